@@ -4,7 +4,7 @@ import { join, sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
 import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
 import { parseCidr } from '../net/cidr.ts';
-import { type Ip, parseIp } from '../net/ip.ts';
+import type { Ip } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, type Link, removeLink, setLink } from '../netlink/rtnl/link.ts';
 import { addRoute } from '../netlink/rtnl/route.ts';
@@ -192,9 +192,9 @@ export function layCable(
   return ends as [Link, Link];
 }
 
-function ipsOf(cidrs: Readonly<Record<4 | 6, string>>): Record<4 | 6, Ip> {
-  const ipOf = (text: string) => parseIp(text.replace(/\/.*/, ''));
-  return { 4: ipOf(cidrs[4]), 6: ipOf(cidrs[6]) };
+/** The addresses without their prefix lengths. */
+export function ipsOf(cidrs: Addresses): Record<4 | 6, Ip> {
+  return { 4: parseCidr(cidrs[4]).ip, 6: parseCidr(cidrs[6]).ip };
 }
 
 /** Directories replaced by empty in-memory file systems: plugins keep leases, locks, caches and sockets there. */

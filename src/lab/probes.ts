@@ -134,8 +134,12 @@ const PATIENCE_MS = 1_500;
 
 /** Whether an address answers a container. @param scope of a link-local one: the interface's index */
 function echo({ place }: Attached, ip: Ip, scope = 0, patienceMs?: number): Finding {
-  const ms = ping(place.netns, ip, scope, patienceMs);
-  return ms === undefined ? finding(false, 'no reply') : finding(true, renderTime(ms));
+  return timed(ping(place.netns, ip, scope, patienceMs));
+}
+
+/** How long a reply took, or why there was none. */
+function timed(ms: number | string | undefined, none = 'no reply'): Finding {
+  return typeof ms === 'number' ? finding(true, renderTime(ms)) : finding(false, ms ?? none);
 }
 
 /** `ok` or `failed`, with what was observed. */
@@ -310,13 +314,10 @@ function beyondProbes(scene: Scene): Probe[] {
   const { container, lab, live } = scene;
   const reachable = (live?.beyond ?? []).filter(({ address }) => hasDefaultRoute(scene, address.family));
   return reachable.map(({ address, port }) => {
-    const ask = (from: Netns) => {
-      const ms =
-        port === undefined
-          ? (ping(from, address, 0, PATIENCE_MS) ?? 'no reply')
-          : knock(from, address, port, PATIENCE_MS);
-      return typeof ms === 'number' ? finding(true, renderTime(ms)) : finding(false, ms);
-    };
+    const ask = (from: Netns) =>
+      timed(
+        port === undefined ? ping(from, address, 0, PATIENCE_MS) : knock(from, address, port, PATIENCE_MS),
+      );
     return {
       what: `${renderIp(address)}${port === undefined ? '' : ` port ${port}`} replies, beyond the uplink`,
       sends: port === undefined ? echoTo(address) : { ...echoTo(address), port, protocol: 'tcp' },
@@ -337,16 +338,12 @@ function dnsProbes({ container }: Scene): Probe[] {
     return {
       what: `DNS server ${renderIp(ip)} answers`,
       sends: { ...echoTo(ip), port: DNS_PORT, protocol: 'udp' },
-      run: () => answerOf(askDns(container.place.netns, ip)),
+      run: () => timed(askDns(container.place.netns, ip), 'no answer'),
     };
   });
 }
 
 const DNS_PORT = 53;
-
-function answerOf(ms: number | undefined): Finding {
-  return ms === undefined ? finding(false, 'no answer') : finding(true, renderTime(ms));
-}
 
 function hasDefaultRoute({ container }: Scene, family: 4 | 6): boolean {
   return (container.result.routes ?? []).some(({ dst }) => {
@@ -424,12 +421,9 @@ function ask(
   to: Ip,
   client: Netns,
 ): Finding {
-  if (lowered(protocol) === 'tcp') {
-    const ms = knock(client, to, hostPort, PATIENCE_MS);
-    return typeof ms === 'number' ? finding(true, renderTime(ms)) : finding(false, ms);
-  }
+  if (lowered(protocol) === 'tcp') return timed(knock(client, to, hostPort, PATIENCE_MS));
   if (lowered(protocol) === 'udp' && containerPort === DNS_PORT && live.isServed('udp', containerPort))
-    return answerOf(askDns(client, to, hostPort));
+    return timed(askDns(client, to, hostPort), 'no answer');
   return {
     outcome: 'skipped',
     seen: `nothing was sent: what replies to an unknown ${protocol} datagram is not known`,

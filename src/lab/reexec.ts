@@ -79,7 +79,7 @@ function argvFor(rights: Rights, env: OwnCommandOptions['env']): string[] {
 }
 
 /** The executable, and its script unless it is compiled in. */
-export function executableLine(): string[] {
+function executableLine(): string[] {
   const [, script = ''] = process.argv;
   // Compiled programs carry their script in a file system of their own.
   return [process.execPath, ...(script.startsWith('/$bunfs/') ? [] : [script])];

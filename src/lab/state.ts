@@ -27,7 +27,8 @@ import { type KernelState, type State, type StateObject, stateOf } from './diff.
 import type { Namespace } from './host.ts';
 import { renderRate } from './words.ts';
 
-type NameOf = (index: number) => string;
+/** The name of a device by its index. */
+export type NameOf = (index: number) => string;
 
 /** Names of the devices of a namespace, for describing what is attached to them. */
 export function namesIn({ links }: Tables): NameOf {
@@ -36,7 +37,7 @@ export function namesIn({ links }: Tables): NameOf {
 }
 
 /** Devices and what belongs to them, without what the kernel makes itself; and the policy rules. */
-export function describeDevices(tables: Tables): StateObject[] {
+function describeDevices(tables: Tables): StateObject[] {
   const nameOf = namesIn(tables);
   return [
     ...tables.links.map(link => describeDevice(link, nameOf)),
@@ -183,7 +184,7 @@ function describeFilter({ kind, redirectAllTo }: Filter, nameOf: NameOf): string
 const NFT_SET_ANONYMOUS = 0x1;
 
 /** The whole rule set. Same as: `nft list ruleset`, one line per object */
-export function describeNft(tables: Tables): StateObject[] {
+function describeNft(tables: Tables): StateObject[] {
   return [
     ...describeTables(tables),
     ...describeChains(tables),
@@ -336,7 +337,7 @@ function shapeOfName(name: string): string {
 const WATCHED = ['net/ipv4/ip_forward', 'net/ipv6/conf/all/forwarding', 'net/ipv4/conf/all/route_localnet'];
 
 /** Values of the parameters that every lab watches and of those that the configuration names. */
-export function readSysctls(netns: Netns, more: readonly string[]): StateObject[] {
+function readSysctls(netns: Netns, more: readonly string[]): StateObject[] {
   return inNetns(netns, () =>
     [...new Set([...WATCHED, ...more])].flatMap(path => {
       const value = findSysctl(path);

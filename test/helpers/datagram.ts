@@ -1,19 +1,23 @@
 // Does the very first packet sent after a plugin's reply arrive? The sockets are opened before the plugin is called.
-import { closeSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { ipToBytes, parseIp } from '../../src/net/ip.ts';
 import { getLink } from '../../src/netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
-import { Errno } from '../../src/sys/errno.ts';
-import { errno, libc, ptr, SystemError } from '../../src/sys/libc.ts';
+import {
+  bindSocket,
+  closeSocket,
+  type InetSocket,
+  openSocket,
+  receiveBytes,
+  sendBytesTo,
+} from '../../src/sys/inet-socket.ts';
+import { libc } from '../../src/sys/libc.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 
 /** bits/socket.h */
-const AF_INET6 = 10;
 const AF_INET = 2;
-const SOCK_DGRAM = 2 | 0o2000000; // with SOCK_CLOEXEC
-const SOCK_RAW = 3;
+const SOCK_RAW = 3 | 0o2004000; // with SOCK_CLOEXEC and SOCK_NONBLOCK
 const IPPROTO_SCTP = 132;
-const MSG_DONTWAIT = 0x40;
 const PORT = 9996;
 const ARRIVAL_DEADLINE_MS = 2_000;
 
@@ -37,14 +41,13 @@ export interface Peer {
 /** Opens the sockets in the namespace at a path. */
 export function openPeer(path: string): Peer {
   const netns = openNetns(path);
-  const socket = inNetns(netns, () => libc().socket(AF_INET6, SOCK_DGRAM, 0));
+  const socket = inNetns(netns, () => openSocket('udp', 6));
   const rtnl = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
-  const any = sockaddrOf('::', 0);
-  bindSoon(socket, any);
+  bindSocket(socket, 'udp', PORT);
   return {
     sendToAll(ifname) {
-      const to = sockaddrOf('ff02::1', getLink(rtnl, ifname).index);
-      libc().sendto(socket, ptr(Uint8Array.of(1)), 1, 0, ptr(to), to.length);
+      const scope = getLink(rtnl, ifname).index;
+      sendBytesTo(socket, Uint8Array.of(1), { address: ipToBytes(parseIp('ff02::1')), port: PORT, scope });
     },
     receives: () => receivesBy(socket),
     groups(ifname) {
@@ -56,24 +59,10 @@ export function openPeer(path: string): Peer {
     },
     close() {
       rtnl.close();
-      closeSync(socket);
+      closeSocket(socket);
       closeNetns(netns);
     },
   };
-}
-
-/**
- * A process that a neighbouring test starts has the descriptors of this one until the middle of its exec, when its parent runs on
- * already: what the parent closes since then keeps its port for as long.
- */
-function bindSoon(socket: number, address: Uint8Array): void {
-  const giveUpAt = performance.now() + ARRIVAL_DEADLINE_MS;
-  while (libc().bind(socket, ptr(address), address.length) !== 0) {
-    const number = errno();
-    if (number !== Errno.EADDRINUSE || performance.now() > giveUpAt)
-      throw new SystemError('bind a socket', number);
-    Bun.sleepSync(1);
-  }
 }
 
 /** Sockets for SCTP packets over IPv4, which work without SCTP in the kernel. */
@@ -83,39 +72,24 @@ export function openRawPeer(path: string): {
   close(): void;
 } {
   const netns = openNetns(path);
-  const socket = inNetns(netns, () => libc().socket(AF_INET, SOCK_RAW, IPPROTO_SCTP));
+  const fd = inNetns(netns, () => libc().socket(AF_INET, SOCK_RAW, IPPROTO_SCTP));
+  const socket = { fd, family: 4 } as const;
   closeNetns(netns);
   return {
-    send(address) {
-      const to = new Uint8Array(16);
-      new DataView(to.buffer).setUint16(0, AF_INET, true);
-      to.set(ipToBytes(parseIp(address)), 4);
-      libc().sendto(socket, ptr(INIT), INIT.length, 0, ptr(to), to.length);
-    },
+    send: address => sendBytesTo(socket, INIT, { address: ipToBytes(parseIp(address)), port: 0 }),
     receives: deadlineMs => receivesBy(socket, deadlineMs),
-    close: () => closeSync(socket),
+    close: () => closeSocket(socket),
   };
 }
 
-async function receivesBy(socket: number, deadlineMs = ARRIVAL_DEADLINE_MS): Promise<boolean> {
+async function receivesBy(socket: InetSocket, deadlineMs = ARRIVAL_DEADLINE_MS): Promise<boolean> {
   const buffer = new Uint8Array(128);
   const giveUpAt = Date.now() + deadlineMs;
   while (Date.now() < giveUpAt) {
-    if (Number(libc().recv(socket, ptr(buffer), buffer.length, MSG_DONTWAIT)) > 0) return true;
+    if (receiveBytes(socket, buffer)) return true;
     await Bun.sleep(2);
   }
   return false;
-}
-
-/** struct sockaddr_in6 */
-function sockaddrOf(address: string, scope: number): Uint8Array {
-  const bytes = new Uint8Array(28);
-  const view = new DataView(bytes.buffer);
-  view.setUint16(0, AF_INET6, true);
-  view.setUint16(2, PORT);
-  bytes.set(ipToBytes(parseIp(address)), 8);
-  view.setUint32(24, scope, true);
-  return bytes;
 }
 
 /** CRC32c, which connection tracking verifies. */

@@ -9,7 +9,7 @@ export type Difference = Omit<AnswerOf<'Comparison'>['links'][number]['differenc
 /** Differences in the order in which they appeared; a persistent one is reported once. */
 export function diffRecords(scene: string, first: SceneRecord, second: SceneRecord): Difference[] {
   const differences: Difference[] = [];
-  let known = keysOf(findInSights(first.before, second.before));
+  let known = new Set(findInSights(first.before, second.before).map(keyOf));
   for (const [one, other] of align(first.moments, second.moments)) {
     const moment = one ?? other;
     if (moment === undefined) continue;
@@ -32,7 +32,7 @@ export function diffRecords(scene: string, first: SceneRecord, second: SceneReco
     const findings = withoutFollowers(findInSights(one.sight, other.sight));
     const fresh = findings.filter(finding => !known.has(keyOf(finding)));
     differences.push(...fresh.map(finding => ({ ...at, ...describeFinding(finding) })));
-    known = keysOf(findings);
+    known = new Set(findings.map(keyOf));
   }
   return differences;
 }
@@ -110,10 +110,6 @@ function deviceEnding(name: string): RegExp {
 
 function literal(text: string): string {
   return text.replace(/[^\w]/g, '\\$&');
-}
-
-function keysOf(findings: readonly Finding[]): Set<string> {
-  return new Set(findings.map(keyOf));
 }
 
 function keyOf({ names, first, second }: Finding): string {

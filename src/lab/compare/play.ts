@@ -37,7 +37,7 @@ import {
   removeNamespace,
 } from '../host.ts';
 import { play, runChain } from '../play.ts';
-import { describeUnordered, filesBelow, namesIn, stateOfDevice } from '../state.ts';
+import { describeUnordered, filesBelow, type NameOf, namesIn, stateOfDevice } from '../state.ts';
 import {
   type Moment,
   type Observation,
@@ -173,7 +173,7 @@ function contentOf(path: string): string {
 }
 
 /** Everything in a namespace except transient state: counters, dynamic neighbours, duplicate address detection. */
-export function observeNetns(place: Namespace): Observation {
+function observeNetns(place: Namespace): Observation {
   const tables = new Tables(askOn(place));
   const nameOf = namesIn(tables);
   const links = tables.links.map(link => {
@@ -210,8 +210,6 @@ function numbered(named: readonly (readonly [string, Observed])[]): Record<strin
   }
   return all;
 }
-
-type NameOf = (index: number) => string;
 
 function observeAddresses({ addresses }: Tables, nameOf: NameOf) {
   return addresses
@@ -282,10 +280,7 @@ function observeNft(tables: Tables, hidden: ReadonlySet<string>): (readonly [str
 const VOLATILE = ['handle', 'use', 'counters', 'id'];
 
 /** Configured objects only; the kernel's default qdiscs have no handle. */
-function observeTrafficControl(
-  tables: Tables,
-  nameOf: (index: number) => string,
-): (readonly [string, Observed])[] {
+function observeTrafficControl(tables: Tables, nameOf: NameOf): (readonly [string, Observed])[] {
   return tables.qdiscs
     .filter(({ handle }) => handle !== 0)
     .flatMap(({ index, handle, parent, kind, ...options }) => {

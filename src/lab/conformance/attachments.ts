@@ -494,11 +494,7 @@ function familyProblems({ ips }: JsonObject): string[] {
 }
 
 /** Interfaces of the result that do not exist, or differ from its description. */
-export function findFalseInterfaces(
-  { interfaces = [] }: Result,
-  host: TestHost,
-  { container }: Pod,
-): string[] {
+function findFalseInterfaces({ interfaces = [] }: Result, host: TestHost, { container }: Pod): string[] {
   return interfaces.flatMap(({ name, mac, sandbox }) => {
     const where = sandbox ? 'in the container' : 'on the host';
     if (sandbox && sandbox !== container.path)
@@ -511,7 +507,7 @@ export function findFalseInterfaces(
 }
 
 /** Addresses that the result assigns to interfaces in the container which do not have them. */
-export function findFalseAddresses({ interfaces = [], ips = [] }: Result, { container }: Pod): string[] {
+function findFalseAddresses({ interfaces = [], ips = [] }: Result, { container }: Pod): string[] {
   return ips.flatMap(({ address, interface: index }) => {
     const owner = index === undefined ? undefined : interfaces[index];
     if (!owner?.sandbox) return [];

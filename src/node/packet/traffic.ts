@@ -7,6 +7,7 @@ import { configurePlugins } from '../../lab/configured.ts';
 import {
   closeNamespace,
   createNameless,
+  ipsOf,
   type Lab,
   layOutside,
   type Namespace,
@@ -197,8 +198,4 @@ export function targetsOf(
     const own = known.get(keyOf(one));
     return own ? [{ shown: one, known: own }] : [];
   });
-}
-
-function ipsOf(texts: Readonly<Record<4 | 6, string>>): Record<4 | 6, Ip> {
-  return { 4: parseCidr(texts[4]).ip, 6: parseCidr(texts[6]).ip };
 }
