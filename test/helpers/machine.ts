@@ -292,13 +292,13 @@ async function endProcesses(unshare: Bun.Subprocess): Promise<void> {
 // cgroups have different directories.
 async function removeCgroups(name: string): Promise<void> {
   const find = (): string[] => fs.globSync(`/sys/fs/cgroup/{,*/}${name}{,/**/}`);
-  for (let tries = 0, left = find(); left.length > 0; left = find()) {
+  for (let passes = 1, left = find(); left.length > 0; left = find(), passes++) {
     for (const dir of left.sort((a, b) => b.length - a.length)) {
       if (!fs.existsSync(dir) || !fs.statSync(dir).isDirectory()) continue;
       try {
         fs.rmdirSync(dir);
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EBUSY' || ++tries > 200) throw error;
+        if ((error as NodeJS.ErrnoException).code !== 'EBUSY' || passes > 250) throw error;
       }
     }
     await Bun.sleep(20);
