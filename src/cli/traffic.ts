@@ -69,6 +69,7 @@ async function sendAll(call: CommandCall, { model, targets, chosen, wanted }: Jo
     progress.clear();
     call.out(foldText(`${lines.join('\n')}\n`, widthOf(call)));
   };
+  let told: readonly string[] = [];
   const { signal } = call;
   const traffic = new Traffic(targets, wanted, runDir(call.env));
   try {
@@ -86,7 +87,9 @@ async function sendAll(call: CommandCall, { model, targets, chosen, wanted }: Jo
         signal.throwIfAborted();
         const seen = { network, containerId, ifname, name, ...send(call, model, traffic, target, probe) };
         all.push(seen);
-        tell(renderSeen(call, seen));
+        const hops = renderBad(call, seen);
+        tell([...renderProbe(seen, painter(styleOf(call))), ...(isSame(hops, told) ? SAME : hops)]);
+        if (hops.length) told = hops;
       }
     }
   } finally {
@@ -124,18 +127,22 @@ function send(
 }
 
 /** Below a failure, the hops that do not let the packet pass. */
-function renderSeen(call: CommandCall, seen: Seen): string[] {
+function renderBad(call: CommandCall, seen: Seen): string[] {
   const style = { ...styleOf(call), width: widthOf(call) };
-  const lines = renderProbe(seen, painter(style));
-  if (seen.hops === undefined) return lines;
+  if (seen.hops === undefined) return [];
   const bad = seen.hops.filter(({ state }) => state !== 'passes');
   const hops = bad.length
     ? renderHops(bad, { ...style, width: style.width && style.width - GAP.length })
     : ['no hop is known that stops it: rules and routes let it pass'];
-  return [...lines, ...hops.map(line => `${GAP}${line}`)];
+  return hops.map(line => `${GAP}${line}`);
 }
 
 const GAP = ' '.repeat(11);
+const SAME = [`${GAP}as above`];
+
+function isSame(hops: readonly string[], told: readonly string[]): boolean {
+  return hops.length > 0 && hops.join('\n') === told.join('\n');
+}
 
 function renderVerdict(call: CommandCall, probes: readonly Seen[], ms: number): string {
   const paint = painter(styleOf(call));

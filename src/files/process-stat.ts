@@ -1,5 +1,6 @@
 // In which state is a process, and when did it start?
 import { readFileSync, readlinkSync } from 'node:fs';
+import { namesIn, tryRead } from './read-file.ts';
 
 /** Fields of /proc/<pid>/stat (man 5 proc). */
 interface ProcessStat {
@@ -60,5 +61,24 @@ function ownPidns(): string {
     return readlinkSync('/proc/self/ns/pid');
   } catch {
     return '';
+  }
+}
+
+/** Names of the processes of this node that have a socket open, as far as this user may look. @param inode of the socket */
+export function namesOfHolders(inode: number): string[] {
+  return namesIn('/proc')
+    .filter(name => /^\d+$/.test(name))
+    .flatMap(pid => {
+      const dir = `/proc/${pid}/fd`;
+      const isHolder = namesIn(dir).some(fd => tryReadLink(`${dir}/${fd}`) === `socket:[${inode}]`);
+      return isHolder ? [tryRead(`/proc/${pid}/comm`)?.trim() ?? ''] : [];
+    });
+}
+
+function tryReadLink(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined;
   }
 }

@@ -41,7 +41,8 @@ const answer = layout(
     ['_peerPort', u16be],
     ['address', sixteen],
     ['_peer', sixteen],
-    ...Array.from({ length: 8 }, (_, i) => [`_rest${i}`, u32] as const),
+    ...Array.from({ length: 7 }, (_, i) => [`_rest${i}`, u32] as const),
+    ['inode', u32],
   ]),
   attrs('socket', { onlyV6: [11, u8] }), // INET_DIAG_SKV6ONLY
 );
@@ -52,6 +53,8 @@ export interface Listener {
   readonly port: number;
   /** False if an IPv6 socket takes IPv4 as well. */
   readonly onlyV6: boolean;
+  /** Its number, by which processes have it open. */
+  readonly inode: number;
 }
 
 /**
@@ -67,7 +70,8 @@ export function listListeners(protocol: 6 | 17): Listener[] | undefined {
       return socket.dump({ op, type: SOCK_DIAG_BY_FAMILY, body }).map(one => {
         const { header, attrs: own } = answer.decode(one);
         const room = header.address.subarray(0, family === 4 ? 4 : 16);
-        return { address: ipFromBytes(room), port: header.port, onlyV6: (own.onlyV6 ?? 0) !== 0 };
+        const { port, inode } = header;
+        return { address: ipFromBytes(room), port, inode, onlyV6: (own.onlyV6 ?? 0) !== 0 };
       });
     });
   } catch (error) {

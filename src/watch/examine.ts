@@ -13,7 +13,7 @@ import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
-import { renderCniArgs } from '../cni/cni-args.ts';
+import { argOf, renderCniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
 import { runtimeFor, type WatchedAttachment } from './attachments.ts';
@@ -148,7 +148,7 @@ export function repairCommand({ network }: Pick<AttachmentId, 'network'>): strin
  */
 export function commandsFor({ id, known, record, pod }: WatchedAttachment): string {
   const isOurs = record !== undefined && pod === undefined;
-  if (!isOurs) return `recreate container "${id.containerId}" with the runtime that made it`;
+  if (!isOurs) return `recreate container "${nameIn(known) || id.containerId}" with the runtime that made it`;
   const { network, containerId, ifname } = id;
   const target = [network, known.netns, '--container-id', containerId, '--ifname', ifname];
   const args = known.args.length ? ['--args', renderCniArgs(known.args)] : [];
@@ -156,6 +156,11 @@ export function commandsFor({ id, known, record, pod }: WatchedAttachment): stri
     ? ['--cap', JSON.stringify(known.capabilityArgs)]
     : [];
   return `${line('del', target)} && ${line('add', [...target, ...args, ...caps])}`;
+}
+
+/** The pod, or the name of a container of podman, which passes that as a pod's. */
+function nameIn(known: WatchedAttachment['known']): string {
+  return ['K8S_POD_NAMESPACE', 'K8S_POD_NAME'].flatMap(key => argOf(known, key) || []).join('/');
 }
 
 /** DEL of an attachment that a third-party plugin will never delete. */

@@ -77,9 +77,9 @@ async function expectMended(node: WholeNode, rows: readonly Row[], isOurs: boole
     return (await echo(lab, outside, at)) !== undefined;
   };
   const mend = async (line: string): Promise<string> => {
-    const [, id] = REMAKE.exec(line) ?? [];
-    if (id === undefined) return await typed(line);
-    if (id !== web.id) {
+    const [, name] = REMAKE.exec(line) ?? [];
+    if (name === undefined) return await typed(line);
+    if (!/(^|\/)web$/.test(name)) {
       await node.remakePeer?.();
       return '';
     }

@@ -110,7 +110,7 @@ describeRoot(
       'names the hop at which packets stop, with a mend that helps',
       () =>
         withHost(async lab => {
-          const { send, paste } = operator(lab);
+          const { send, paste, run } = operator(lab);
           const web = await lab.container();
           await lab.outside();
           const chain = writeChain(lab, fullChain(lab));
@@ -144,6 +144,10 @@ describeRoot(
             1,
             expect.arrayContaining([expect.objectContaining({ name: 'listener', state: 'stops' })]),
           ]);
+          // One cause is told once.
+          const { stdout } = await run(CATENA, 'doctor', '--traffic');
+          expect(stdout.match(/no process listens/g)).toHaveLength(1);
+          expect(stdout.match(/^ +as above$/gm)?.length).toBe(failed.length - 1);
         }),
       deadline(170_000),
     );

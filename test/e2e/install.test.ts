@@ -34,6 +34,14 @@ const catena = (verb: string, ...args: string[]) =>
   ]);
 const names = (dir: string) => fs.readdirSync(join(root, dir)).sort();
 
+test('catena install suggests a name for one of no plugin', async () => {
+  const { exitCode, stderr } = await catena('install', LIST, '--link', 'brigde');
+  expect([exitCode, stderr]).toEqual([
+    2,
+    expect.stringContaining('Cannot install "brigde": no such plugin; did you mean "bridge"?'),
+  ]);
+});
+
 test('catena install installs every plugin and the list, and reports that another list takes precedence', async () => {
   const { exitCode, stdout, stderr } = await catena('install', LIST);
   expect([exitCode, stderr]).toEqual([0, '']);

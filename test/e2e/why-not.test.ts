@@ -1,8 +1,10 @@
 // Does `catena why-not` follow packets in every direction, through rules of other programs, as real packets go?
 import { expect, test } from 'bun:test';
+import fs from 'node:fs';
 import { AS_ORDINARY_USER, CATENA, requiresOrdinaryUser } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { deadline } from '../helpers/deadline.ts';
+import { lineReader, within } from '../helpers/lines.ts';
 import { type Container, directories, type Lab, type Namespace, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresUpperKind } from '../helpers/skip.ts';
@@ -283,6 +285,24 @@ describeRoot(
                 '^firewall-cmd --permanent --zone=trusted --add-interface=br0 && firewall-cmd --reload$',
               ),
             ],
+            [
+              `nft 'table bridge theirs { chain out { type filter hook output priority 0; ether type arp accept; ip daddr 10.88.0.2 tcp dport 80 drop; }; }'`,
+              'nft delete table bridge theirs',
+              stopped(
+                'rules',
+                'dropped by rule \\d+ of table bridge theirs, chain "out" \\(priority 0\\)',
+                '^nft delete rule bridge theirs out handle \\d+$',
+              ),
+            ],
+            [
+              `nft 'table bridge theirs { chain pre { type filter hook prerouting priority 0; policy drop; }; }'`,
+              'nft delete table bridge theirs',
+              stopped(
+                'reply',
+                'rules: dropped by the policy of table bridge theirs, chain "pre" \\(priority 0\\)',
+                '^nft insert rule bridge theirs pre iifname veth[0-9a-f]+ accept$',
+              ),
+            ],
           ];
           for (const [rules, undo, named] of scenes) {
             await paste(rules);
@@ -356,8 +376,16 @@ describeRoot(
               ...(['nft delete table ip theirs', 'translation', 'may replace its source: rule'] as const),
             ],
             [
-              `nft 'table bridge theirs { chain forward { ${V4} ether type arp accept; }; }'`,
-              ...(['nft delete table bridge theirs', 'rules', 'not judged: table bridge theirs'] as const),
+              `nft 'table arp theirs { chain in { type filter hook input priority 0; accept; }; }'`,
+              ...(['nft delete table arp theirs', 'rules', 'not judged: table arp theirs'] as const),
+            ],
+            [
+              `nft 'table bridge theirs { chain out { type filter hook output priority 0; limit rate over 10/second drop; }; }'`,
+              ...([
+                'nft delete table bridge theirs',
+                'rules',
+                'rule \\d+ of chain "out" cannot be judged',
+              ] as const),
             ],
             [
               'tc qdisc add dev outside0 ingress && tc filter add dev outside0 ingress protocol all u32 match u32 0 0 classid 1:1',
@@ -387,6 +415,20 @@ describeRoot(
             ),
           );
           await paste('nft delete table ip theirs');
+
+          // Podman's monitor holds the ports of its container, and passes nothing on.
+          fs.symlinkSync(process.execPath, `${lab.tmp}/conmon`);
+          const hold =
+            "Bun.listen({ hostname: '0.0.0.0', port: 8080, socket: { data() {} } }); console.log('ready')";
+          const conmon = lab.start(lab.host, [`${lab.tmp}/conmon`, '-e', hold]);
+          await within(deadline(10_000), 'a holder of the port', lineReader(conmon.stdout)());
+          await paste('nft delete table inet catena_portmap');
+          expect(await ask(':8080')).toMatchObject(
+            stopped('translation', 'no rule leads port 8080 to it', '^catena repair podnet$'),
+          );
+          await paste('catena repair podnet');
+          conmon.kill();
+          await conmon.exited;
 
           await startServer(lab, lab.host, { ...TCP, port: 8080, seconds: 100 });
           for (const [make, undo, name, evidence] of unsure) {

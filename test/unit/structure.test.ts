@@ -164,7 +164,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // Pods of other nodes.
     ...['src/between/names', 'src/between/peers'],
     ...['src/node', 'src/node/doctor/filter', 'src/netlink', 'src/net'],
-    ...['src/sys/netns', 'src/sys/sysctl'],
+    ...['src/sys/netns', 'src/sys/sysctl', 'src/files/process-stat'],
     // What \`catena try\` sends is sent for real containers.
     ...['src/lab', 'src/chain/config', 'src/cni'],
   ],

@@ -1,7 +1,7 @@
 // What does `catena conformance` do?
 import { realpathSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { findPlugin, parsePluginDirs } from '../../chain/config/find-plugin.ts';
+import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { parseObject } from '../../cni/json.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findSample, readObject, type Subject } from '../../lab/conformance/exam.ts';
@@ -18,6 +18,7 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
 import { secondsIn } from '../seconds.ts';
+import { pluginDirsOf } from '../target.ts';
 import { foldText, styleOf, widthOf } from '../terminal/lines.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
 
@@ -58,9 +59,7 @@ export async function run(call: CommandCall): Promise<number> {
 
 function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
   const [given = ''] = call.positionals;
-  const executable = given.includes('/')
-    ? absolutePath(given)
-    : findPlugin(given, parsePluginDirs(call.env.CNI_PATH ?? ''));
+  const executable = given.includes('/') ? absolutePath(given) : findPlugin(given, pluginDirsOf(call));
   findPlugin(basename(executable), [dirname(executable)]);
   const dirs = call.texts('bin-dir').map(dir => absolutePath(dir));
   const prevResult = call.text('prev-result');

@@ -8,6 +8,7 @@ import { loadFile } from '../../chain/config/load.ts';
 import { isFront } from '../../chain/config/own-executable.ts';
 import { defined } from '../../cni/defined.ts';
 import { DEFAULT_BIN_DIR, runDir } from '../../cni/directories.ts';
+import { didYouMean } from '../../cni/suggest.ts';
 import { renderOnDemand } from '../../daemon/on-demand.ts';
 import { findRunning, succeed } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
@@ -113,7 +114,9 @@ async function readWanted(call: CommandCall) {
   const chosen = call.texts('link');
   const unknown = chosen.find(name => ![...names, ...(call.plugins.aliases ?? [])].includes(name));
   if (unknown !== undefined)
-    throw new UsageError(`Cannot install "${unknown}": no such plugin; there are ${names.join(', ')}`);
+    throw new UsageError(
+      `Cannot install "${unknown}": no such plugin${didYouMean(unknown, names) || `; there are ${names.join(', ')}`}`,
+    );
   const [file] = call.positionals;
   const list = file === undefined ? undefined : loadFile(file);
   const named = list && (await nameOf(call, list.name, places));

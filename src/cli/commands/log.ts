@@ -12,6 +12,7 @@ import { titleOf } from '../../node/words.ts';
 import { type HistoryEvent, readHistory } from '../../observe/history.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
+import { podIn } from '../log/events.ts';
 import { readNodeFor } from '../node/read.ts';
 import { parseMoment } from '../node/times.ts';
 import { printOne } from '../output/data.ts';
@@ -141,10 +142,6 @@ function withNames(entries: readonly LogEntry[], { attachments }: NodeModel): Lo
     if (containerId !== undefined && podName !== undefined)
       names.set(containerId, defined({ podName, podNamespace }));
   return entries.map(one => ({ ...names.get(one.containerId ?? ''), ...one }));
-}
-
-function podIn({ podNamespace, podName, containerName }: NodeModel['attachments'][number]): PodName {
-  return defined({ podNamespace, podName: podName ?? containerName });
 }
 
 /** An event of the history as an entry. */

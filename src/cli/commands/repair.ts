@@ -10,7 +10,7 @@ import {
   repair,
 } from '../../chain/records/repair.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
-import { keyOf } from '../../cni/attachment.ts';
+import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import type { CniError } from '../../cni/errors.ts';
@@ -18,10 +18,12 @@ import { didYouMean } from '../../cni/suggest.ts';
 import { listPods } from '../../delegate/record.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { oneLine } from '../../lab/words.ts';
+import { titleOf } from '../../node/words.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { eventsOfRepair } from '../log/events.ts';
+import { readNames } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { confDirOf, runtimeOf, warn } from '../target.ts';
 import { during } from '../terminal/progress.ts';
@@ -34,9 +36,13 @@ export async function run(call: CommandCall): Promise<number> {
   // The report already has the warnings.
   const { onWarning: _, ...runtime } = runtimeOf(call);
   const report = await during(call, 'repair', 'CHECK of every attachment', () => repairAll(scope, runtime));
-  if (!dryRun && runtime.stateDir !== undefined) appendHistory(runtime.stateDir, eventsOfRepair(report));
+  const names = readNames(call);
+  if (!dryRun && runtime.stateDir !== undefined)
+    appendHistory(runtime.stateDir, eventsOfRepair(report, names));
+  const nameOf = ({ network, containerId, ifname }: AttachmentId): string =>
+    `${network} ${titleOf({ containerId, ...names.get(containerId) })} ${ifname}`;
   await printAnswer(call, 'RepairReport', toJson(report), () =>
-    renderReport(report, dryRun, call.plugins.types),
+    renderReport(report, nameOf, dryRun, call.plugins.types),
   );
   for (const problem of report.damaged) warn(call, problem);
   const isEmpty = Object.values(report).every(list => list.length === 0);
@@ -65,6 +71,7 @@ async function repairAll(scope: RepairScope, runtime: Runtime): Promise<RepairRe
 
 function renderReport(
   { recovered, attachments }: RepairReport,
+  nameOf: (id: AttachmentId) => string,
   dryRun: boolean,
   ownTypes: readonly string[],
 ): string {
@@ -93,14 +100,6 @@ function renderReport(
     attachments.filter(one => one.state === state).length;
   const states = (['sound', 'mended', 'broken', 'skipped'] as const).map(state => `${count(state)} ${state}`);
   return `${[...lines, `attachments: ${states.join(', ')}`].map(oneLine).join('\n')}\n`;
-}
-
-function nameOf({
-  network,
-  containerId,
-  ifname,
-}: Pick<AttachmentCondition, 'network' | 'containerId' | 'ifname'>): string {
-  return `${network} ${containerId} ${ifname}`;
 }
 
 function toJson({ recovered, attachments, damaged }: RepairReport): AnswerOf<'RepairReport'> {

@@ -3,7 +3,7 @@
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../../cni/json.ts';
-import type { PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
+import type { AddressRange, PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
 import { renderIp } from '../../net/ip.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 
@@ -98,10 +98,7 @@ function effectsOf(about: PluginAbout, conf: JsonObject, request: JsonObject): s
     ...devices.flatMap(({ name }) =>
       name ? [`has device "${name}" on the host, made if it is missing`] : [],
     ),
-    ...ranges.map(
-      ({ start, end, gateway }) =>
-        `assigns ${renderIp(start)} to ${renderIp(end)}, ${gateway ? `without the gateway ${renderIp(gateway)}` : 'and has no gateway'}`,
-    ),
+    ...ranges.map(renderRange),
     ...policies.map(policy => `the container ${policy}`),
     ...(ingressBits ? [`the container receives at most ${ingressBits} bit/s`] : []),
     ...(egressBits ? [`the container sends at most ${egressBits} bit/s`] : []),
@@ -109,6 +106,16 @@ function effectsOf(about: PluginAbout, conf: JsonObject, request: JsonObject): s
       return `port ${hostPort}/${protocol} of the host leads to port ${containerPort}`;
     }),
   ];
+}
+
+/** A gateway that is the first address is left out, not excepted. */
+function renderRange({ start, end, gateway }: AddressRange): string {
+  const isFirst = gateway?.value === start.value;
+  const first = isFirst ? { ...start, value: start.value + 1n } : start;
+  const excepted = gateway
+    ? `${isFirst ? '; the' : ', without the'} gateway ${isFirst ? 'is ' : ''}${renderIp(gateway)}`
+    : ', and has no gateway';
+  return `assigns ${renderIp(first)} to ${renderIp(end)}${excepted}`;
 }
 
 function meaningOf(property: unknown): Pick<OptionExplanation, 'meaning'> {

@@ -67,7 +67,8 @@ function pluginLines(plugin: PluginExplanation, head: string, width: number): st
 /** @param isKnown whether the plugin says which options it has */
 function optionLines(option: OptionExplanation, isKnown: boolean, width: number, indent: string): string[] {
   const unknown = isKnown ? ': unknown to the plugin, which ignores it' : '';
-  const meaning = option.meaning === undefined ? unknown : `: ${option.meaning}`;
+  // Descriptions of schemas are Markdown.
+  const meaning = option.meaning === undefined ? unknown : `: ${option.meaning.replaceAll('`', '')}`;
   return wrap(`${assignment(option)}${meaning}`, width, indent);
 }
 

@@ -2,6 +2,8 @@
 import type { Recovery } from '../../chain/records/recover.ts';
 import type { RepairReport } from '../../chain/records/repair.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
+import { defined } from '../../cni/defined.ts';
+import type { ContainerNames } from '../../node/names.ts';
 import { appendHistory, FAILED_WITHOUT_CODE, type HistoryEvent } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
 import { runtimeOf } from '../target.ts';
@@ -40,8 +42,14 @@ export function recoveryEvent(
   };
 }
 
-/** What a repair undid, and the attachments in which it found a problem. */
-export function eventsOfRepair({ recovered, attachments }: RepairReport): HistoryEvent[] {
+/**
+ * What a repair undid, and the attachments in which it found a problem.
+ * @param names what people call the containers, by id
+ */
+export function eventsOfRepair(
+  { recovered, attachments }: RepairReport,
+  names: ReadonlyMap<string, ContainerNames>,
+): HistoryEvent[] {
   const changed = attachments.filter(({ state }) => state === 'mended' || state === 'broken');
   return [
     ...recovered.map(one => recoveryEvent(one, 'command')),
@@ -56,6 +64,7 @@ export function eventsOfRepair({ recovered, attachments }: RepairReport): Histor
         network,
         containerId,
         ifname,
+        ...podIn(names.get(containerId) ?? {}),
         by: 'command',
         code: state === 'mended' ? 0 : error?.code || FAILED_WITHOUT_CODE,
         message: [...problems, ...(why === undefined ? [] : [why])].join('; '),
@@ -63,3 +72,11 @@ export function eventsOfRepair({ recovered, attachments }: RepairReport): Histor
     }),
   ];
 }
+
+/** Names as the history has them: without a namespace of pods, the name is the container's. */
+export function podIn({ podNamespace, podName, containerName }: Named): PodName {
+  return defined({ podNamespace, podName: podName ?? containerName });
+}
+
+type Named = { readonly [Key in keyof ContainerNames]: ContainerNames[Key] | undefined };
+type PodName = Pick<HistoryEvent, 'podNamespace' | 'podName'>;

@@ -2,8 +2,9 @@
 import { runDir } from '../../cni/directories.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
 import { type DaemonView, viewDaemon } from '../../node/doctor/daemon-view.ts';
-import { factsIn, type NodeFacts } from '../../node/facts.ts';
+import { factsIn, type NodeFacts, readRecords } from '../../node/facts.ts';
 import type { NodeDaemon, NodeModel } from '../../node/model.ts';
+import { type ContainerNames, namesOf, readStorageNames } from '../../node/names.ts';
 import { readNode } from '../../node/read-node.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
@@ -45,4 +46,15 @@ function daemonOf(view: DaemonView): NodeDaemon {
     ...(version === undefined ? {} : { version }),
     ...(pid === undefined ? {} : { pid }),
   };
+}
+
+/** What people call the containers on record, by id; none if records cannot be listed, which names do not depend on. */
+export function readNames(call: CommandCall): ReadonlyMap<string, ContainerNames> {
+  try {
+    const storage = readStorageNames();
+    const { attachments } = readRecords(runtimeOf(call));
+    return new Map(attachments.map(({ known }) => [known.containerId, namesOf(known, storage)]));
+  } catch {
+    return new Map();
+  }
 }

@@ -5,6 +5,7 @@ import { readRecords } from '../../node/facts.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import type { Hop } from '../../node/packet/report.ts';
 import type { Advice } from '../../node/packet/world.ts';
+import { titleOf } from '../../node/words.ts';
 import type { WatchedAttachment } from '../../watch/attachments.ts';
 import { commandsFor, mendFor, repairCommand } from '../../watch/examine.ts';
 import type { CommandCall } from '../command.ts';
@@ -20,7 +21,7 @@ export function adviceFor(call: CommandCall): Advice {
   };
   const remake = (attachment: NodeAttachment): string => {
     const one = find(attachment);
-    return one ? commandsFor(one) : `recreate container "${attachment.containerId}"`;
+    return one ? commandsFor(one) : `recreate container "${titleOf(attachment)}"`;
   };
   return {
     repair: repairCommand,

@@ -1,5 +1,6 @@
 // Which places does a packet pass on this node, and does its reply come back?
 
+import { namesOfHolders } from '../../files/process-stat.ts';
 import { cidrContains, renderCidr } from '../../net/cidr.ts';
 import { parseIp, renderIp } from '../../net/ip.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
@@ -13,7 +14,7 @@ import { titleOf } from '../words.ts';
 import { arriveQueue, leaveQueue } from './queue.ts';
 import { type Hop, hop, lost, type Walk } from './report.ts';
 import { nextHop, routeIn, routeOut } from './route.ts';
-import { type HookName, type Passed, passHook } from './rules.ts';
+import { type HookName, type Passed, passBridge, passHook } from './rules.ts';
 import type { Site } from './site.ts';
 import { addressesOf, isPair, type World } from './world.ts';
 
@@ -167,7 +168,7 @@ export class Journey {
       if (end === undefined) return false;
       if ('iif' in end) return yield* this.arrive(this.world.node, packet, end.iif);
       yield* bridged(this.world, packet, end);
-      return yield* this.#intoContainer(packet, end.to, to);
+      return yield* this.#intoContainer(packet, end.to, to, true);
     }
     const behind = findBehind(this.world, link, to);
     if (behind) return yield* this.#intoContainer(packet, behind, to);
@@ -180,8 +181,8 @@ export class Journey {
     return yield* this.#fromOutside(site, packet, link);
   }
 
-  *#intoContainer(packet: Packet, attachment: NodeAttachment, to: string): Walk<boolean> {
-    const iif = yield* crossToContainer(this.world, packet, attachment, to);
+  *#intoContainer(packet: Packet, attachment: NodeAttachment, to: string, isBridged = false): Walk<boolean> {
+    const iif = yield* crossToContainer(this.world, packet, attachment, to, isBridged);
     const site = this.world.siteOf(attachment);
     return iif && site ? yield* this.arrive(site, packet, iif) : false;
   }
@@ -376,6 +377,12 @@ export interface Mapping {
   readonly containerPort: number;
 }
 
+/** Podman's monitor keeps the ports of its container from others, and reads nothing that comes there. */
+function isOnlyHeld(inode: number): boolean {
+  const names = namesOfHolders(inode);
+  return names.length > 0 && names.every(name => name === 'conmon');
+}
+
 /** Compares where the rules of the node led the packet with where they should have. */
 export function* judgeTranslation(
   node: Site,
@@ -399,9 +406,10 @@ export function* judgeTranslation(
   }
   const protocol = before.protocol === 17 ? 17 : 6;
   const words = `no rule leads port ${before.port} to it`;
-  if (node.listeners(protocol)?.some(({ port }) => port === before.port) !== false)
-    yield lost(node, before, 'translation', `${words}, but a process of the node may pass it on`);
-  else yield hop(node, before, 'translation', 'stops', words, repair);
+  const listeners = node.listeners(protocol)?.filter(({ port }) => port === before.port);
+  if (listeners?.every(({ inode }) => isOnlyHeld(inode)))
+    yield hop(node, before, 'translation', 'stops', words, repair);
+  else yield lost(node, before, 'translation', `${words}, but a process of the node may pass it on`);
 }
 
 function renderHost(address = ''): string {
@@ -429,6 +437,7 @@ export function* crossToContainer(
   packet: Packet,
   attachment: NodeAttachment,
   to: string,
+  isBridged: boolean,
 ): Walk<Link | undefined> {
   const { node } = world;
   const { hostDevice, ifname } = attachment;
@@ -452,6 +461,10 @@ export function* crossToContainer(
   }
   yield* judgeNeighbour(node, packet, { device: hostDevice?.master ?? port.name, to, mac: inner.mac });
   yield* judgePort(node, packet, port);
+  if (hostDevice?.master !== undefined) {
+    const leaving = { ...packet, iif: undefined, oif: port.name };
+    yield* passBridge(node, [...(isBridged ? [] : (['output'] as const)), 'postrouting'], leaving);
+  }
   yield* leaveQueue(node, packet, port, shaped(world, attachment));
   if (!packet.isReply && inner.flags & IFF_UP) {
     const devices = [hostDevice?.master, port.name].filter(name => name !== undefined);
@@ -483,22 +496,20 @@ export function* crossToNode(
     return undefined;
   }
   yield* leaveQueue(site, packet, link, undefined);
-  yield* judgePort(node, packet, port);
   const bridge = node.link(port.master);
+  // It disables its ports.
+  if (bridge && !(bridge.flags & IFF_UP)) {
+    const mend = `ip link set dev ${bridge.name} up`;
+    yield hop(node, packet, 'device', 'stops', `"${bridge.name}" is down`, mend);
+  }
+  yield* judgePort(node, packet, port);
   if (bridge === undefined) return { iif: port };
   yield* arriveQueue(node, packet, port, shaped(world, from));
-  if (!(bridge.flags & IFF_UP))
-    yield hop(
-      node,
-      packet,
-      'device',
-      'stops',
-      `"${bridge.name}" is down`,
-      `ip link set dev ${bridge.name} up`,
-    );
   const isGateway = node.tables.addresses.some(
     one => one.index === bridge.index && renderIp(one.cidr.ip) === to,
   );
+  const arriving = { ...packet, iif: port.name, oif: undefined };
+  yield* passBridge(node, ['prerouting', ...(isGateway ? (['input'] as const) : [])], arriving);
   if (isGateway) {
     yield* judgeNeighbour(site, packet, { device: link.name, to, mac: bridge.mac });
     return { iif: bridge };
@@ -533,6 +544,7 @@ export function* bridged({ node }: World, packet: Packet, { from, to, bridge }: 
   const ports = [from, to].map(one => node.link(one.hostDevice?.name ?? ''));
   if (ports.every(port => isIsolated(port)))
     yield hop(node, packet, 'policy', 'stops', `both are isolated ports of "${bridge.name}"`);
+  yield* passBridge(node, ['forward'], { ...packet, iif: ports[0]?.name, oif: ports[1]?.name });
   const program = packet.family === 4 ? 'iptables' : 'ip6tables';
   if (node.sysctl(`net/bridge/bridge-nf-call-${program}`) !== '1') return;
   const inside = { ...packet, iif: bridge.name, oif: bridge.name, isTranslated: false, isFromLocal: false };

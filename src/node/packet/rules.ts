@@ -5,6 +5,7 @@ import type { FilterTable } from '../../netlink/tables.ts';
 import {
   acceptDevices,
   type BaseChain,
+  BRIDGE_FAMILIES,
   basesAt,
   familiesOf,
   NAT_STAGE,
@@ -52,6 +53,15 @@ export function* passHook(
   if (!packet.isReply && !packet.isEstablished && (hook === 'forward' || hook === 'input'))
     yield* summarize(site, hook, packet, bases);
   return passage.passed;
+}
+
+/** The rules of other programs about what crosses a bridge. Ours stop only what claims an address or a device of another container. */
+export function* passBridge(site: Site, hooks: readonly HookName[], packet: Packet): Walk {
+  for (const hook of hooks) {
+    const bases = basesAt(site.bridgeFilter, hook, BRIDGE_FAMILIES).filter(({ table }) => !table.isOwn);
+    const passage = new Passage(site, packet, bases, []);
+    for (const base of bases) yield* passage.through(base);
+  }
 }
 
 /** A packet on its way through the base chains of a hook. */
@@ -196,6 +206,10 @@ function mendDrop(
   const name = `${fate.table.family} ${fate.table.name}`;
   if (fate.handle !== undefined)
     return site.command(`nft delete rule ${name} ${fate.chain} handle ${fate.handle}`);
+  if (BRIDGE_FAMILIES.includes(fate.table.family)) {
+    const device = packet.iif === undefined ? `oifname ${packet.oif}` : `iifname ${packet.iif}`;
+    return site.command(`nft insert rule ${name} ${fate.base} ${device} accept`);
+  }
   const protocol = packet.protocol === 17 ? 'udp' : 'tcp';
   const what =
     packet.isReply || packet.isEstablished ? 'ct state established' : `${protocol} dport ${packet.port}`;

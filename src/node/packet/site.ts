@@ -1,4 +1,5 @@
 // What does a namespace on the way of a packet hold?
+
 import { existsSync, readFileSync } from 'node:fs';
 import { renderIp } from '../../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../../netlink/rtnl/addr.ts';
@@ -8,6 +9,7 @@ import { NETLINK_ROUTE, NetlinkSocket } from '../../netlink/socket.ts';
 import { askHere, askIn, type FilterTable, isForwarding, isOwnTable, Tables } from '../../netlink/tables.ts';
 import { closeNetns, findNetns, inNetns, type Netns } from '../../sys/netns.ts';
 import { findSysctl } from '../../sys/sysctl.ts';
+import { BRIDGE_FAMILIES } from '../doctor/filter/fates.ts';
 
 /** The node, or a container: its devices, addresses and rules, read on first use. */
 export class Site {
@@ -81,8 +83,17 @@ export class Site {
 
   /** What the walk sees: tables of the families that forwarded packets pass. None without the right to read them. */
   get filter(): readonly FilterTable[] {
+    return this.#filterOf(isForwarding);
+  }
+
+  /** The tables that a packet inside a bridge passes. */
+  get bridgeFilter(): readonly FilterTable[] {
+    return this.#filterOf(isBridging);
+  }
+
+  #filterOf(isWanted: typeof isForwarding): readonly FilterTable[] {
     try {
-      return this.tables.filter.filter(isForwarding);
+      return this.tables.filter.filter(isWanted);
     } catch {
       return [];
     }
@@ -123,6 +134,8 @@ interface Unread {
   readonly others: readonly string[];
 }
 
+const isBridging: typeof isForwarding = ({ table }) => BRIDGE_FAMILIES.includes(table.family);
+
 function findUnread(kernel: Tables): Unread {
   try {
     const legacy = ['ip', 'ip6'].map(family => {
@@ -130,7 +143,9 @@ function findUnread(kernel: Tables): Unread {
       const tables = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
       return { name: `the rules of ${family}tables-legacy`, tables: tables.filter(name => name !== '') };
     });
-    const foreign = kernel.nftTables.filter(table => !isForwarding({ table }) && !isOwnTable(table));
+    const foreign = kernel.nftTables.filter(
+      table => !isForwarding({ table }) && !isBridging({ table }) && !isOwnTable(table),
+    );
     const translators = legacy.filter(({ tables }) => tables.includes('nat'));
     const filters = legacy.filter(one => one.tables.length > 0 && !translators.includes(one));
     return {

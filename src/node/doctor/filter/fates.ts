@@ -153,7 +153,10 @@ interface PassOptions {
   readonly families?: readonly string[];
 }
 
-const BRIDGED: PassOptions = { families: ['bridge'] };
+/** Families of the tables that packets pass inside a bridge. */
+export const BRIDGE_FAMILIES: readonly string[] = ['bridge'];
+
+const BRIDGED: PassOptions = { families: BRIDGE_FAMILIES };
 
 function replyTo(packet: Packet): Packet {
   const { iif, oif, source, destination, sourcePort, port } = packet;

@@ -71,16 +71,15 @@ export function metaBytes(packet: Packet, key: number): readonly Byte[] {
 }
 
 /** linux/netfilter/nf_tables.h, enum nft_payload_bases */
-const [NETWORK_HEADER, TRANSPORT_HEADER] = [1, 2];
+const HEADERS: readonly ((packet: Packet) => readonly Byte[])[] = [
+  linkHeader,
+  networkHeader,
+  transportHeader,
+];
 
 /** The bytes that `payload` loads. */
 export function payloadBytes(packet: Packet, base: number, offset: number, length: number): readonly Byte[] {
-  const header =
-    base === NETWORK_HEADER
-      ? networkHeader(packet)
-      : base === TRANSPORT_HEADER
-        ? transportHeader(packet)
-        : [];
+  const header = HEADERS[base]?.(packet) ?? [];
   return Array.from({ length }, (_, i) => header[offset + i]);
 }
 
@@ -139,6 +138,11 @@ function nameBytes(name: string | undefined): readonly Byte[] {
   if (name === undefined) return unknown(IFNAMSIZ);
   const bytes = new TextEncoder().encode(name);
   return Array.from({ length: IFNAMSIZ }, (_, i) => bytes[i] ?? 0);
+}
+
+/** Of Ethernet; the hardware addresses are not known. */
+function linkHeader({ family }: Packet): readonly Byte[] {
+  return [...unknown(12), ...ETHERTYPE[family]];
 }
 
 /** The protocol and the addresses; other fields are not known. */

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { readTimeline } from '../../../../src/cli/commands/log.ts';
-import { recoveryEvent } from '../../../../src/cli/log/events.ts';
+import { eventsOfRepair, recoveryEvent } from '../../../../src/cli/log/events.ts';
 import { CniError, ErrorCode } from '../../../../src/cni/errors.ts';
 import type { NodeModel } from '../../../../src/node/model.ts';
 import { appendHistory, type HistoryEvent } from '../../../../src/observe/history.ts';
@@ -68,5 +68,14 @@ test('what knows only the id of a container gets its name from the attachment, o
     ['ADD', 'web'],
     ['REPAIR', 'web'],
     ['REPAIR', 'two'],
+  ]);
+});
+
+test('what a repair found is noted with the name of the container', () => {
+  const links = [{ link: 'bridge', index: 0, state: 'mended' as const, problem: 'its address is gone' }];
+  const attachments = [{ ...ID, state: 'mended' as const, links }];
+  const names = new Map([[ID.containerId, { containerName: 'web' }]]);
+  expect(eventsOfRepair({ recovered: [], attachments, damaged: [] }, names)).toMatchObject([
+    { verb: 'REPAIR', containerId: 'c1', podName: 'web', code: 0, message: 'bridge: its address is gone' },
   ]);
 });

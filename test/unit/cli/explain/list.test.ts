@@ -45,7 +45,7 @@ test('options are those of the list, defaults the rest', async () => {
     'has device "br7" on the host, made if it is missing',
     'the container masquerades traffic to other subnets',
   ]);
-  expect(first?.ipam?.effects).toEqual(['assigns 10.1.0.1 to 10.1.0.254, without the gateway 10.1.0.1']);
+  expect(first?.ipam?.effects).toEqual(['assigns 10.1.0.2 to 10.1.0.254; the gateway is 10.1.0.1']);
   expect(second).toMatchObject({ capabilities: ['portMappings'], idleWithout: 'portMappings' });
 });
 
