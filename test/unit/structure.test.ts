@@ -371,7 +371,7 @@ const MAY_LOAD_LAZILY = [
   // Asks the node, which only records of an earlier boot need.
   'src/cli/target',
   // semver, for lists that offer several versions.
-  'src/chain/config/select-version',
+  'src/chain/config/conflist',
   // YAML, for who asks for it.
   'src/cli/output/data',
   // Nor for gRPC, but who asked for its socket.

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { forgetGeneration, noteGeneration } from '../../../src/attachments/generation.ts';
 import type { WatchedAttachment } from '../../../src/watch/attachments.ts';
-import { BegunDeletions } from '../../../src/watch/begun-deletions.ts';
+import { BegunDeletions } from '../../../src/watch/watcher.ts';
 
 const ID = { network: 'net', containerId: 'c1', ifname: 'eth0' };
 
