@@ -5,6 +5,7 @@ import fs from 'node:fs';
 import type { Browser, Page } from 'playwright-core';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { requiresChromium, startChromium } from '../helpers/chromium.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
 import { IS_SAMPLE } from '../helpers/sample.ts';
 import { answersOf, hrefOf } from '../helpers/shown-node.ts';
@@ -16,7 +17,7 @@ const AXE = fs.readFileSync(`${ROOT}/node_modules/axe-core/axe.min.js`, 'utf8');
 const DESK = { width: 1200, height: 900 };
 const PHONE = { width: 390, height: 844 };
 /** A browser is slow on a busy machine. */
-const DEADLINE_MS = 180_000;
+const DEADLINE_MS = deadline(180_000);
 /** Where to put pictures of the page, for a person to look at. */
 const SHOTS = process.env.CATENA_UI_SHOTS;
 
@@ -117,7 +118,7 @@ describeRoot(
           const [first] = pods;
           if (first === undefined) throw new Error('no pod');
           await lab.ip(first, 'link', 'delete', 'eth0');
-          await page.waitForSelector('tr.broken', { timeout: 30_000 });
+          await page.waitForSelector('tr.broken');
           expect(await page.locator('tbody tr').first().textContent()).toContain('shop/web-0');
           expect(await page.locator('.picture .cell.broken').count()).toBe(1);
           await page.getByRole('status').filter({ hasText: '1 broken' }).first().waitFor();
