@@ -2,6 +2,7 @@
 import { expect, test } from 'bun:test';
 import type { Segment } from '../../../src/chain/run/segment.ts';
 import { withWorkers } from '../../../src/daemon/backend.ts';
+import { POOL_LIMITS, WorkerPool } from '../../../src/daemon/pool.ts';
 import { ownSegments, type WorkerSource } from '../../../src/worker/client.ts';
 import { WorkerProcess } from '../../../src/worker/process.ts';
 
@@ -47,4 +48,18 @@ test('withWorkers() answers a request that needed no worker', async () => {
 test('withWorkers() answers with the failure of a request that had its workers', async () => {
   const failed = { exitCode: 1, stdout: '{"code":100}', stderr: '' };
   expect(await withWorkers(noWorkers, async () => failed)).toEqual(failed);
+});
+
+test('requests wait until a thousand do; those beyond are declined', () => {
+  // The program of this process is Bun's own here, which ends at once as a worker.
+  const env = { BUN_OPTIONS: '-e 0' };
+  const events = { failing() {}, recovered() {}, hopeless() {} };
+  const pool = new WorkerPool(env, { ...POOL_LIMITS, workers: 1 }, events);
+  try {
+    const entered = Array.from({ length: 1_030 }, () => pool.enter('net'));
+    expect(entered.filter(turn => turn === undefined)).toHaveLength(5);
+    expect(pool.state).toMatchObject({ running: 1, queued: 1_024 });
+  } finally {
+    pool.close();
+  }
 });
