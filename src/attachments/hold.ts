@@ -10,7 +10,6 @@ import { bootId } from '../files/boot-id.ts';
 import { endFrozen, isFrozen } from '../files/frozen-process.ts';
 import { fileExists } from '../files/read-file.ts';
 import { pause } from '../wait.ts';
-import { isOfEarlierBoot } from './boot.ts';
 import { refuseElsewhere } from './elsewhere.ts';
 import { isOfAnother, removeAside, removeAttachment, replaceAttachment, writeAttachment } from './entries.ts';
 import type { CachedAttachment } from './entry.ts';
@@ -422,15 +421,11 @@ export function markUnsettled(stateDir: string, record: AttachmentRecord): void 
   writeNote(stateDir, record);
 }
 
-/** Removes a note that is over or has nothing to tell, unless a process works on the attachment. @throws CniError 5 */
-export function clearNote(place: LockPlace, note: AttachmentRecord): void {
-  const held = tryHold(note, { ...place, purpose: 'repair' });
-  if ('holder' in held) return;
-  try {
-    if (held.record?.isNoted && isOver(place, held.record)) held.abandon();
-  } finally {
-    held.release();
-  }
+/** Removes the note of an attachment if it is over, unless a process works on the attachment. @throws CniError 5 */
+export function clearNote(place: LockPlace, id: AttachmentId): void {
+  // Who takes the lock removes a note that is over.
+  const held = tryHold(id, { ...place, purpose: 'repair' });
+  if (!('holder' in held)) held.release();
 }
 
 /** Removes the notes of a network that are over. Those that cannot be read stay. @throws CniError 5 */
@@ -438,15 +433,9 @@ export function sweepNotes(place: LockPlace, network: string): void {
   for (const file of noteFiles(place.stateDir, network)) {
     try {
       const note = readNote(file);
-      if (note && isOver(place, note)) clearNote(place, note);
+      if (note && !readRecord(place.stateDir, note)?.isNoted) clearNote(place, note);
     } catch (error) {
       if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
     }
   }
-}
-
-/** Whether the attachment is settled, or unknown. */
-function isOver({ stateDir, env }: LockPlace, note: AttachmentRecord): boolean {
-  const record = readRecord(stateDir, note);
-  return !record?.isNoted || (record.phase === 'attached' && !record.change && !isOfEarlierBoot(record, env));
 }

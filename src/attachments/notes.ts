@@ -200,14 +200,15 @@ export function isEntryOf({ made, ...entry }: CachedAttachment, record: Attachme
  */
 export function createNote(stateDir: string, intent: Intent): AttachmentRecord {
   refuseRecord(stateDir, intent);
-  return writeNote(stateDir, begunAdd(intent, noteFileOf(stateDir, intent)));
+  return writeNote(stateDir, { ...begunAdd(intent, noteFileOf(stateDir, intent)), isNoted: false });
 }
 
 /** @throws CniError 5 if there is one, also if it cannot be read at all: then it may be a good one */
 function refuseRecord(stateDir: string, id: AttachmentId): void {
   const file = noteFileOf(stateDir, id);
   try {
-    if (readRecord(stateDir, id) === undefined) return;
+    const note = readNote(file);
+    if (note === undefined || !standing(stateDir, note, entryOfNote(note))?.isNoted) return;
   } catch (error) {
     if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
     rmSync(file, { recursive: true, force: true });
@@ -227,7 +228,7 @@ function refuseRecord(stateDir: string, id: AttachmentId): void {
 export function writeNote(stateDir: string, record: AttachmentRecord): AttachmentRecord {
   const file = noteFileOf(stateDir, record);
   try {
-    keepCacheDir(stateDir, record.cacheDir);
+    if (!record.isNoted) keepCacheDir(stateDir, record.cacheDir);
     putFile(file, renderNote(record), { what: 'note' });
     return { ...record, isNoted: true };
   } catch (cause) {

@@ -1,6 +1,6 @@
 // How does a plugin call another plugin, such as its IPAM plugin?
 
-import { findPlugin, parsePluginDirs } from '../chain/config/find-plugin.ts';
+import { findPluginFile, type PluginFile, parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { isOwnExecutable } from '../chain/config/own-executable.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
@@ -32,9 +32,9 @@ export interface Delegator {
  * @throws CniError when no such plugin is found
  */
 export function findDelegate(type: string, delegator: Delegator): Delegate {
-  const path = findPlugin(type, parsePluginDirs(delegator.env.path));
+  const file = findPluginFile(type, parsePluginDirs(delegator.env.path));
   const call = async (command: Command) => {
-    const { outcome, plugin } = await callDelegate(type, path, command, delegator);
+    const { outcome, plugin } = await callDelegate(type, file, command, delegator);
     return command === 'ADD' ? parseReply(outcome.stdout, plugin) : undefined;
   };
   return {
@@ -50,8 +50,8 @@ export function findDelegate(type: string, delegator: Delegator): Delegate {
     },
     check: async () => void (await call('CHECK')),
     async handOver() {
-      if (!isOwnExecutable(path)) return [];
-      const { outcome } = await callDelegate(type, path, 'CHECK', delegator);
+      if (!isOwnExecutable(file.path, file.stat)) return [];
+      const { outcome } = await callDelegate(type, file, 'CHECK', delegator);
       return parseHandoverReply(outcome.stdout ?? '') ?? [];
     },
     del: async () => void (await call('DEL')),
@@ -62,14 +62,16 @@ export function findDelegate(type: string, delegator: Delegator): Delegate {
 
 async function callDelegate(
   type: string,
-  path: string,
+  { path, stat }: PluginFile,
   command: Command,
   delegator: Delegator,
 ): Promise<{ readonly outcome: Outcome; readonly plugin: CalledPlugin }> {
   const { environment, request, callSibling } = delegator;
   const env = { ...environment, CNI_COMMAND: command };
   const stdin = JSON.stringify(request);
-  const sibling = isOwnExecutable(path) ? callSibling(type, { env, readStdin: () => stdin }) : undefined;
+  const sibling = isOwnExecutable(path, stat)
+    ? callSibling(type, { env, readStdin: () => stdin })
+    : undefined;
   const outcome: Outcome & Pick<ExecOutcome, 'ended'> = sibling
     ? withEmptyStderr(await sibling)
     : await execute(path, env, stdin);

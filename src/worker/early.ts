@@ -10,7 +10,7 @@ import { WorkerProcess } from './process.ts';
  */
 export function startEarly(path: string, name: string): WorkerProcess | undefined {
   const own = path.split(':').map(dir => `${dir}/${name}`);
-  const found = own.find(isOwnExecutable);
+  const found = own.find(path => isOwnExecutable(path));
   return found === undefined ? undefined : new WorkerProcess(found, process.env);
 }
 

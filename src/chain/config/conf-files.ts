@@ -1,6 +1,6 @@
 // Which files of a directory may hold a network, or a further plugin of one?
 import { type Dirent, readdirSync, statSync } from 'node:fs';
-import { dirname, extname, join } from 'node:path';
+import { basename, dirname, extname, join } from 'node:path';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 
 /** Called for an entry that is named like a configuration but is not a usable file, with the reason. */
@@ -12,7 +12,9 @@ export type OnSkipped = (path: string, problem: string) => void;
  * @throws CniError 5 when the directory cannot be read
  */
 export function findConfFiles(dir: string, onSkipped?: OnSkipped): string[] {
-  return [...listFiles(dir, ['.conflist'], onSkipped), ...listFiles(dir, ['.conf', '.json'], onSkipped)];
+  const files = listFiles(dir, ['.conflist', '.conf', '.json'], onSkipped);
+  const isList = (path: string) => extensionOf(basename(path)) === '.conflist';
+  return [...files.filter(isList), ...files.filter(path => !isList(path))];
 }
 
 /**

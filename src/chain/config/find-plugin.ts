@@ -1,5 +1,5 @@
 // Which executable does a plugin's type name?
-import { lstatSync, readdirSync, type Stats, statSync } from 'node:fs';
+import { type BigIntStats, lstatSync, readdirSync, type Stats, statSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import { workingDirectory } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -11,6 +11,17 @@ import { didYouMean } from '../../cni/suggest.ts';
  * @throws CniError 7 for an invalid name, 0 when there is no such file
  */
 export function findPlugin(type: string, dirs: readonly string[]): string {
+  return findPluginFile(type, dirs).path;
+}
+
+/** A file, and what was found of it. */
+export interface PluginFile {
+  readonly path: string;
+  readonly stat: BigIntStats;
+}
+
+/** The same, with what was found of the file. @throws CniError as {@link findPlugin} */
+export function findPluginFile(type: string, dirs: readonly string[]): PluginFile {
   if (type === '' || type.includes('/') || type.includes('\0')) {
     throw new CniError(
       ErrorCode.invalidConfig,
@@ -27,7 +38,8 @@ export function findPlugin(type: string, dirs: readonly string[]): string {
   const reachable = workingDirectory() === undefined ? dirs.filter(isAbsolute) : dirs;
   for (const dir of reachable) {
     const path = resolve(dir, type);
-    if (isFile(path)) return path;
+    const stat = statOf(path);
+    if (stat?.isFile()) return { path, stat };
   }
   for (const dir of reachable) {
     const path = resolve(dir, type);
@@ -57,11 +69,13 @@ function findEntry(path: string): Stats | undefined {
   }
 }
 
-function isFile(path: string): boolean {
+/** Undefined where no file can be executed: an entry of CNI_PATH may be a file, and a type too long for a name. */
+export function statOf(path: string): BigIntStats | undefined {
   try {
-    return statSync(path).isFile();
+    // Checking is cheaper than an error that is thrown and caught.
+    return statSync(path, { bigint: true, throwIfNoEntry: false });
   } catch {
-    return false;
+    return undefined;
   }
 }
 

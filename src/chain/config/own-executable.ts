@@ -1,20 +1,21 @@
 // Is a file one of our own executables?
 //
 // Ours are the Bun program that this process runs, under any name, and its front (plugins/front), which starts this very program.
-import { type BigIntStats, readFileSync, realpathSync, statSync } from 'node:fs';
+import { type BigIntStats, readFileSync, realpathSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CORE_NAME } from './core-name.ts';
+import { statOf } from './find-plugin.ts';
 import { FRONT, type Front } from './front-program.ts';
 
 /**
  * True when executing the file would run the program of this process: it is the same file (device and inode), or a front of this
  * build with this program beside it. A front is recognised by its content, so copies count, and another program that was put
  * under one of our names never does. A file without a bit for execution is what no runtime can start, so it is not ours either.
+ * @param stat of the file, if it was looked at just before
  */
-export function isOwnExecutable(path: string): boolean {
+export function isOwnExecutable(path: string, stat = statOf(path)): boolean {
   // A process never runs another program.
   own ??= identityOf(statOf('/proc/self/exe'));
-  const stat = statOf(path);
   if (own === undefined || stat === undefined || (stat.mode & ANY_EXECUTE) === 0n) return false;
   return (
     identityOf(stat) === own || (isFrontFile(path, stat) && identityOf(statOf(coreBeside(path))) === own)
@@ -75,16 +76,6 @@ const MOST_OF_A_FRONT = 1 << 20;
 function digestOf(path: string, front: Front): string | undefined {
   try {
     return front.digestOf(readFileSync(path));
-  } catch {
-    return undefined;
-  }
-}
-
-/** Undefined where no file can be executed: an entry of CNI_PATH may be a file, and a type too long for a name. */
-function statOf(path: string): BigIntStats | undefined {
-  try {
-    // Checking is cheaper than an error that is thrown and caught.
-    return statSync(path, { bigint: true, throwIfNoEntry: false });
   } catch {
     return undefined;
   }

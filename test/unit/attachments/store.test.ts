@@ -38,9 +38,6 @@ describe('createNote()', () => {
     createNote(dir, intent({ owner: 'first' }));
     expect(() => createNote(dir, intent({ owner: 'second' }))).toThrow('without its lock');
     expect(readRecord(dir, ID)?.owner).toBe('first');
-    fs.rmSync(file());
-    settle(dir, intent({ owner: 'third' }));
-    expect(() => createNote(dir, intent({ owner: 'second' }))).toThrow('without its lock');
   });
 
   test('replaces an unreadable note', () => {
