@@ -224,6 +224,36 @@ describeRoot('cluster', () => {
     expect((await one.call('ADD', 'asked-again', wanted)).error).toMatchObject({ code: 11 });
   });
 
+  test('[1.1.0] the pod to which a machine moves has the address of its claim as well, and no third one', async () => {
+    const lan = { subnets: [{ ipv4: '10.64.0.0/28' }], blockSize: 1, layout: 'flat', pool: 'moved' };
+    // Other networks of the pool stand for other nodes.
+    const [one, two, three] = [network(lan), network(lan), network(lan)];
+    const add = (node: typeof one, id: string, joins?: true) => {
+      const claim = { namespace: 'ns', name: 'vm', uid: 'u1', ...(joins && { joins }) };
+      return node.call('ADD', id, {
+        conf: { ...node.conf, args: { cni: { 'catena.cni.cncf.io/claim': claim } } },
+      });
+    };
+    const addressOf = ({ result }: PluginReply) => result?.ips?.[0]?.address;
+    const [source, target] = [await add(one, 'source'), await add(two, 'target', true)];
+    expect(addressOf(source)).toMatch(/^10\.64\.0\.\d+\/28$/);
+    expect(addressOf(target)).toBe(addressOf(source) ?? '');
+    const check = () => two.call('CHECK', 'target', { prevResult: target.result });
+    expect(await check()).toMatchObject({ exitCode: 0 });
+    expect((await add(three, 'third', true)).error).toMatchObject({ code: 11 });
+    expect((await add(two, 'target-2', true)).error).toMatchObject({ code: 11 });
+    // One that fails leaves, and another may come.
+    expect(await two.call('DEL', 'target')).toMatchObject({ exitCode: 0 });
+    expect((await add(two, 'other')).error).toMatchObject({ code: 11 });
+    const next = await add(three, 'third', true);
+    expect(addressOf(next)).toBe(addressOf(source) ?? '');
+    expect(await one.call('DEL', 'source')).toMatchObject({ exitCode: 0 });
+    expect(await three.call('CHECK', 'third', { prevResult: next.result })).toMatchObject({ exitCode: 0 });
+    expect((await add(one, 'late')).error).toMatchObject({ code: 11 });
+    expect(await three.call('DEL', 'third')).toMatchObject({ exitCode: 0 });
+    expect(addressOf(await add(one, 'again'))).toBe(addressOf(source) ?? '');
+  });
+
   test('[1.1.0] an invalid configuration is refused before anything is written', async () => {
     const { call, dir } = network({ subnets: [{ ipv4: '10.6.0.1/24' }] });
     expect((await call('ADD')).error).toMatchObject({ code: 7, msg: expect.stringContaining('10.6.0.0/24') });
