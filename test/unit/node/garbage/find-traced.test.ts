@@ -1,9 +1,13 @@
 // Is what the kernel holds of an attachment judged by all that it names, and is what other networks hold left alone?
 import { expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { noteGeneration } from '../../../../src/attachments/generation.ts';
 import { renderOwner } from '../../../../src/cni/attachment.ts';
 import { parseIp } from '../../../../src/net/ip.ts';
 import type { Tables } from '../../../../src/netlink/tables.ts';
-import { listKernelTraces, type Witnesses } from '../../../../src/node/garbage/find-traced.ts';
+import { findTraced, listKernelTraces, type Witnesses } from '../../../../src/node/garbage/find-traced.ts';
 
 const noteOf = (containerId: string, network = 'net') =>
   renderOwner({ network, containerId, ifname: 'eth0' }, 200);
@@ -57,4 +61,21 @@ test('what other networks hold, and what names no attachment, is no trace', () =
   const links = [device('veth', 7, 'other'), { ...device('veth', 8), attrs: {} }];
   const ownElements = [element('c1', 'other'), { ...element('c1'), comment: 'of an operator' }];
   expect(evidenceOf({ links, ownElements })).toEqual([]);
+});
+
+test('an ADD that has begun is listed once, with what it has made or with its note alone', () => {
+  const runDir = mkdtempSync(join(tmpdir(), 'cat-traced-'));
+  try {
+    for (const containerId of ['c1', 'c2'])
+      noteGeneration(runDir, { network: 'net', containerId, ifname: 'eth0' }, { renew: true, boot: 'b' });
+    const tables = { links: [], ownElements: [element('c1')], qdiscs: [], ask: () => [] };
+    const where = { runDir, tables: tables as unknown as Tables, findUse: () => undefined };
+    const found = findTraced({ name: 'net', plugins: [] }, [], { ...where, find: () => undefined });
+    expect(found.map(({ containerId, traces }) => [containerId, traces[0]?.split(' ')[0]])).toEqual([
+      ['c1', 'element'],
+      ['c2', 'note'],
+    ]);
+  } finally {
+    rmSync(runDir, { recursive: true });
+  }
 });
