@@ -79,7 +79,6 @@ export const figures: Scenario = {
     if ('program' in multus) fs.copyFileSync(multus.program, machine.path(`${REFERENCE}/multus`));
     await startStopwatch(node);
     saw(`weights: ${weightsOf(machine)}`);
-    const account = accountOf(node);
     const cells = sides.flatMap(side => asked.pods.map((pods): Cell => ({ side, pods, runs: [] })));
     const table = path.join(cluster.logs, 'figures.md');
     let isRunning = true;
@@ -90,13 +89,17 @@ export const figures: Scenario = {
           await (isRunning ? startDaemons(cluster) : stopDaemons(cluster));
         }
         callPluginsOf(node, side.peer === undefined ? REFERENCE : PLUGINS);
-        machine.write(LIST, JSON.stringify(listOf(side, node.place.pods, account)));
-        for (const cell of cells.filter(one => one.side === side)) {
-          cell.runs.push(await measure(cluster, node, namespace, cell.pods));
-          fs.writeFileSync(table, tableOf(cells));
+        // The token is the present pod's.
+        machine.write(LIST, JSON.stringify(listOf(side, node.place.pods, accountOf(node))));
+        try {
+          for (const cell of cells.filter(one => one.side === side)) {
+            cell.runs.push(await measure(cluster, node, namespace, cell.pods));
+            fs.writeFileSync(table, tableOf(cells));
+          }
+        } finally {
+          fs.rmSync(machine.path(LIST));
         }
         if (side.daemon && run === 1) saw(`${side.name}: ${await atRest(node)}`);
-        fs.rmSync(machine.path(LIST));
       }
     }
     callPluginsOf(node, PLUGINS);
