@@ -115,6 +115,7 @@ describeRoot('catena repair', () => {
         await lab.run(lab.host, ['tc', 'qdisc', 'del', 'dev', veth, 'root']);
         await lab.run(lab.host, ['tc', 'qdisc', 'del', 'dev', veth, 'ingress']);
         await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br0']);
+        await lab.sysctl(lab.host, 'net/ipv6/conf/br0/disable_ipv6', 1);
         await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 0);
         await lab.sysctl(container, 'net/core/somaxconn', 128);
         await lab.run(container, ['ip', 'rule', 'flush']);
