@@ -60,6 +60,19 @@ test('catena install installs every plugin and the list, and reports that anothe
   expect(JSON.parse(called.stdout)).toMatchObject({ cniVersion: '1.1.0' });
 });
 
+test('the history has what was installed and uninstalled, and not what was only shown', async () => {
+  const env = { CATENA_STATE_DIR: join(root, 'state'), CATENA_RUN_DIR: join(root, 'run') };
+  const places = ['--bin-dir', join(root, 'bin'), '--conf-dir', join(root, 'net.d')];
+  const install = [`${BIN_DIR}/catena`, 'install', LIST, ...places, '--etc', join(root, 'etc')];
+  for (const argv of [[...install, '--dry-run'], install, [`${BIN_DIR}/catena`, 'uninstall', ...places]])
+    expect(await run(argv, { env })).toMatchObject({ exitCode: 0 });
+  const { stdout } = await run([`${BIN_DIR}/catena`, 'log', '--json'], { env });
+  expect(JSON.parse(stdout).items).toMatchObject([
+    { what: 'INSTALL', by: 'command', code: 0, source: 'history' },
+    { what: 'UNINSTALL', by: 'command', code: 0, source: 'history' },
+  ]);
+});
+
 test('catena install --account writes a kubeconfig beside the list, and uninstall removes it', async () => {
   const account = join(root, 'account');
   fs.mkdirSync(account);
