@@ -5,6 +5,7 @@
 import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { giveBackAllOf } from '../../plugins/cluster/leave.ts';
+import { readHeld } from '../../src/pools/held.ts';
 import { API_VERSION } from '../../src/pools/objects.ts';
 import { RESTORED_ANNOTATION } from '../../src/pools/restored.ts';
 import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
@@ -587,6 +588,9 @@ class Churn {
 
   /** All objects are deleted with their kinds, which are applied again; or etcd is restored from a backup. */
   #loseObjects(): void {
+    // A machine that has just joined, and knows no pool, cannot notice: the plugin's README lets none join then.
+    const knows = ({ claimant }: SimulatedNode) => readHeld(claimant.dir)?.known !== undefined;
+    if (!this.#up().every(machine => this.#nodesOf(machine).every(knows))) return;
     const restore = this.#backups.findLast(({ at }) => this.#time.now() - at > OLDEST_LOOK_S)?.restore;
     const isRestored = restore !== undefined && this.#draws.next() < 0.5;
     this.#count(isRestored ? 'etcd restored' : 'kinds of objects deleted and applied again');
