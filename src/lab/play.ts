@@ -99,7 +99,7 @@ export async function callExecutable(
   executable: string,
   verb: Verb,
   call: CallOptions,
-  look?: () => Promise<void>,
+  look?: () => void,
 ): Promise<{ readonly reply: Reply; readonly late: boolean }> {
   const fault = call.failAt === undefined ? {} : { [FAULT_VARIABLE]: `kernel:${call.failAt}` };
   const { late, group, ...ended } = await runIn(netns, [executable], {
@@ -107,7 +107,7 @@ export async function callExecutable(
     stdin: requestOf(call),
     ...defined({ timeoutMs: call.timeoutMs }),
   });
-  await look?.();
+  look?.();
   signalGroup(group, 'SIGKILL');
   return { late, reply: toReply({ ...ended, ...defined({ fault: faultIn(ended.stderr) }) }) };
 }

@@ -166,15 +166,12 @@ function runProbes(probes: readonly Probe[], keepGoing: boolean, tell: Tell): vo
 }
 
 async function leave(run: () => Promise<unknown>, alone: Snapshot, look: () => Snapshot): Promise<Section> {
+  const problems = await run().then(
+    () => judgeRound(alone, look()),
+    error => [describeError(error)],
+  );
   const what = 'a second container leaves nothing behind';
-  try {
-    await run();
-  } catch (error) {
-    return { kind: 'probe', what, outcome: 'failed', seen: describeError(error) };
-  }
-  const left = judgeRound(alone, look());
-  if (left.length) return { kind: 'probe', what, outcome: 'failed', seen: left.join(', ') };
-  return { kind: 'probe', what, outcome: 'ok', seen: '' };
+  return { kind: 'probe', what, outcome: problems.length ? 'failed' : 'ok', seen: problems.join(', ') };
 }
 
 function attachmentTo(

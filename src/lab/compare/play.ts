@@ -1,5 +1,5 @@
 // How does one twin play a scene, and what can be observed in its namespaces, under names that do not depend on any order?
-import { existsSync, fstatSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { Attachment, Runtime } from '../../chain/run/runtime.ts';
 import type { CniArgs } from '../../cni/cni-args.ts';
@@ -85,16 +85,12 @@ export async function playScene(scene: Scene, twin: Twin): Promise<SceneRecord> 
   });
   const stage: Stage = { twin, lab: lab.host, containers, look };
   const namespaces = Object.fromEntries(
-    [['host', lab.host] as const, ...containers].map(([name, { netns }]) => [name, inodeOf(netns)]),
+    [['host', lab.host] as const, ...containers].map(([name, { netns }]) => [name, String(netns.ino)]),
   );
   const [began, before] = [Date.now(), look()];
   const moments: Moment[] = [];
   for (const step of scene.steps) moments.push(...(await takeStep(step, stage)));
   return { namespaces, began, ended: Date.now(), before, moments };
-}
-
-function inodeOf({ fd }: Netns): string {
-  return String(fstatSync(fd, { bigint: true }).ino);
 }
 
 interface Stage {
@@ -131,14 +127,15 @@ async function perform(step: Step, stage: Stage, runtime: Runtime): Promise<unkn
 }
 
 function attachmentTo(who: string, { withoutNetns }: Step, { ifname, args, capabilities }: Twin): Attachment {
-  const path = `/run/netns/${who === NAMES[1] ? 'one' : 'two'}`;
+  const isFirst = who === NAMES[1];
+  const name = isFirst ? 'one' : 'two';
   return {
-    containerId: `catena-compare-${who === NAMES[1] ? 'one' : 'two'}`,
-    netns: withoutNetns ? '' : path,
+    containerId: `catena-compare-${name}`,
+    netns: withoutNetns ? '' : `/run/netns/${name}`,
     ifname,
     args,
     // Two containers cannot use the same host port.
-    capabilityArgs: who === NAMES[1] ? capabilities : forNeighbour(capabilities),
+    capabilityArgs: isFirst ? capabilities : forNeighbour(capabilities),
   };
 }
 

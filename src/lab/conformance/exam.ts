@@ -18,14 +18,7 @@ import { configurePlugins, offerCapabilities } from '../configured.ts';
 import { diffKernelStates, type KernelState } from '../diff.ts';
 import { layCable, type Namespace, removeContainer } from '../host.ts';
 import { callExecutable, startBeside } from '../play.ts';
-import {
-  type Container,
-  createHost,
-  killProcess,
-  nameOfProcess,
-  processesIn,
-  type TestHost,
-} from '../testing/host.ts';
+import { type Container, createHost, endProcessesIn, type TestHost } from '../testing/host.ts';
 
 /** A plugin and everything needed to examine it. */
 export interface Subject {
@@ -241,9 +234,6 @@ export interface Trial {
   readonly made: readonly string[];
 }
 
-/** Time for a process that ends shortly after the plugin. */
-const GRACE_MS = 100;
-
 /** The examination of one plugin. */
 export class Exam {
   readonly subject: Subject;
@@ -350,25 +340,11 @@ export class Exam {
     const { executable, ifname, pluginDirs, deadlineMs: timeoutMs } = subject;
     const call = { ifname, pluginDirs, timeoutMs, ...options, env: { ...subject.env, ...options.env } };
     let running: readonly string[] = [];
-    const { late, reply } = await callExecutable(host.namespace.netns, executable, verb, call, async () => {
-      if (!alongside) running = await this.#endLeftovers(host);
+    const { late, reply } = await callExecutable(host.namespace.netns, executable, verb, call, () => {
+      if (!alongside) running = endProcessesIn(host.places(), this.#besides);
     });
     this.calls.push({ verb, request: requestOf(call), reply, late, running });
     return reply;
-  }
-
-  async #endLeftovers(host: TestHost): Promise<string[]> {
-    const inodes = host.places().map(({ netns }) => netns.ino);
-    const found = processesIn(inodes).filter(pid => !this.#besides.has(pid));
-    if (!found.length) return [];
-    await Bun.sleep(GRACE_MS);
-    // What came since only visits the namespace, as a GC on this machine does.
-    const left = processesIn(inodes).filter(pid => found.includes(pid));
-    return left.map(pid => {
-      const name = nameOfProcess(pid);
-      killProcess(pid);
-      return name;
-    });
   }
 }
 

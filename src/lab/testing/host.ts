@@ -121,17 +121,10 @@ function createOwn(role: string): Namespace {
   }
 }
 
-/** A GC on this machine visits every namespace, for less than this time. */
-const VISIT_MS = 50;
-
-/** Kills the processes that stay in the namespace, and removes it. */
+/** Ends the processes that stay in the namespace, and removes it. */
 function removeOwn(place: Namespace): void {
   if (!made.delete(place.path)) return;
-  const found = processesIn([place.netns.ino]);
-  if (found.length > 0) {
-    Bun.sleepSync(VISIT_MS);
-    for (const pid of processesIn([place.netns.ino])) if (found.includes(pid)) killProcess(pid);
-  }
+  endProcessesIn([place]);
   removeNamespace(place);
 }
 
@@ -153,33 +146,39 @@ process.on('exit', () => {
   for (const path of made) removePath(path);
 });
 
-/** Kills a process; a missing one is ignored. */
-export function killProcess(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // It has ended.
-  }
-}
+/** A GC on this machine visits every namespace, for less than this time; and a process may end shortly after the plugin. */
+const GRACE_MS = 100;
 
-/** Processes in the network namespaces, given by inode, except this process. */
-export function processesIn(inodes: readonly number[]): number[] {
-  const all = readdirSync('/proc').filter(name => /^\d+$/.test(name));
-  return all.map(Number).filter(pid => {
-    if (pid === process.pid) return false;
-    try {
-      return inodes.includes(statSync(`/proc/${pid}/ns/net`).ino);
-    } catch {
-      return false;
-    }
+/** Kills the processes that stay in namespaces, but for this one and those beside it. @returns the names of their programs */
+export function endProcessesIn(
+  places: readonly Namespace[],
+  beside: ReadonlySet<number> = new Set(),
+): string[] {
+  const found = processesIn(places).filter(pid => !beside.has(pid));
+  if (!found.length) return [];
+  Bun.sleepSync(GRACE_MS);
+  const left = processesIn(places).filter(pid => found.includes(pid));
+  return left.map(pid => {
+    const name = tryTo(() => readFileSync(`/proc/${pid}/comm`, 'utf8').trim()) ?? `process ${pid}`;
+    tryTo(() => process.kill(pid, 'SIGKILL'));
+    return name;
   });
 }
 
-/** The name of a process's program. */
-export function nameOfProcess(pid: number): string {
+function processesIn(places: readonly Namespace[]): number[] {
+  const inodes = places.map(({ netns }) => netns.ino);
+  const all = readdirSync('/proc').filter(name => /^\d+$/.test(name));
+  return all.map(Number).filter(pid => {
+    const ino = pid === process.pid ? undefined : tryTo(() => statSync(`/proc/${pid}/ns/net`).ino);
+    return ino !== undefined && inodes.includes(ino);
+  });
+}
+
+/** Undefined if the process has ended. */
+function tryTo<T>(look: () => T): T | undefined {
   try {
-    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
+    return look();
   } catch {
-    return `process ${pid}`;
+    return undefined;
   }
 }
