@@ -50,3 +50,18 @@ export function some(names: readonly string[], most: number): string {
   const shown = names.slice(0, most).join(', ');
   return names.length > most ? `${shown} and ${names.length - most} more` : shown;
 }
+
+/** Whether a packet that arrives has only left this node, beyond which nothing is known. */
+export function leavesNode(hops: readonly { readonly evidence: string }[]): boolean {
+  return hops.some(({ evidence }) => evidence.startsWith('leaves through'));
+}
+
+const ELEMENT = /\{[^{}]*\} of "\w+" is missing/;
+const ELEMENTS = new RegExp(`${ELEMENT.source}(?:(?:, | and )${ELEMENT.source})+(?: and (\\d+) more)?`, 'g');
+
+/** What CHECK says, with several elements of sets counted: their names tell a person nothing. */
+export function withoutElements(problem: string): string {
+  return problem.replace(ELEMENTS, (all, more = '0') => {
+    return `${all.split('" is missing').length - 1 + Number(more)} elements are missing`;
+  });
+}

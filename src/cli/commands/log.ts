@@ -8,7 +8,7 @@ import { listLeases, readLease } from '../../ipam/lease-files.ts';
 import { parseOwner } from '../../ipam/owner.ts';
 import { localTime, oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
 import type { NodeModel } from '../../node/model.ts';
-import { titleOf } from '../../node/words.ts';
+import { titleOf, withoutElements } from '../../node/words.ts';
 import { type HistoryEvent, readHistory } from '../../observe/history.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
@@ -102,7 +102,8 @@ function renderEntry(entry: LogEntry, wide: boolean, paint: Paint): string {
   const who = [...new Set([nameIn(entry), ...id])].join(' ');
   const place = [who, ifname, network && `on ${network}`].filter(Boolean).join(' ');
   const failure = code === 0 ? '' : ` ${paint('red', `failed (${code})`)}`;
-  const words = message === undefined ? '' : place === '' ? message : `: ${message}`;
+  const said = wide ? message : message && withoutElements(message);
+  const words = said === undefined ? '' : place === '' ? said : `: ${said}`;
   const origin = [by, source, ...(wide && trace !== undefined ? [`trace ${trace}`] : [])].join('; ');
   return `${oneLine(`${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${origin}]`)}\n`;
 }

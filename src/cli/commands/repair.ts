@@ -18,7 +18,7 @@ import { didYouMean } from '../../cni/suggest.ts';
 import { listPods } from '../../delegate/record.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { oneLine } from '../../lab/words.ts';
-import { titleOf } from '../../node/words.ts';
+import { titleOf, withoutElements } from '../../node/words.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
@@ -89,7 +89,7 @@ function renderReport(
     lines.push(`${one.state.padEnd(7)} ${nameOf(one)}${one.why ? `: ${one.why}` : ''}`);
     for (const { link, state, problem, error } of one.links.filter(each => each.state !== 'sound'))
       lines.push(
-        `  ${link} ${state}${state === 'mended' ? '; CHECK had reported' : ''}: ${error?.message ?? problem}`,
+        `  ${link} ${state}${state === 'mended' ? '; CHECK had reported' : ''}: ${withoutElements(error?.message ?? problem ?? '')}`,
       );
     if (one.state === 'broken' && one.links.length && !dryRun)
       lines.push(

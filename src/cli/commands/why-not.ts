@@ -5,6 +5,7 @@ import { type Colour, painter } from '../../lab/words.ts';
 import { parseFrom, parseTo } from '../../node/packet/ends.ts';
 import type { Hop, Outcome } from '../../node/packet/report.ts';
 import { whyNot } from '../../node/packet/why-not.ts';
+import { leavesNode } from '../../node/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';
 import { readNodeFor } from '../node/read.ts';
@@ -45,8 +46,12 @@ const ENDINGS: Readonly<Record<Outcome, readonly [text: string, colour: Colour]>
   unknown: ['unknown: no hop stops it for certain', 'yellow'],
 };
 
+const BEYOND =
+  "leaves the node, and a reply comes back; what is beyond it is not known: rules were simulated, routes are the kernel's";
+
 /** A line for each hop, and how it ended. */
 function renderWalk(hops: readonly Hop[], outcome: Outcome, style: WalkStyle): string {
-  const [ending, colour] = ENDINGS[outcome];
+  const [end, colour] = ENDINGS[outcome];
+  const ending = outcome === 'arrives' && leavesNode(hops) ? BEYOND : end;
   return [...renderHops(hops, style), painter(style)(colour, ending), ''].join('\n');
 }

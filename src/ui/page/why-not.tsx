@@ -1,7 +1,7 @@
 // Where is a packet stopped on its way through this node?
 import type { JSX } from 'preact';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
-import { titleOf } from '../../node/words.ts';
+import { leavesNode, titleOf } from '../../node/words.ts';
 import type { ShownNode } from '../shown.ts';
 import { Fix } from './command.tsx';
 import { usePolled } from './polling.ts';
@@ -17,6 +17,7 @@ const OUTCOMES: Readonly<Record<Walk['outcome'], readonly [look: string, text: s
   stopped: ['broken', '✕ It is stopped.'],
   unknown: ['unsettled', '? Unknown: no hop stops it for certain.'],
 };
+const BEYOND = '✓ It leaves the node, and a reply comes back; what is beyond it is not known.';
 const SIGNS: Readonly<Record<Walk['hops'][number]['state'], readonly [look: string, sign: string]>> = {
   passes: ['sound', '✓'],
   stops: ['broken', '✕'],
@@ -98,7 +99,8 @@ function Question(props: {
 }
 
 function Hops({ walk: { outcome, hops } }: { readonly walk: Walk }): JSX.Element {
-  const [look, text] = OUTCOMES[outcome];
+  const [look, end] = OUTCOMES[outcome];
+  const text = outcome === 'arrives' && leavesNode(hops) ? BEYOND : end;
   return (
     <>
       <ol class="findings">

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { renderAge } from '../../../src/node/words.ts';
+import { leavesNode, renderAge, withoutElements } from '../../../src/node/words.ts';
 
 const NOW = new Date(2026, 0, 31, 8, 30).getTime();
 const HOUR = 3_600_000;
@@ -12,4 +12,24 @@ test.each([
   [49 * HOUR, '2 days'],
 ])('renderAge() of %d ms', (ms, words) => {
   expect(renderAge(new Date(NOW - ms).toISOString(), NOW)).toBe(words);
+});
+
+test('several elements of sets are counted, one is named', () => {
+  const element = (key: string, set: string) => `{ ${key} } of "${set}" is missing`;
+  const [one, two, three] = [
+    element('10.1.0.2 . 10.1.0.0', 'local4'),
+    element('10.1.0.2', 'pods4'),
+    element('fd00::2', 'pods6'),
+  ];
+  const said = (rest: string) => withoutElements(`Cannot confirm masquerading: ${rest}`);
+  expect([said(one), said(`${one} and ${two}`), said(`${one}, ${two}, ${three} and 4 more`)]).toEqual([
+    `Cannot confirm masquerading: ${one}`,
+    'Cannot confirm masquerading: 2 elements are missing',
+    'Cannot confirm masquerading: 7 elements are missing',
+  ]);
+});
+
+test('a packet for another host is known to leave, not to arrive', () => {
+  expect(leavesNode([{ evidence: 'leaves through "eth0", next hop 10.0.0.1' }])).toBe(true);
+  expect(leavesNode([{ evidence: 'it leaves through "eth0"' }])).toBe(false);
 });
