@@ -127,7 +127,11 @@ const CAUSES: readonly Cause[] = [
   },
   {
     ...{ cause: 'a route that drops', hop: 'route', at: 'node' },
-    make: ({ paste }) => paste('ip route add blackhole 10.88.0.2/32'),
+    // Of several that would, the longest does.
+    make: ({ paste }) =>
+      paste('ip route add unreachable 10.64.0.0/10 && ip route add blackhole 10.88.0.2/32'),
+    mend: ({ paste }) =>
+      paste('ip route del blackhole 10.88.0.2/32 && ip route del unreachable 10.64.0.0/10'),
   },
   {
     ...{ cause: 'the bridge deleted', hop: 'route', at: 'node' },
