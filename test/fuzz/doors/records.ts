@@ -62,7 +62,11 @@ export const journalFile = door({
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.writeFileSync(file, text);
     const { records, damaged } = listRecords(stateDir);
-    if (records.length + damaged.length !== 1) throw new Error('the file is neither read nor reported');
+    const note = answersOrRefuses(() => parseNote(text, file), ErrorCode.decodingFailure);
+    // Of what had been attached and has no entry, nothing is left.
+    const isOver = note?.added === true && note.attempts === 0;
+    const found = records.length + damaged.length;
+    if (found !== 1 && !(isOver && found === 0)) throw new Error('the file is neither read nor reported');
     if (records.some(record => noteFileOf(stateDir, record) !== file))
       throw new Error('it counts for another attachment');
     fs.rmSync(notesDir(stateDir), { recursive: true });
