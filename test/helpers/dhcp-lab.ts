@@ -8,7 +8,7 @@ import {
   SERVED,
   startDhcpServer,
 } from './dhcp-server.ts';
-import type { Container, Lab, Row } from './netns.ts';
+import { type Container, type Lab, type Row, untilUp } from './netns.ts';
 
 /**
  * Times of a lease so short that a test can wait for them: renewed after three seconds, by any server after twelve. dnsmasq takes
@@ -77,6 +77,9 @@ export async function attachHost(lab: Lab, port: string): Promise<Container> {
   for (const line of [`link add ${port} master ${SERVED.bridge} type veth ${peer}`, `link set ${port} up`])
     await lab.ip(lab.host, ...line.split(' '));
   await lab.ip(host, 'link', 'set', 'eth0', 'up');
+  // The bridge forwards nothing to a port before: a broadcast that is sent once would not be heard.
+  await untilUp(lab.host, port);
+  await untilUp(host, 'eth0');
   return host;
 }
 
