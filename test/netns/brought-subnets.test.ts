@@ -1,7 +1,7 @@
 // What can a container bring its host by the addresses that it asks for? Neither a subnet nor a route.
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { type Container, type Lab, type Row, untilAddressed, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
@@ -255,6 +255,7 @@ describeRoot('an address that no container can have', () => {
       const first = await lab.container();
       expect((await add(lab, 'bridge', first, STATIC, {})).exitCode).toBe(0);
       await lab.ip(lab.host, 'addr', 'add', '10.66.0.53/24', 'dev', 'sec0');
+      await untilAddressed(lab.host, 'sec0');
       for (const type of ['bridge', 'ptp']) {
         for (const [ip, problem] of [
           ['10.66.0.1', 'the address of the gateway'],
