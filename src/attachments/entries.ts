@@ -92,12 +92,18 @@ export function replaceAttachment(
 }
 
 /**
- * What {@link replaceAttachment} has taken aside: its process has died, or is about to put it back.
+ * Like {@link readAttachment}, but also what {@link replaceAttachment} has taken aside: its process has died, or is about to put
+ * it back.
  * @throws CniError 5 and 6 as {@link readAttachment}
  */
-export function readAside(dir: string, id: AttachmentId): CachedAttachment | undefined {
-  const file = asideOf(cacheFileOf(dir, id));
-  return lstatSync(file, { throwIfNoEntry: false }) && readEntry(file, id);
+export function readEvenAside(dir: string, id: AttachmentId): CachedAttachment | undefined {
+  return inPlaceOrAside(cacheFileOf(dir, id), file => readEntry(file, id));
+}
+
+/** A file that is neither in its place nor aside is looked for once more: a change may have put it back in between. */
+function inPlaceOrAside<T>(file: string, read: (path: string) => T | undefined): T | undefined {
+  const aside = asideOf(file);
+  return read(file) ?? read(aside) ?? read(file) ?? read(aside);
 }
 
 /** Removes what {@link replaceAttachment} has taken aside and its process, which died, has not put back. @throws CniError 5 */
@@ -173,25 +179,35 @@ export interface AttachmentList {
  */
 export function listAttachments(dir: string, filter: AttachmentFilter = {}): AttachmentList {
   const results = join(dir, 'results');
-  let names: string[];
-  try {
-    names = readdirSync(results).sort();
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return { attachments: [], damaged: [] };
-    throw fileFailure('list cached results in', results, cause);
-  }
+  const listed = namesOf(results);
+  const asides = listed.filter(name => name.startsWith(ASIDE));
+  const aside = asides.flatMap(name => tryParse(() => readRecord(join(results, name), name)) ?? []);
+  // What was aside may be back under its name.
+  const names = asides.length ? new Set([...listed, ...namesOf(results)]) : listed;
   const attachments: CachedAttachment[] = [];
   const damaged: CniError[] = [];
-  for (const name of names.filter(one => mayHold(one, filter))) {
+  for (const name of [...names].filter(one => mayHold(one, filter)).sort()) {
     try {
-      const attachment = readRecord(join(results, name), name);
+      const attachment = inPlaceOrAside(join(results, name), file => readRecord(file, name));
       if (attachment !== undefined && isMeant(attachment, filter)) attachments.push(attachment);
     } catch (error) {
       if (!(error instanceof CniError)) throw error;
       damaged.push(error);
     }
   }
-  return { attachments, damaged };
+  const missing = aside.filter(
+    one => isMeant(one, filter) && !attachments.some(other => sameAttachment(one, other)),
+  );
+  return { attachments: [...attachments, ...missing], damaged };
+}
+
+function namesOf(results: string): string[] {
+  try {
+    return readdirSync(results);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw fileFailure('list cached results in', results, cause);
+  }
 }
 
 /** Names that begin with a dot are temporary files. */
@@ -215,7 +231,8 @@ function readRecord(file: string, name: string): CachedAttachment | undefined {
   const text = readIfThere(file, 'cached result', ['ENOENT', 'EISDIR']);
   if (text === undefined) return undefined;
   const [network = '', containerId = '', ifname = '', ...more] = name.split('-');
-  return parseRecord(text, file, more.length ? undefined : { network, containerId, ifname });
+  const isTold = more.length === 0 && !name.startsWith('.');
+  return parseRecord(text, file, isTold ? { network, containerId, ifname } : undefined);
 }
 
 /** Whether a file is of another attachment: all three names may contain "-", so its fields decide. */

@@ -22,7 +22,7 @@ import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIn } from '../files/read-file.ts';
 import { parseNote, renderNote } from './decode.ts';
 import { hostCookie } from './elsewhere.ts';
-import { readAside, readAttachment, removeAttachment } from './entries.ts';
+import { readEvenAside, removeAttachment } from './entries.ts';
 import { type CachedAttachment, type Made, renderAttachment } from './entry.ts';
 import { identifyNetns } from './netns-identity.ts';
 import { cacheFileOf, cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
@@ -159,14 +159,14 @@ export function tryEntry(cacheDir: string, id: AttachmentId): CachedAttachment |
   return entry === 'unusable' ? undefined : entry;
 }
 
-/** The entry of an attachment that is perhaps being changed: between a look for it and one for what was taken aside, it may have been put back. */
+/** The entry of an attachment that is perhaps being changed. */
 export function entryOfNote(note: AttachmentRecord): CachedAttachment | 'unusable' | undefined {
-  return entryOrUnusable(note.cacheDir, note) ?? entryOrUnusable(note.cacheDir, note);
+  return entryOrUnusable(note.cacheDir, note);
 }
 
 function entryOrUnusable(cacheDir: string, id: AttachmentId): CachedAttachment | 'unusable' | undefined {
   try {
-    return readAttachment(cacheDir, id) ?? readAside(cacheDir, id);
+    return readEvenAside(cacheDir, id);
   } catch {
     return 'unusable';
   }

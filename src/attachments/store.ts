@@ -141,8 +141,7 @@ interface JournalNotes {
 
 /**
  * What entries and notes say together: those of other runtimes in the caller's own directory, then those of each journal in turn. The notes
- * have to be read first. A change takes the entry aside for a moment, and its note is there for as long: one without an entry is looked for
- * again.
+ * have to be read first, since an ADD removes its note once it has an entry.
  * @param listed entries by directory
  */
 function joinKnown(

@@ -260,11 +260,11 @@ test('listKnown() has an attachment at any moment of its changes', async () => {
   const child = Bun.spawn(argv, { env: { ...process.env, CATENA_RUN_DIR: path.join(dir, 'run') } });
   try {
     const changes = new Set<string | undefined>();
-    for (let looks = 0; changes.size < 100; looks++) {
+    for (let looks = 0; looks < 8_000 || changes.size < 100; looks++) {
       const { attachments } = listKnown({ cacheDir, journals: [dir] });
       expect([looks, attachments.map(({ known }) => known.containerId)]).toEqual([looks, ['c1']]);
       changes.add(attachments[0]?.cached?.made?.change);
-      if (looks % 20 === 0) await Bun.sleep(1);
+      if (looks % 50 === 0) await Bun.sleep(1);
     }
     expect(child.exitCode).toBe(null);
   } finally {
