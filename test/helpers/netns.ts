@@ -156,7 +156,9 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
       ),
     async remove(ns) {
       namespaces.delete(ns.name);
+      const ends = ns.name === host.name ? [] : await listEnds(lab, ns);
       await deleteNamespace(ns.name);
+      await untilGone(lab, ends);
     },
     async close() {
       open.delete(lab);
@@ -169,6 +171,26 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
   };
   open.add(lab);
   return lab;
+}
+
+/** Indexes of the host's devices whose other end is in the namespace; none if that is gone. */
+async function listEnds({ ip, host }: Lab, ns: Namespace): Promise<number[]> {
+  const [here, there] = await Promise.all([ip<Row[]>(host, 'link'), ip<Row[]>(ns, 'link').catch(() => [])]);
+  const isPair = (one: Row, far: Row) => far.link_index === one.ifindex && far.ifindex === one.link_index;
+  return here.filter(one => there.some(far => isPair(one, far))).map(({ ifindex }) => ifindex);
+}
+
+/**
+ * Waits until the kernel has deleted devices, which it does some time after a namespace has lost its name; not for long, since a
+ * process of the test may be in it.
+ */
+async function untilGone({ ip, host }: Lab, ends: readonly number[]): Promise<void> {
+  const giveUpAt = performance.now() + 2_000;
+  while (ends.length > 0 && performance.now() < giveUpAt) {
+    const indexes = new Set((await ip<Row[]>(host, 'link')).map(({ ifindex }) => ifindex));
+    if (!ends.some(end => indexes.has(end))) return;
+    await Bun.sleep(5);
+  }
 }
 
 // Searching the namespaces for processes would miss one that has not entered its namespace yet.
