@@ -36,6 +36,8 @@ const LATER: Readonly<Record<string, string>> = {
     'the reference; conformance.test.ts has the command and three plugins',
   'test/e2e/containerd-damages.test.ts':
     'a table of damages; containerd.test.ts and watch.test.ts have the ordinary ones',
+  'test/e2e/damages-traffic.test.ts':
+    'doctor --traffic on the whole table of damages; doctor-traffic.test.ts has chosen ones',
   'test/e2e/damages.test.ts':
     'the table of damages for three runtimes; doctor-table.test.ts has the ordinary ones',
   'test/e2e/firewall-reloads.test.ts':
