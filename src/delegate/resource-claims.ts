@@ -80,13 +80,13 @@ export async function claimedDevices(server: ApiServer, pod: KubeletPod): Promis
   const names = claimNames(pod, spec, status);
   if (names.length === 0) return [];
   const published = await listPublished(server, pod, spec.nodeName ?? '');
-  const devices: Device[] = [];
+  const devices: (Device | undefined)[] = [];
   for (const name of names) {
     const claim = await server.ask('GET', `${API}/${namespaced('resourceclaims', name)}`);
     for (const { driver, pool, device } of allocatedBy(pod, name, claim, metadata.uid))
-      devices.push(...(published.get(keyOf(driver, pool, device)) ?? []));
+      devices.push(published.get(keyOf(driver, pool, device)));
   }
-  return devices;
+  return devices.filter(device => device !== undefined);
 }
 
 type PodParts = z.output<typeof PodObject>;
@@ -125,12 +125,8 @@ function allocatedBy(pod: KubeletPod, name: string, claim: JsonObject | undefine
 }
 
 /** By driver, pool and name, what the drivers of the node publish for networks. */
-async function listPublished(
-  server: ApiServer,
-  pod: KubeletPod,
-  node: string,
-): Promise<Map<string, Device[]>> {
-  const published = new Map<string, Device[]>();
+async function listPublished(server: ApiServer, pod: KubeletPod, node: string): Promise<Map<string, Device>> {
+  const published = new Map<string, Device>();
   try {
     for await (const { items } of listPages(server, `${API}/resourceslices`, {
       fieldSelector: `spec.nodeName=${node}`,
@@ -138,11 +134,9 @@ async function listPublished(
       for (const item of items) {
         const { driver, pool, devices = [] } = read(pod, SliceObject, item, 'a ResourceSlice').spec;
         for (const { name, attributes } of devices) {
-          const [id, resource] = [
-            attributes?.[ID_ATTRIBUTE]?.string,
-            attributes?.[RESOURCE_ATTRIBUTE]?.string,
-          ];
-          if (id && resource) published.set(keyOf(driver, pool.name, name), [{ resource, id }]);
+          const id = attributes?.[ID_ATTRIBUTE]?.string;
+          const resource = attributes?.[RESOURCE_ATTRIBUTE]?.string;
+          if (id && resource) published.set(keyOf(driver, pool.name, name), { resource, id });
         }
       }
   } catch (cause) {

@@ -108,6 +108,11 @@ export function isOwn(object: StoredObject, owner: BlockOwner): boolean {
   return isOwner(blockSpecOf(object), owner);
 }
 
+/** Those alone, of a value that says more. */
+export function ownerOf({ node, machine, network }: BlockOwner): BlockOwner {
+  return { node, ...defined({ machine }), network };
+}
+
 /** Whether both are the same network of the same node. */
 export function isOwner(one: BlockOwner | undefined, { node, machine, network }: BlockOwner): boolean {
   return one?.node === node && one.network === network && isSameMachine(one.machine, machine);

@@ -13,6 +13,7 @@ import {
   isOwner,
   nextTurn,
   ownedBy,
+  ownerOf,
 } from './block-object.ts';
 import type { HeldBlock } from './held.ts';
 import { isInUse } from './lease.ts';
@@ -29,8 +30,8 @@ export function canJoin(object: StoredObject, owner: BlockOwner): boolean {
 }
 
 /** The same object, with the one that has the address as well. It is its owner who takes its marks off. */
-export function joinedBy(object: StoredObject, { node, machine, network }: BlockOwner): StoredObject {
-  return withNext(object, { node, ...defined({ machine }), network });
+export function joinedBy(object: StoredObject, owner: BlockOwner): StoredObject {
+  return withNext(object, ownerOf(owner));
 }
 
 function withNext(object: StoredObject, next: BlockOwner | undefined): StoredObject {
@@ -55,9 +56,7 @@ export function afterEnd(object: StoredObject, owner: BlockOwner): StoredObject 
 export function guestFrom(object: StoredObject): HeldBlock | undefined {
   const block = heldFrom(object);
   const spec = blockSpecOf(object);
-  if (block === undefined || spec === undefined) return undefined;
-  const { node, machine, network } = spec;
-  return { ...block, guest: { node, ...defined({ machine }), network } };
+  return block && spec && { ...block, guest: ownerOf(spec) };
 }
 
 /**
@@ -107,8 +106,7 @@ async function joinedAgain(
     if (!isUsed || block.guest === undefined) return undefined;
     // In the name of the one whose attachment has it: that one claims it again, too.
     const { spec, ...rest } = blockObject(block, block.guest);
-    const { node, machine, network } = owner;
-    const next = { node, ...defined({ machine }), network };
+    const next = ownerOf(owner);
     return (await store.create(KIND, { ...rest, spec: { ...spec, next } })) ?? store.find(KIND, block.name);
   }
   const spec = blockSpecOf(object);
