@@ -13,6 +13,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { needsChromium, unpackChromium } from './helpers/chromium.ts';
 import { type Finished, TEST_PATH } from './helpers/command.ts';
+import { deadline } from './helpers/deadline.ts';
 import { installTestPackages } from './helpers/debian.ts';
 import { needsDhcpServers, unpackDhcpServers } from './helpers/dhcp-packages.ts';
 import { needsFirewalld, unpackFirewalld } from './helpers/firewalld-packages.ts';
@@ -281,13 +282,14 @@ async function runBun(
           files.some(one => SEES_ALL.includes(one)),
         );
   const report = prefix.length > 0 ? '/tmp/report.xml' : path.join(tmp, 'report.xml');
+  const timeoutMs = deadline(TEST_DEADLINE_MS).toFixed();
   const argv = files.some(file => file.endsWith('.mjs'))
     ? [
         ...['node', '--test', '--test-reporter=spec', '--test-reporter-destination=stdout'],
         ...['--test-reporter=junit', `--test-reporter-destination=${report}`, ...files],
       ]
     : [
-        ...[...BUN, 'test', '--no-orphans', '--preload=./test/preload.ts', `--timeout=${TEST_DEADLINE_MS}`],
+        ...[...BUN, 'test', '--no-orphans', '--preload=./test/preload.ts', `--timeout=${timeoutMs}`],
         `--max-concurrency=${TESTS_AT_ONCE}`,
         ...[
           '--reporter=junit',

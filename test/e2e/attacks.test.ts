@@ -1,5 +1,5 @@
 // Can a caller exceed its rights by names, symbolic links, directories, environment or sockets?
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { wireOf } from '../../src/daemon/protocol.ts';
@@ -7,6 +7,7 @@ import { encodeAnswer } from '../../src/daemon/wire.ts';
 import { AS_ORDINARY_USER, CATENA, catena } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { makeOtherBuild } from '../helpers/installed.ts';
 import { type Container, directories, type Lab, type Row, useLabs, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -15,6 +16,8 @@ import { describeRoot, type Need, requires, testNeeding } from '../helpers/skip.
 import { until } from '../helpers/until.ts';
 import { actAsDaemon } from '../helpers/wire.ts';
 import { Random } from '../storm/random.ts';
+
+setDefaultTimeout(deadline(600_000));
 
 const POD = 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1';
 
@@ -448,7 +451,7 @@ describeRoot('a container that administers its network', () => {
         });
       });
     }
-  }, 600_000);
+  });
 });
 
 /** One attachment, what its container forges, and DEL, twice. */

@@ -1,10 +1,13 @@
 // Does the whole chain of our plugins do on a real kernel what its conflist says, and leave nothing behind?
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Outside, withHost } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { hasCheck, LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
+
+setDefaultTimeout(deadline(300_000));
 
 // Installed once per host, and empty without attachments: "minus our fixed skeleton".
 const SKELETON = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap'] };
@@ -124,7 +127,7 @@ describeRoot('the full chain', () => {
       expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
       expect(await chain.leases()).toEqual([]);
     });
-  }, 300_000);
+  });
 });
 
 describeRoot('the full chain in error cases', () => {

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { run, TEST_PATH } from '../helpers/command.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { directories, type Row } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { NO_REAL_API, type RealApi, startRealApi } from '../helpers/real-api.ts';
@@ -38,7 +39,7 @@ describeNeeding(
           },
         });
       }
-    }, 180_000);
+    }, deadline(180_000));
     afterAll(async () => {
       await api?.close();
       rmSync(dir, { recursive: true, force: true });

@@ -3,13 +3,14 @@ import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { eventually, requiresContainerd, withContainerd } from '../helpers/containerd.ts';
+import { deadline } from '../helpers/deadline.ts';
 import type { Row } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { bridged, PODS } from '../helpers/pod-networks.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 
 // Many processes each, which a busy machine takes its time for.
-setDefaultTimeout(180_000);
+setDefaultTimeout(deadline(180_000));
 
 const file = (name: string, more: Row = {}) => JSON.stringify({ ...PODS, name, ...more });
 const single = (name: string) => JSON.stringify({ cniVersion: '1.0.0', name, type: 'bridge' });

@@ -2,6 +2,7 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import { eventually, requiresContainerd, withContainerd } from '../helpers/containerd.ts';
+import { deadline } from '../helpers/deadline.ts';
 import type { Machine } from '../helpers/machine.ts';
 import type { Namespace, Row } from '../helpers/netns.ts';
 import { bridged, PODS } from '../helpers/pod-networks.ts';
@@ -10,7 +11,7 @@ import { describeRoot, requires } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 
 // Many processes each, which a busy machine takes its time for.
-setDefaultTimeout(180_000);
+setDefaultTimeout(deadline(180_000));
 
 /** A network that pods may ask for, with an address and a hardware address of their choice. */
 const STORAGE = {

@@ -1,13 +1,16 @@
 // Does an installation replace a running daemon without a failed or lost call?
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { PROGRAM } from '../helpers/catena.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { binDirOf, installInto, makeOtherBuild } from '../helpers/installed.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { bridgeOf, leasesIn } from '../helpers/plugin-calls.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
+
+setDefaultTimeout(deadline(180_000));
 
 describeRoot('catena install of another build', () => {
   const makeLab = useLabs();
@@ -83,7 +86,7 @@ describeRoot('catena install of another build', () => {
     expect((await lab.ip(lab.host, 'link')).filter(one => String(one.ifname).startsWith('veth'))).toEqual([]);
     process.kill(next.pid, 'SIGTERM');
     await until(() => !fs.existsSync(`/proc/${next.pid}`));
-  }, 180_000);
+  });
 
   test('leaves a daemon alone that runs on with --keep-daemon, or that was started from other executables', async () => {
     const lab = await makeLab();

@@ -1,5 +1,5 @@
 // Does the front answer, ask and hand over as documented, whatever a daemon sends and whatever its caller gives it?
-import { afterAll, describe, expect, test } from 'bun:test';
+import { afterAll, describe, expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import type net from 'node:net';
 import os from 'node:os';
@@ -10,11 +10,14 @@ import { decline, socketPathOf, wireOf } from '../../src/daemon/protocol.ts';
 import { decodeFrame, decodeRequest, encodeAnswer, SIGN, WIRE } from '../../src/daemon/wire.ts';
 import { SEND_FLAG } from '../../src/plugin/delete-devices.ts';
 import { type Finished, run } from '../helpers/command.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { BUILDS, findFrontProblem, makeStubbedFront, runCore } from '../helpers/front.ts';
 import { requires, testNeeding } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 import { until } from '../helpers/until.ts';
 import { actAsDaemon } from '../helpers/wire.ts';
+
+setDefaultTimeout(deadline(120_000));
 
 const BIN = path.join(ROOT, 'dist/bin');
 const problem = findFrontProblem();
@@ -53,30 +56,26 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     }
   });
 
-  test.each(BUILDS)(
-    'has a child write a message to descriptor 3, and ends, %s',
-    async build => {
-      const { dir } = await makeStubbedFront(path.join(tmp, `send-${build.length}`), build);
-      for (const [letters, bytes] of [
-        ['ajbcpp', [0x09, 0x12, 0xff]],
-        ['ajb', [0x09]],
-        ['aj'.repeat(4_000), Array(4_000).fill(0x09)],
-      ] as const) {
-        const file = path.join(dir, 'message');
-        const fd = fs.openSync(file, 'w');
-        const child = Bun.spawn([path.join(dir, 'catena'), SEND_FLAG, letters], {
-          stdio: ['ignore', 'pipe', 'pipe', fd],
-          timeout: 30_000,
-        });
-        expect(await child.exited).toBe(0);
-        fs.closeSync(fd);
-        await until(() => fs.statSync(file).size === bytes.length);
-        expect([...fs.readFileSync(file)]).toEqual([...bytes]);
-        expect(await child.stderr.text()).toBe('');
-      }
-    },
-    120_000,
-  );
+  test.each(BUILDS)('has a child write a message to descriptor 3, and ends, %s', async build => {
+    const { dir } = await makeStubbedFront(path.join(tmp, `send-${build.length}`), build);
+    for (const [letters, bytes] of [
+      ['ajbcpp', [0x09, 0x12, 0xff]],
+      ['ajb', [0x09]],
+      ['aj'.repeat(4_000), Array(4_000).fill(0x09)],
+    ] as const) {
+      const file = path.join(dir, 'message');
+      const fd = fs.openSync(file, 'w');
+      const child = Bun.spawn([path.join(dir, 'catena'), SEND_FLAG, letters], {
+        stdio: ['ignore', 'pipe', 'pipe', fd],
+        timeout: 30_000,
+      });
+      expect(await child.exited).toBe(0);
+      fs.closeSync(fd);
+      await until(() => fs.statSync(file).size === bytes.length);
+      expect([...fs.readFileSync(file)]).toEqual([...bytes]);
+      expect(await child.stderr.text()).toBe('');
+    }
+  });
 
   test.each([
     ['a configuration', CONF],

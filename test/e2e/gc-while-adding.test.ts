@@ -1,12 +1,15 @@
 // Does GC leave concurrent attachments alone, whichever runtime makes them and by whichever way?
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
 import { readdirSync, readFileSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
 import { startDaemon } from '../helpers/daemon.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference } from '../helpers/skip.ts';
+
+setDefaultTimeout(deadline(120_000));
 
 const STALE = 20;
 const ADDERS = 3;
@@ -163,7 +166,6 @@ describeRoot('GC', () => {
         for (const one of stale) expect([one.id, await findLeft(lab, one)]).toEqual([one.id, []]);
       });
     },
-    120_000,
   );
 
   test('leaves alone an ADD that has begun and created nothing yet', async () => {
@@ -269,6 +271,5 @@ describeRoot('GC of a runtime that calls each plugin separately', () => {
         expect(await findMissing(lab, chain, kept)).toEqual([]);
       });
     },
-    60_000,
   );
 });

@@ -3,6 +3,7 @@ import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import { requiresContainerd, withContainerd } from '../helpers/containerd.ts';
 import type { Pod } from '../helpers/cri.ts';
+import { deadline } from '../helpers/deadline.ts';
 import type { Machine } from '../helpers/machine.ts';
 import type { Lab, Row } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -11,7 +12,7 @@ import { findUnreachable, type Published } from '../helpers/published.ts';
 import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
 
 // Many processes each, which a busy machine takes its time for.
-setDefaultTimeout(240_000);
+setDefaultTimeout(deadline(240_000));
 
 const CATENA = `${BIN_DIR}/catena`;
 const TYPES = ['bridge', 'host-local', 'portmap', 'bandwidth', 'firewall', 'tuning', 'loopback'];

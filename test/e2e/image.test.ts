@@ -2,12 +2,13 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import { PROGRAM } from '../helpers/catena.ts';
 import { runOk } from '../helpers/command.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { withMachine } from '../helpers/machine.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { requiresPodman, startPodman } from '../helpers/podman.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
-setDefaultTimeout(180_000);
+setDefaultTimeout(deadline(180_000));
 
 /** Replaces the image that a registry would bring: the C library of this machine, and nothing else. */
 const BASE = 'docker.io/library/debian:stable-slim';

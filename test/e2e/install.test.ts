@@ -1,13 +1,16 @@
 // Does `catena install` put a node in order, and `catena uninstall` back as it was?
-import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { afterEach, beforeEach, expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PLUGIN_NAMES } from '../../plugins/registry.ts';
 import { run } from '../helpers/command.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeNeeding, requires } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
+
+setDefaultTimeout(deadline(120_000));
 
 const LIST = join(ROOT, 'conflists/bridge-full.conflist');
 let root: string;
@@ -227,7 +230,6 @@ test.skipIf(!(await mayMount))(
       '',
     ]);
   },
-  120_000,
 );
 
 test('catena install --print prints the units', async () => {

@@ -3,11 +3,12 @@ import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import { addByHand, configure, deleteByHand, idOf } from '../helpers/cnitool.ts';
 import { runOk } from '../helpers/command.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference } from '../helpers/skip.ts';
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(deadline(60_000));
 
 /** The command, in a boot of the machine. */
 function inBoot(lab: Lab, boot: string) {

@@ -1,9 +1,12 @@
 // Does a container of Podman get and lose networks while it runs, and is nothing left of them?
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
+import { deadline } from '../helpers/deadline.ts';
 import { withMachine } from '../helpers/machine.ts';
 import { requiresPodman, startPodman } from '../helpers/podman.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
+
+setDefaultTimeout(deadline(180_000));
 
 const CATENA = '/opt/cni/bin/catena';
 const STORAGE = {
@@ -45,7 +48,7 @@ describeRoot(
         await machine.ok(['rm', '/etc/cni/net.d/99-storage.conflist']);
         expect((await machine.settled(before)).elements).toEqual(before.elements);
       });
-    }, 180_000);
+    });
   },
   requiresPodman(),
 );

@@ -2,6 +2,7 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import { CATENA } from '../helpers/catena.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { requiresPodman, startPodman } from '../helpers/podman.ts';
@@ -10,7 +11,7 @@ import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 
 // Many processes each, which a busy machine takes its time for.
-setDefaultTimeout(240_000);
+setDefaultTimeout(deadline(240_000));
 
 const TYPES = ['bridge', 'host-local', 'portmap', 'firewall', 'tuning', 'loopback'];
 const PUBLISH = ['--publish', '8080:80', '--publish', '5353:53/udp'];

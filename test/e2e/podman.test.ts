@@ -3,6 +3,7 @@ import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { IMAGE } from '../helpers/busybox.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import type { Row } from '../helpers/netns.ts';
 import { type Podman, requiresPodman, startPodman } from '../helpers/podman.ts';
@@ -12,7 +13,7 @@ import { ping } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
 
 // Many processes each, which a busy machine takes its time for.
-setDefaultTimeout(180_000);
+setDefaultTimeout(deadline(180_000));
 
 const PUBLISH = ['--publish', '8080:80', '--publish', '5353:53/udp'];
 const REMOVE = ['rm', '--force', '--time', '0'];

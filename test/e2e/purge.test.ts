@@ -2,12 +2,13 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import { CATENA } from '../helpers/catena.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 
 // Many processes each, which a busy machine takes its time for.
-setDefaultTimeout(180_000);
+setDefaultTimeout(deadline(180_000));
 
 const NETWORK = {
   cniVersion: '1.1.0',

@@ -1,11 +1,14 @@
 // Does exactly what was reported stand, when several processes work on one attachment at the same moment?
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
 import { existsSync, readdirSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { IS_SAMPLE } from '../helpers/sample.ts';
 import { describeRoot } from '../helpers/skip.ts';
+
+setDefaultTimeout(deadline(180_000));
 
 const ROUNDS = IS_SAMPLE ? 16 : 40;
 
@@ -49,7 +52,7 @@ describeRoot('two concurrent processes', () => {
       }
       expect(wrong).toEqual([]);
     });
-  }, 180_000);
+  });
 
   test('that add and delete one attachment leave all of it, or nothing', async () => {
     await withHost(async lab => {
@@ -70,7 +73,7 @@ describeRoot('two concurrent processes', () => {
       }
       expect(wrong).toEqual([]);
     });
-  }, 180_000);
+  });
 
   test('that add one pod by the delegate runner: one succeeds, and all its networks are attached', async () => {
     await withHost(async lab => {
@@ -100,5 +103,5 @@ describeRoot('two concurrent processes', () => {
       }
       expect(wrong).toEqual([]);
     });
-  }, 180_000);
+  });
 });

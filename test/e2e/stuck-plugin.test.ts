@@ -1,11 +1,14 @@
 // What happens to a hanging third-party plugin whose runner has died?
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
+
+setDefaultTimeout(deadline(120_000));
 
 /** Longer than any test waits; only signals end it, and the first one it ignores. */
 const SCRIPT = `#!/bin/sh
@@ -63,43 +66,39 @@ describeRoot('a plugin that hangs after its runner died', () => {
     ['DEL', ({ path, id }: Container) => ({ verb: 'del', more: [path, '--container-id', id] })],
     ['GC', () => ({ verb: 'gc', more: ['--all'] })],
     ['repair', () => ({ verb: 'repair', more: [] })],
-  ])(
-    'is killed at the deadline that it was given, and %s continues',
-    async (_, how) => {
-      await withHost(async lab => {
-        const { plugins, ...head } = fullChain(lab);
-        const chain = writeChain(lab, { ...head, plugins: [plugins[0], { type: 'stuck' }] });
-        const [container, other] = [await lab.container(), await lab.container()];
-        const binDir = binDirWithStuck(lab);
-        const file = ['--file', `${lab.tmp}/podnet.conflist`, '--bin-dir', binDir];
-        const add = [`${BIN_DIR}/catena`, 'add', 'podnet', container.path, '--container-id', container.id];
-        const stuck = await addAndDie(lab, [...add, ...file, '--timeout', '3'], { NAME: 'stuck' });
-        // One that looks like it and is another container's stays.
-        const env = { CNI_CONTAINERID: other.id, CNI_IFNAME: 'eth0', CNI_COMMAND: 'ADD', NAME: 'other' };
-        const bystander = lab.start(lab.host, [
-          'env',
-          ...Object.entries(env).map(pair => pair.join('=')),
-          'sleep',
-          '600',
-        ]);
+  ])('is killed at the deadline that it was given, and %s continues', async (_, how) => {
+    await withHost(async lab => {
+      const { plugins, ...head } = fullChain(lab);
+      const chain = writeChain(lab, { ...head, plugins: [plugins[0], { type: 'stuck' }] });
+      const [container, other] = [await lab.container(), await lab.container()];
+      const binDir = binDirWithStuck(lab);
+      const file = ['--file', `${lab.tmp}/podnet.conflist`, '--bin-dir', binDir];
+      const add = [`${BIN_DIR}/catena`, 'add', 'podnet', container.path, '--container-id', container.id];
+      const stuck = await addAndDie(lab, [...add, ...file, '--timeout', '3'], { NAME: 'stuck' });
+      // One that looks like it and is another container's stays.
+      const env = { CNI_CONTAINERID: other.id, CNI_IFNAME: 'eth0', CNI_COMMAND: 'ADD', NAME: 'other' };
+      const bystander = lab.start(lab.host, [
+        'env',
+        ...Object.entries(env).map(pair => pair.join('=')),
+        'sleep',
+        '600',
+      ]);
 
-        const { verb, more } = how(container);
-        const run = () => {
-          const target = verb === 'repair' ? [] : ['podnet', ...file];
-          return lab.run(lab.host, [`${BIN_DIR}/catena`, verb, ...target, ...more], {
-            env: directories(lab.tmp),
-            timeoutMs: 30_000,
-          });
-        };
-        await until(async () => (await run()).exitCode === 0 && !isAlive(stuck), { withinMs: 25_000 });
-        await hasNothing(lab, container);
-        expect(fs.existsSync(`${lab.tmp}/state/unsettled/podnet/${container.id}:eth0`)).toBe(false);
-        expect(isAlive(bystander.pid)).toBe(true);
-        expect(chain.name).toBe('podnet');
-      });
-    },
-    60_000,
-  );
+      const { verb, more } = how(container);
+      const run = () => {
+        const target = verb === 'repair' ? [] : ['podnet', ...file];
+        return lab.run(lab.host, [`${BIN_DIR}/catena`, verb, ...target, ...more], {
+          env: directories(lab.tmp),
+          timeoutMs: 30_000,
+        });
+      };
+      await until(async () => (await run()).exitCode === 0 && !isAlive(stuck), { withinMs: 25_000 });
+      await hasNothing(lab, container);
+      expect(fs.existsSync(`${lab.tmp}/state/unsettled/podnet/${container.id}:eth0`)).toBe(false);
+      expect(isAlive(bystander.pid)).toBe(true);
+      expect(chain.name).toBe('podnet');
+    });
+  });
 
   test('is waited for until its deadline: DEL fails with code 11, and says when the plugin is killed', async () => {
     await withHost(async lab => {

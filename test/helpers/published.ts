@@ -1,5 +1,6 @@
 // Which of a container's published ports cannot be reached, and from where?
 
+import { deadline } from './deadline.ts';
 import type { Lab, Namespace, Outside } from './netns.ts';
 import { echoAll, startServer } from './traffic.ts';
 
@@ -53,7 +54,7 @@ export async function findUnreachable(
             };
           }),
         );
-        const replies = await echoAll(lab, asker, questions, 5_000);
+        const replies = await echoAll(lab, asker, questions, deadline(5_000));
         return questions.map(({ text, family }, i) => {
           const reply = replies[i];
           if (reply?.text !== text) return `${text}: no answer`;
@@ -77,6 +78,6 @@ export async function findReachable(
   const questions = ports.map(({ protocol, hostPort: port }) => {
     return { protocol, address: outside.hostAddress.v4, port, text: `${protocol} port ${port}` };
   });
-  const replies = await echoAll(lab, outside, questions, 500);
+  const replies = await echoAll(lab, outside, questions, deadline(500));
   return questions.filter((_, i) => replies[i]).map(({ text }) => text);
 }

@@ -58,6 +58,12 @@ export function requiresRoot(): Need {
     : 'needs root to make network namespaces';
 }
 
+/** Needs to see every process of the machine, as in no container: GC keeps what a process may use that it cannot see. */
+export function requiresAllProcesses(): Need {
+  const isAll = fs.readlinkSync('/proc/self/ns/pid') === `pid:[${0xef_ff_ff_fc}]`;
+  return isAll ? undefined : 'needs to see every process of the machine, as in no container';
+}
+
 /** Needs programs in the `PATH`. */
 export function requires(...commands: string[]): Need {
   const missing = commands.filter(command => Bun.which(command, { PATH: TEST_PATH }) === null);

@@ -5,7 +5,7 @@ import { fullChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot } from '../helpers/skip.ts';
+import { describeRoot, requiresAllProcesses } from '../helpers/skip.ts';
 
 const CAP = {
   portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }],
@@ -82,7 +82,11 @@ async function withNetworks(
   });
 }
 
-describeRoot('catena gc', () => {
+function describeSeeing(title: string, body: () => void): void {
+  describeRoot(title, body, requiresAllProcesses());
+}
+
+describeSeeing('catena gc', () => {
   test.each(['1.0.0', '1.1.0'])(
     '[%s] names and removes what is left of a container without a record that is not in use',
     async cniVersion => {
@@ -206,7 +210,7 @@ describeRoot('catena gc', () => {
   });
 });
 
-describeRoot('GC of the delegate runner', () => {
+describeSeeing('GC of the delegate runner', () => {
   test('[1.1.0] leaves what another runner with records of its own attached to a network of the same name', async () => {
     await withNetworks(async (lab, a, b) => {
       const delegate = JSON.parse(fs.readFileSync(`${lab.tmp}/podnet.conflist`, 'utf8'));

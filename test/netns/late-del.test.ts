@@ -6,6 +6,7 @@ import { hostEndName } from '../../src/plugin/first-names.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { writeChain } from '../helpers/chain.ts';
 import { runOk } from '../helpers/command.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { filesBelow } from '../helpers/journal.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, copyPlugins, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -21,7 +22,7 @@ import {
 } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(deadline(60_000));
 
 const PORTS = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
 

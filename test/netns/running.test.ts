@@ -1,15 +1,18 @@
 // Do running containers get and lose networks, whichever runtime attached them first, and never half of one?
 
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import { CATENA } from '../helpers/catena.ts';
 import { writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { withoutOurs } from '../helpers/journal.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
+
+setDefaultTimeout(deadline(180_000));
 
 const DONE = { exitCode: 0, stderr: '' };
 
@@ -183,5 +186,5 @@ describeRoot('networks of running containers', () => {
         }
       }
     });
-  }, 180_000);
+  });
 });

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 import { clusterStore } from '../../src/pools/cluster-store.ts';
 import { listAll } from '../../src/pools/objects.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { NO_REAL_API, type RealApi, startRealApi } from '../helpers/real-api.ts';
 import { describeNeeding } from '../helpers/skip.ts';
 import { Random } from '../storm/random.ts';
@@ -85,7 +86,7 @@ describeNeeding(
     beforeAll(async () => {
       dir = mkdtempSync(join(tmpdir(), 'cat-api-'));
       api = await startRealApi(dir);
-    }, 180_000);
+    }, deadline(180_000));
     afterAll(async () => {
       await api?.close();
       rmSync(dir, { recursive: true, force: true });

@@ -1,13 +1,16 @@
 // Do two programs that write whereabouts' objects at once ever double or lose an address, and are its known defects absent?
-import { describe, expect, test } from 'bun:test';
+import { describe, expect, setDefaultTimeout, test } from 'bun:test';
 import { allocate, type Books, type Holder, release } from '../../plugins/whereabouts/books.ts';
 import { planRanges, reservationName } from '../../plugins/whereabouts/plan.ts';
 import { findSlice } from '../../plugins/whereabouts/slices.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { parseIp, renderIp } from '../../src/net/ip.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { Random } from '../storm/random.ts';
 import { type ApiModel, apiModel } from './api-model.ts';
 import { clientOf, DIRECT, FATES, type Fate } from './faults.ts';
+
+setDefaultTimeout(deadline(120_000));
 
 const API = 'apis/whereabouts.cni.cncf.io/v1alpha1/namespaces/kube-system';
 
@@ -150,7 +153,6 @@ describe('objects of whereabouts', () => {
       }
       expect(at).toBeGreaterThan(20);
     },
-    60_000,
   );
 });
 

@@ -1,9 +1,12 @@
 // Is nothing leaked, in the kernel, on disk or in the process, when attachments come and go? (short form)
 
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
+import { deadline } from '../helpers/deadline.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { findFaults, runChurn } from './churn.ts';
 import { findLeaks, runSoak } from './soak.ts';
+
+setDefaultTimeout(deadline(240_000));
 
 const LIVES = 200;
 
@@ -19,12 +22,11 @@ describeRoot('soak', () => {
       expect(report.samples.at(-1)).toMatchObject({ lives: 'end', children: 0 });
       expect(report.samples.at(-1)?.abandoned).toBeGreaterThan(0);
     },
-    120_000,
   );
 
   test('through a daemon: every attachment is in the state reported to its caller, whatever is killed', async () => {
     const report = await runChurn({ requests: 150, killEveryMs: 300, seed: 1 });
     expect(findFaults(report)).toEqual([]);
     expect(report.killed.workers + report.killed.daemons).toBeGreaterThan(0);
-  }, 240_000);
+  });
 });

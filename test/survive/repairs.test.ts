@@ -1,8 +1,11 @@
 // Does the next daemon complete a repair that was cut short? (short form of `npm run survive -- --only repairs`)
 
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
+import { deadline } from '../helpers/deadline.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { repairs } from './repairs.ts';
+
+setDefaultTimeout(deadline(600_000));
 
 describeRoot(
   'a repair by the daemon',
@@ -12,7 +15,7 @@ describeRoot(
       process.stdout.write(`${table}\n`);
       expect(wrong).toEqual([]);
       expect(tried).toBeGreaterThan(2);
-    }, 600_000);
+    });
   },
   requires('strace'),
 );

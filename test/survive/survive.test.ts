@@ -1,8 +1,11 @@
 // Does everything or nothing remain after a fault, at any request of any verb? (short form of `npm run survive`)
 
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
+import { deadline } from '../helpers/deadline.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { faults } from './faults.ts';
+
+setDefaultTimeout(deadline(600_000));
 
 describeRoot(
   'the full chain',
@@ -12,7 +15,7 @@ describeRoot(
       process.stdout.write(`${table}\n`);
       expect(wrong).toEqual([]);
       expect(tried).toBeGreaterThan(50);
-    }, 600_000);
+    });
   },
   requires('strace'),
 );

@@ -3,13 +3,14 @@ import { afterAll, expect, setDefaultTimeout, test } from 'bun:test';
 import { CATENA } from '../helpers/catena.ts';
 import { type Chain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
 
 // A trial runs in namespaces of its own, which takes a while on a busy machine.
-setDefaultTimeout(120_000);
+setDefaultTimeout(deadline(240_000));
 
 const CAP = {
   portMappings: [

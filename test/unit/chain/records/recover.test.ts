@@ -597,15 +597,14 @@ describe('recover()', () => {
     chain.rescript('two', { ReportError: 'stuck' });
     await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('stuck');
     chain.rescript('two', {});
-    // It has only just failed, says this clock.
-    expect(await recover({ network: 'testnet' }, runtime)).toEqual([]);
     const { file = '' } = record() ?? {};
-    const time = new Date(Date.now() + offMs).toISOString();
-    fs.writeFileSync(
-      file,
-      fs.readFileSync(file, 'utf8').replace(/"(time|lastAttempt)":"[^"]+"/g, `"$1":"${time}"`),
-    );
-    expect(await recover({ network: 'testnet' }, runtime)).toHaveLength(1);
+    const rewrite = (what: RegExp, by: string) =>
+      fs.writeFileSync(file, fs.readFileSync(file, 'utf8').replace(what, by));
+    // After the tenth attempt, the pause is longer than any machine takes from here to the next line.
+    rewrite(/"attempts":1/, '"attempts":10');
+    expect(await recover({}, runtime)).toEqual([]);
+    rewrite(/"(time|lastAttempt)":"[^"]+"/g, `"$1":"${new Date(Date.now() + offMs).toISOString()}"`);
+    expect(await recover({}, runtime)).toHaveLength(1);
     expect(leftovers()).toEqual([]);
   });
 

@@ -3,10 +3,11 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { compileFront, findCompilers, renderTables } from '../../../../plugins/build/front.ts';
+import { deadline } from '../../../helpers/deadline.ts';
 import { testNeeding } from '../../../helpers/skip.ts';
 
 // A compiler on a busy machine.
-setDefaultTimeout(60_000);
+setDefaultTimeout(deadline(60_000));
 
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-compile-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));
