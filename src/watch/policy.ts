@@ -1,6 +1,8 @@
 // What may the daemon do about the attachments of a network that others have damaged?
 import { listNetworks } from '../chain/config/load.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
+import { putFile } from '../files/put-file.ts';
+import { tryRead } from '../files/read-file.ts';
 import type { WatchedAttachment } from './attachments.ts';
 
 /** `observe`: damage is reported. `repair`: it is also repaired. `off`: the attachments of the network are not looked at. */
@@ -30,6 +32,19 @@ export function readLists(confDir: string): ConfiguredLists {
     // The directory cannot be read now; then what the attachments were made with has to be enough.
     return new Map();
   }
+}
+
+/** The lists of a directory as a daemon last knew them; undefined if none did. */
+export function recallLists(file: string, confDir: string): ConfiguredLists | undefined {
+  const kept = tryParse(tryRead(file) ?? '');
+  const lists = isObject(kept) && kept.confDir === confDir ? kept.lists : undefined;
+  if (!isObject(lists)) return undefined;
+  return new Map(Object.entries(lists).filter((one): one is [string, string] => typeof one[1] === 'string'));
+}
+
+/** Keeps them for the next daemon: what changes until then has no notification. @throws CniError 5 */
+export function keepLists(file: string, confDir: string, lists: ConfiguredLists): void {
+  putFile(file, JSON.stringify({ confDir, lists: Object.fromEntries(lists) }), { what: 'known lists' });
 }
 
 /** Names of the networks whose list came, went or has another text. */

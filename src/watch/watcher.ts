@@ -16,7 +16,7 @@ import { Leftovers } from './leftovers.ts';
 import { describeListChanges } from './list-changes.ts';
 import { Allowance, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
 import { isPodHeld, podLister, withPods } from './pods.ts';
-import { changedLists, isOfList, policyOf, readLists } from './policy.ts';
+import { changedLists, isOfList, keepLists, policyOf, readLists, recallLists } from './policy.ts';
 import { ListRestorer } from './restore-lists.ts';
 import type { WatchSettings } from './settings.ts';
 import { openSources } from './sources.ts';
@@ -147,7 +147,7 @@ class Watch {
     const journals = [parts.runtime.stateDir, ...parts.journals];
     this.#list = attachmentLister(journals, parts.cacheDir, file => this.#doubted.has(file));
     this.#pods = podLister(parts.podsDir);
-    this.#lists = readLists(parts.confDir);
+    this.#lists = recallLists(this.#listsFile, parts.confDir) ?? readLists(parts.confDir);
     this.#restorer = new ListRestorer(parts.confDir, this.#lists);
     this.#deletions = new BegunDeletions(runtime);
     this.#caretaker = this.#openCaretaker(runtime);
@@ -173,6 +173,7 @@ class Watch {
     this.#relist('all');
     this.#closeSources = this.#openSources();
     this.#stopRounds = this.#startRounds();
+    this.#readChanged();
     // While no daemon listened anything may have changed, and a repair by one that was killed may be incomplete.
     this.#pacer.want(true);
     this.#timers.later(() => this.#sweepWhenDue(), DEBOUNCE_MS);
@@ -361,6 +362,21 @@ class Watch {
     );
     this.#caretaker.reconsider(key => concerned.has(key));
     this.#queue.add(concerned);
+    this.#keepLists();
+  }
+
+  get #listsFile(): string {
+    return join(this.#parts.runtime.stateDir, 'history', 'lists');
+  }
+
+  #keepLists(): void {
+    try {
+      keepLists(this.#listsFile, this.#parts.confDir, this.#lists);
+    } catch (error) {
+      this.#parts.log('warn', 'what changes in lists while no daemon runs will not be noticed', {
+        problem: describeError(error),
+      });
+    }
   }
 
   /** What is logged of a list that was restored names the pods that were made in between. */

@@ -239,7 +239,7 @@ describeRoot('a daemon that watches', () => {
     const whole = { ...less, plugins: [...less.plugins, { type: 'tuning', mtu: 1400 }] };
     writeFileSync(file, JSON.stringify(whole));
     await attach(lab, whole, 8080);
-    await startWatcher(lab, { watchSeconds: 3600 });
+    const daemon = await startWatcher(lab, { watchSeconds: 3600 });
     const told = () =>
       (existsSync(log) ? readFileSync(log, 'utf8') : '')
         .split('\n')
@@ -261,6 +261,13 @@ describeRoot('a daemon that watches', () => {
     writeFileSync(file, JSON.stringify({ ...whole, catena: { watch: 'observe' } }));
     await Bun.sleep(1_000);
     expect(told()).toHaveLength(2);
+    // While no daemon runs, and with a policy that the next one finds.
+    expect(await daemon.stop()).toBe(0);
+    writeFileSync(file, JSON.stringify({ ...less, catena: { lists: 'restore' } }));
+    await startWatcher(lab, { watchSeconds: 3600 });
+    await until(() => told().length === 3);
+    expect(told()[2]).toMatchObject({ network: 'pods', lost: 'tuning', file });
+    await until(() => JSON.parse(readFileSync(file, 'utf8')).plugins.length === whole.plugins.length);
   });
 
   test('puts back what a list lost if it says so, keeps what others added, and gives up against a program that does not', async () => {
