@@ -16,7 +16,7 @@ import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
 import { deleteHeldPod } from './delete.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
 import { refuseHeldDevices } from './held-devices.ts';
-import { isMovingTo, isOfMachine } from './moving.ts';
+import { isMovingTo, isOfMachine, MACHINE_ANNOTATION } from './moving.ts';
 import { removeMultusNote } from './multus-note.ts';
 import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
@@ -48,9 +48,11 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const moves = runner.again !== undefined && (await isMovingTo(runner, pod, annotations));
   const claims = await readClaims(runner, pod, listWanted(options, pod, annotations), moves);
   const networks = await planNetworks(options, pod, claims.wanted);
-  const shared = moves ? networks.filter(({ selection }) => isOfMachine(selection)) : [];
-  const quiet = shared.map(({ attachment }) => attachment.ifname);
-  const moving = runner.again && quiet.length ? { ifnames: quiet, call: runner.again } : undefined;
+  const isMachine = annotations[MACHINE_ANNOTATION] !== undefined;
+  const shared = isMachine ? networks.filter(({ selection }) => isOfMachine(selection)) : [];
+  const ifnames = shared.map(({ attachment }) => attachment.ifname);
+  const quiet = moves ? ifnames : [];
+  const machine = runner.again && ifnames.length ? { ifnames, moves, call: runner.again } : undefined;
   claims.refuseForeign(networks);
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
@@ -59,7 +61,7 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   try {
     if (isKnown(held)) await settleEarlierAdd(runner, key.netns, held);
     refuseTaken(runner, networks);
-    const commit = beginPod(runner, key, networks, annotations, moving, held);
+    const commit = beginPod(runner, key, networks, annotations, machine, held);
     return await attachAll(runner, pod, { key, networks, claims, defaults, quiet, commit }, held);
   } finally {
     held.release();

@@ -22,7 +22,7 @@ export function beginPod(
   { network, containerId, ifname, netns }: PodKey & { readonly netns: string },
   networks: readonly PlannedNetwork[],
   annotations: Readonly<Record<string, string>>,
-  moving: PodContents['moving'],
+  machine: PodContents['machine'],
   held: Held,
 ): (statuses: readonly NetworkStatus[]) => void {
   const { cacheDir, stateDir } = runtime;
@@ -31,7 +31,7 @@ export function beginPod(
     stateDir,
     networks: networks.map(toRecordedNetwork),
     ...(follow && { follow: { annotation: annotations[NETWORKS_ANNOTATION] ?? '', call: follow } }),
-    ...defined({ moving }),
+    ...defined({ machine }),
   };
   if (isSharedWithMultus) writeMultusNote({ cacheDir, containerId }, contents.networks);
   const pod = { ...NO_LIST, name: network, source: renderPod(contents) };

@@ -31,6 +31,13 @@ export interface PodMachine {
   readonly isActive: boolean;
 }
 
+/** One of the pods of a virtual machine. */
+export interface PodOfMachine extends Pick<KubernetesPod, 'uid' | 'annotations'> {
+  readonly name: string;
+  /** All its containers have ended for good. */
+  readonly isOver: boolean;
+}
+
 /** An IPAMClaim: addresses that outlive pods. */
 export interface IpamClaim {
   readonly namespace: string;
@@ -57,11 +64,10 @@ export interface Cluster {
   findPod(namespace: string, name: string, uid?: string): Promise<KubernetesPod | undefined>;
   /** Devices that a pod has by claims of dynamic resource allocation, as `claimedDevices` in resource-claims.ts. */
   listClaimedDevices(pod: KubeletPod): Promise<readonly Device[]>;
-  /** All pods of a virtual machine, and whether all containers of each have ended for good. */
-  findPodsOfMachine(
-    namespace: string,
-    machine: string,
-  ): Promise<readonly { readonly uid: string; readonly isOver: boolean }[]>;
+  /** All pods of a virtual machine. */
+  findPodsOfMachine(namespace: string, machine: string): Promise<readonly PodOfMachine[]>;
+  /** Sets annotations of this very pod; the rest of it stays unchanged. Nothing happens if it is gone. */
+  annotate(namespace: string, pod: { name: string; uid: string }, annotations: JsonObject): Promise<void>;
   /**
    * Writes or removes the annotation; the rest of the pod stays unchanged.
    * @param uid of the pod; a later one of its name is left alone

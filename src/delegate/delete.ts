@@ -84,7 +84,7 @@ export async function deleteNetworks(
       errors.push(error);
     }
   }
-  if (pod.moving) await runner.endQuiet?.([]);
+  if (pod.machine) await runner.endQuiet?.([]);
   if (!errors.length) removeMultusNote({ ...pod, containerId: pod.record.containerId });
   return errors;
 }

@@ -14,7 +14,7 @@ import { type PodClaims, readClaims } from './claims.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './event.ts';
 import { LiveNetworks } from './live-networks.ts';
-import { endMove } from './moving.ts';
+import { endMove, leaveMachine } from './moving.ts';
 import type { Pod } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 import { planFollowing } from './plan-following.ts';
@@ -37,6 +37,7 @@ interface Place {
  */
 export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<void> {
   await endMove(runner, key, pod);
+  await leaveMachine(runner, key, pod);
   const { namespace, name } = podNamedIn(pod) ?? {};
   const cluster = await runner.cluster?.();
   const record = readRecord(runner.podsDir, key);

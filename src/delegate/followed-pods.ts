@@ -11,6 +11,7 @@ import type { LogFields, LogLevel } from '../log.ts';
 import { letGoFirst, startTimer, type Timer } from '../wait.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { KubernetesPod } from './cluster.ts';
+import { isAskedForSilence } from './moving.ts';
 import type { Pod } from './options.ts';
 import { listPods, type PodRecord } from './record.ts';
 import type { FollowCall } from './runner.ts';
@@ -58,8 +59,13 @@ export class FollowedPods {
 
   /** A pod is new or changed, or may be. */
   changed(namespace: string, name: string, pod: KubernetesPod): void {
-    this.#changes.set(`${namespace}/${name}`, pod);
+    const place = `${namespace}/${name}`;
+    this.#changes.set(place, pod);
     this.#gatherSoon();
+    if (!isAskedForSilence(pod)) return;
+    // At once, beside all others: until then the machine waits for its addresses.
+    for (const one of this.#followed())
+      if (placeKey(one) === place && one.machine) this.#start(keyOf(one.record), one);
   }
 
   /** Stops it; calls in progress are finished first. */
@@ -85,7 +91,7 @@ export class FollowedPods {
 
   #followed(): PodRecord[] {
     const pods = listPods(this.#parts.podsDir).pods.filter(one => callOf(one) !== undefined);
-    if (pods.some(({ moving }) => moving)) this.#lookSoon();
+    if (pods.some(moves)) this.#lookSoon();
     return pods;
   }
 
@@ -95,7 +101,7 @@ export class FollowedPods {
     this.#isLooking = true;
     this.#later(MOVING_MS, () => {
       this.#isLooking = false;
-      this.#add(this.#followed().filter(({ moving }) => moving));
+      this.#add(this.#followed().filter(moves));
     });
   }
 
@@ -134,17 +140,22 @@ export class FollowedPods {
       if (this.#working.size >= AT_ONCE || this.#end.signal.aborted) return;
       if (this.#running.has(key)) continue;
       this.#due.delete(key);
-      this.#running.add(key);
-      const text = this.#changes.get(placeKey(pod))?.annotations[NETWORKS_ANNOTATION] ?? '';
-      const work = this.#visit(key, pod, text).finally(() => {
-        this.#working.delete(work);
-        this.#running.delete(key);
-        this.#next();
-        // The annotation may have changed again during the call.
-        this.#gatherSoon();
-      });
-      this.#working.add(work);
+      this.#start(key, pod);
     }
+  }
+
+  #start(key: string, pod: PodRecord): void {
+    if (this.#running.has(key)) return void this.#due.set(key, pod);
+    this.#running.add(key);
+    const text = this.#changes.get(placeKey(pod))?.annotations[NETWORKS_ANNOTATION] ?? '';
+    const work = this.#visit(key, pod, text).finally(() => {
+      this.#working.delete(work);
+      this.#running.delete(key);
+      this.#next();
+      // The annotation may have changed again during the call.
+      this.#gatherSoon();
+    });
+    this.#working.add(work);
   }
 
   async #visit(key: string, pod: PodRecord, annotation: string): Promise<void> {
@@ -198,8 +209,13 @@ function argsOf(pod: PodRecord): Pick<Pod, 'args'> {
   return { args: findCniArgs(callOf(pod)?.env.CNI_ARGS ?? '') };
 }
 
-function callOf({ follow, moving }: PodRecord): FollowCall | undefined {
-  return follow?.call ?? moving?.call;
+function callOf({ follow, machine }: PodRecord): FollowCall | undefined {
+  return follow?.call ?? machine?.call;
+}
+
+/** Whether a machine moves to the pod. */
+function moves({ machine }: PodRecord): boolean {
+  return machine?.moves === true;
 }
 
 function placeKey(pod: PodRecord): string {

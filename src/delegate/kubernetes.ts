@@ -9,6 +9,7 @@ import type {
   KubernetesPod,
   NetworkStatus,
   PodMachine,
+  PodOfMachine,
 } from './cluster.ts';
 import { definitionsOf } from './definition-file.ts';
 import { listPages } from './pages.ts';
@@ -52,10 +53,16 @@ export function clusterAt(server: ApiServer): Cluster {
     listClaimedDevices: async pod => (await import('./resource-claims.ts')).claimedDevices(server, pod),
     async findPodsOfMachine(namespace, machine) {
       const query = { labelSelector: `${MACHINE_LABEL}=${machine}` };
-      const pods: { uid: string; isOver: boolean }[] = [];
+      const pods: PodOfMachine[] = [];
       for await (const { items } of listPages(server, `api/v1/namespaces/${enc(namespace)}/pods`, query))
-        for (const item of items) pods.push({ uid: podOf(item).uid, isOver: isOver(item) });
+        for (const item of items) {
+          const { uid, annotations } = podOf(item);
+          pods.push({ uid, annotations, name: nameOf(item), isOver: isOver(item) });
+        }
       return pods;
+    },
+    async annotate(namespace, { name, uid }, annotations) {
+      await patchStatus(server, podPath(namespace, name), { uid, annotations });
     },
     setStatus: (namespace, name, status, uid) =>
       patchStatus(server, podPath(namespace, name), { ...(uid ? { uid } : {}), ...statusPatch(status) }),
@@ -177,6 +184,10 @@ function machineOf(
 ): PodMachine | undefined {
   if (!uid) return undefined;
   return { uid, isTarget: !!migration, isActive: !!ready || (!!runsOn && runsOn === node) };
+}
+
+function nameOf({ metadata }: JsonObject): string {
+  return textOf(isObject(metadata) ? metadata.name : undefined);
 }
 
 function isOver({ status }: JsonObject): boolean {

@@ -1,20 +1,45 @@
 // Does a virtual machine move to a pod, and when has it arrived?
 //
 // KubeVirt moves a machine to a second pod, and both run for a while. The networks of the second that ask for the machine's own addresses
-// are quiet until the first pod has ended, or the second is told to be the active one. A daemon looks, so without one nothing moves:
-// the ADD fails with code 11 as long as the address is in use.
+// are quiet until the first pod has ended, or the second is told to be the active one. The kernel of the first still has the addresses then.
+// So the second asks for silence by an annotation of the first pod, the daemon of that node makes its networks quiet and says so, and only
+// then the second speaks. A daemon looks, so without one nothing moves: the ADD fails with code 11 as long as the address is in use.
 
 import { compareNetns } from '../attachments/netns-identity.ts';
 import { isKnown, readRecord } from '../attachments/store.ts';
 import { hold } from '../chain/records/hold.ts';
 import { argOf, podNamedIn } from '../cni/cni-args.ts';
+import { pause } from '../wait.ts';
+import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
 import type { Pod } from './options.ts';
-import { inPods, type PodKey, parsePod, renderPod } from './record.ts';
+import { inPods, type PodContents, type PodKey, parsePod, renderPod } from './record.ts';
 import type { Runner } from './runner.ts';
 import type { Selection } from './selection.ts';
 
 /** KubeVirt sets it on every pod of a machine. */
-const MACHINE_ANNOTATION = 'kubevirt.io/domain';
+export const MACHINE_ANNOTATION = 'kubevirt.io/domain';
+
+/** Of the pod that a machine has left: the uid of the pod that has it now, and when (ms) that one asked for silence. */
+const LEFT_ANNOTATION = 'catena.cni.cncf.io/machine-left';
+/** Of the same pod: for which uid its networks are quiet. */
+const QUIET_ANNOTATION = 'catena.cni.cncf.io/quiet-for';
+
+/** How long a pod waits for the answer: of a node without daemon there is none. A pod that is over may have no networks any longer. */
+const SILENCE_MS = 5_000;
+const SILENCE_OF_ENDED_MS = 600;
+/** So long one look waits, which is about a request each time. */
+const LOOK_MS = 1_000;
+const ASK_AGAIN_MS = 40;
+
+/** A pod to which a machine moves, and the other pods of that machine. */
+interface Move {
+  readonly api: Cluster;
+  readonly namespace: string;
+  readonly uid: string;
+  readonly machine: string;
+  readonly isActive: boolean;
+  readonly others: readonly PodOfMachine[];
+}
 
 /**
  * Whether a machine moves to this pod, and has not arrived.
@@ -22,20 +47,38 @@ const MACHINE_ANNOTATION = 'kubevirt.io/domain';
  * @throws CniError 11 when the cluster cannot be reached
  */
 export async function isMovingTo(
-  { cluster }: Runner,
+  runner: Runner,
   pod: Pod,
   annotations: Readonly<Record<string, string>> = { [MACHINE_ANNOTATION]: '' },
 ): Promise<boolean> {
+  if (annotations[MACHINE_ANNOTATION] === undefined) return false;
+  return isOnItsWay(await findMove(runner, pod));
+}
+
+function isOnItsWay(move: Move | undefined): boolean {
+  return move !== undefined && !move.isActive && move.others.some(({ isOver }) => !isOver);
+}
+
+/** Undefined unless the pod was made for a machine to move to. */
+async function findMove({ cluster }: Runner, pod: Pod): Promise<Move | undefined> {
   const place = podNamedIn(pod);
-  if (!cluster || place === undefined || annotations[MACHINE_ANNOTATION] === undefined) return false;
+  if (!cluster || place === undefined) return undefined;
   const { namespace, name } = place;
   const api = await cluster();
   // Not as a watch knows it: this decides who speaks.
   const found = await api.findPod(namespace, name);
-  if (!found?.machine?.isTarget || found.machine.isActive) return false;
-  if (found.uid !== (argOf(pod, 'K8S_POD_UID') || found.uid)) return false;
-  const others = await api.findPodsOfMachine(namespace, found.machine.uid);
-  return others.some(({ uid, isOver }) => uid !== found.uid && !isOver);
+  if (!found?.machine?.isTarget || !isOwnPod(found, pod)) return undefined;
+  const { uid: machine, isActive } = found.machine;
+  const others = await othersOf(api, namespace, machine, found.uid);
+  return { api, namespace, uid: found.uid, machine, isActive, others };
+}
+
+async function othersOf(api: Cluster, namespace: string, machine: string, own: string) {
+  return (await api.findPodsOfMachine(namespace, machine)).filter(({ uid }) => uid !== own);
+}
+
+function isOwnPod({ uid }: KubernetesPod, pod: Pod): boolean {
+  return uid === (argOf(pod, 'K8S_POD_UID') || uid);
 }
 
 /** Whether a network has what belongs to the machine, and not to its pod. */
@@ -45,17 +88,73 @@ export function isOfMachine({ claim, capabilityArgs: { ips, mac } }: Selection):
 
 /** Lets the networks of a pod speak to which a machine was moving, once it has arrived. @throws CniError 11 as {@link isMovingTo} */
 export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<void> {
-  const record = readRecord(runner.podsDir, key);
-  const isThere = record?.phase === 'attached' && compareNetns(pod.netns, record) === 'same';
-  if (!isThere || parsePod(record).moving === undefined || (await isMovingTo(runner, pod))) return;
+  if (!machineOf(runner, key, pod)?.moves) return;
+  const move = await findMove(runner, pod);
+  if (isOnItsWay(move) || (move && !(await areSilent(move)))) return;
   const held = await hold(key, inPods(runner.podsDir, runner.runtime), 'add');
   try {
     if (!isKnown(held) || held.record.phase !== 'attached') return;
-    const { moving, ...contents } = parsePod(held.record);
-    if (moving === undefined) return;
-    await runner.endQuiet?.(moving.ifnames);
-    held.restate(renderPod(contents));
+    const contents = parsePod(held.record);
+    if (!contents.machine?.moves) return;
+    await runner.endQuiet?.(contents.machine.ifnames);
+    held.restate(renderPod({ ...contents, machine: { ...contents.machine, moves: false } }));
   } finally {
     held.release();
   }
+}
+
+/** What the record of a pod that runs has of its machine. */
+function machineOf({ podsDir }: Runner, key: PodKey, { netns }: Pod): PodContents['machine'] {
+  const record = readRecord(podsDir, key);
+  const isThere = record?.phase === 'attached' && compareNetns(netns, record) === 'same';
+  return isThere ? parsePod(record).machine : undefined;
+}
+
+/** Whether no other pod answers for the addresses, as far as can be waited for. Asks those that may. */
+async function areSilent({ api, namespace, uid, machine, others }: Move): Promise<boolean> {
+  let known = others;
+  for (const giveUpAt = performance.now() + LOOK_MS; ; await pause(ASK_AGAIN_MS)) {
+    const now = Date.now();
+    const speaking = speakingIn(known).filter(({ annotations }) => annotations[QUIET_ANNOTATION] !== uid);
+    const awaited = speaking.filter(({ annotations, isOver }) => {
+      const [by, at] = askedIn(annotations);
+      return by !== uid || now - at < (isOver ? SILENCE_OF_ENDED_MS : SILENCE_MS);
+    });
+    if (awaited.length === 0) return true;
+    if (performance.now() > giveUpAt) return false;
+    for (const one of awaited)
+      if (askedIn(one.annotations)[0] !== uid)
+        await api.annotate(namespace, one, { [LEFT_ANNOTATION]: `${uid} ${now}` });
+    known = await othersOf(api, namespace, machine, uid);
+  }
+}
+
+/** The source of a move; pods beside it that are over are of earlier moves. */
+function speakingIn(others: readonly PodOfMachine[]): readonly PodOfMachine[] {
+  const running = others.filter(({ isOver }) => !isOver);
+  return running.length ? running : others.filter(({ annotations }) => !annotations[QUIET_ANNOTATION]);
+}
+
+function askedIn(annotations: KubernetesPod['annotations']): readonly [uid: string | undefined, at: number] {
+  const [uid, at] = annotations[LEFT_ANNOTATION]?.split(' ') ?? [];
+  return [uid, Number(at)];
+}
+
+/** Whether the pod that has the machine of this one now waits for it to be quiet. */
+export function isAskedForSilence({ annotations }: KubernetesPod): boolean {
+  const [uid] = askedIn(annotations);
+  return uid !== undefined && annotations[QUIET_ANNOTATION] !== uid;
+}
+
+/** Makes the networks of a machine quiet that has left the pod, if that is asked for. @throws CniError 11 as {@link isMovingTo} */
+export async function leaveMachine(runner: Runner, key: PodKey, pod: Pod): Promise<void> {
+  const machine = machineOf(runner, key, pod);
+  const { namespace = '', name = '' } = podNamedIn(pod) ?? {};
+  const api = await runner.cluster?.();
+  if (!machine || machine.moves || !api) return;
+  const found = await api.findPod(namespace, name);
+  if (!found || !isOwnPod(found, pod) || !isAskedForSilence(found)) return;
+  await runner.beginQuiet?.(machine.ifnames);
+  const [by] = askedIn(found.annotations);
+  await api.annotate(namespace, { name, uid: found.uid }, { [QUIET_ANNOTATION]: by ?? '' });
 }

@@ -48,10 +48,14 @@ const Contents = z.object({
       call: z.object({ env: z.record(z.string(), z.string()), stdin: z.string() }),
     }),
   ),
-  /** Set while a virtual machine moves here: interfaces that are quiet until it has arrived, and how the runner is called to look. */
-  moving: z.optional(
+  /**
+   * Set for a pod of a virtual machine: interfaces with what belongs to the machine, whether they are quiet until it has moved here, and how
+   * the runner is called when it moves.
+   */
+  machine: z.optional(
     z.object({
       ifnames: z.array(z.string()),
+      moves: z.boolean(),
       call: z.object({ env: z.record(z.string(), z.string()), stdin: z.string() }),
     }),
   ),
@@ -70,8 +74,8 @@ export interface PodRecord extends PodContents {
 
 /** The networks of a pod as text, for its record. */
 export function renderPod(contents: Omit<PodContents, 'kind'>): string {
-  const { cacheDir, stateDir, networks, follow, moving } = contents;
-  return JSON.stringify({ kind: KIND, cacheDir, stateDir, networks, ...defined({ follow, moving }) });
+  const { cacheDir, stateDir, networks, follow, machine } = contents;
+  return JSON.stringify({ kind: KIND, cacheDir, stateDir, networks, ...defined({ follow, machine }) });
 }
 
 /**

@@ -86,6 +86,7 @@ function watchCluster(
     },
     listClaimedDevices: direct.listClaimedDevices,
     findPodsOfMachine: direct.findPodsOfMachine,
+    annotate: direct.annotate,
     setStatus: direct.setStatus,
     replaceStatus: direct.replaceStatus,
     addEvent: direct.addEvent,

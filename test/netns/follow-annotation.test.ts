@@ -367,6 +367,22 @@ describeRoot(
         expect(await daemon.stop()).toBe(0);
       });
     });
+
+    test('it speaks once the former pod is silent, which has the addresses until it ends', async () => {
+      await withScene(async scene => {
+        const daemon = await scene.daemon();
+        const { source, target, holders } = await startMove(scene);
+        expect(await target.call('ADD')).toMatchObject({ exitCode: 0 });
+        target.put({ 'kubevirt.io/nodeName': 'node' });
+        await until(async () => !(await target.isQuiet()), SLOW);
+        expect(await source.isQuiet()).toBe(true);
+        const mac = await target.mac();
+        expect(await holders(true)).toEqual([mac, mac]);
+        expect(await source.call('DEL')).toMatchObject({ exitCode: 0 });
+        expect(await source.isQuiet()).toBe(false);
+        expect(await daemon.stop()).toBe(0);
+      });
+    });
   },
   requires('openssl', 'ss'),
 );

@@ -112,7 +112,7 @@ describeNeeding(
         await addPod(runner, target);
         expect(joins()).toEqual([undefined, true]);
         expect(quiet).toEqual(['begin net1']);
-        expect(findPod(runner)?.moving).toEqual({ ifnames: ['net1'], call: again });
+        expect(findPod(runner)?.machine).toEqual({ ifnames: ['net1'], moves: true, call: again });
         await deletePod(runner, KEY, '');
         expect(quiet).toEqual(['begin net1', 'end ']);
       });

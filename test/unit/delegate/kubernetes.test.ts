@@ -212,8 +212,8 @@ describeNeeding(
       const path = '/api/v1/namespaces/ns/pods/source';
       api.collections.put(path, { ...api.objects.get(path), status: { phase: 'Succeeded' } });
       expect(await cluster.findPodsOfMachine('ns', 'vmi')).toEqual([
-        { uid: 's', isOver: true },
-        { uid: 't', isOver: false },
+        { uid: 's', name: 'source', annotations: {}, isOver: true },
+        { uid: 't', name: 'target', annotations: {}, isOver: false },
       ]);
       const active = { ...labels, 'kubevirt.io/migrationJobUID': 'job', 'kubevirt.io/nodeName': 'node' };
       api.addPod('ns', 'target', { uid: 't', labels: active });
