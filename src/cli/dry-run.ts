@@ -148,7 +148,7 @@ async function show(call: CommandCall, { verb, list, attachment, runtime, order 
     plugins: order.map(index => {
       const entry = list.plugins[index] as PluginEntry;
       const request = maskSecrets(buildRequest(list, entry, { capabilityArgs }));
-      return { type: entry.type, executable: findExecutable(entry.type, runtime), request };
+      return { type: entry.type, executable: findExecutable(entry.type, runtime).path, request };
     }),
   };
   await printAnswer(call, 'ChainPlan', plan, () => renderPlan(plan, widthOf(call)));

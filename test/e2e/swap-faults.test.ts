@@ -88,7 +88,7 @@ describeRoot(
       'refuses an executable that cannot delete attachments of ours until they are handed over',
       async () => {
         await withHost(async lab => {
-          const { swap, binDir, confDir, chain, live, link, list, env } = await node(lab);
+          const { swap, noted, binDir, confDir, chain, live, link, list, env } = await node(lab);
           const [bridge, tuning] = list.plugins;
           const masked = { ...list, plugins: [{ ...bridge, ipMasq: true }, tuning] };
           fs.writeFileSync(`${confDir}/10-podnet.conflist`, JSON.stringify(masked));
@@ -115,6 +115,16 @@ describeRoot(
           expect(handed.stdout).toContain('attachments: 1 handed over, 0 pending, 1 ready, 0 refused');
           expect(await swap(...quick)).toMatchObject({ exitCode: 0, stderr: '' });
           expect(isSame(link('bridge'), to)).toBe(true);
+          const place = [REFERENCE_BIN_DIR, binDir].map(dir => `"${dir}"`);
+          expect(await noted('HANDOVER')).toMatchObject([
+            {
+              containerId: pod.id,
+              ifname: 'eth0',
+              by: 'command',
+              code: 0,
+              message: `to ${place.join(' or ')}`,
+            },
+          ]);
           for (const [one, by] of [
             [pod, own],
             [live, chain],

@@ -35,7 +35,7 @@ describeRoot(
       "installs the reference's executable under a running pod, and ours again",
       async () => {
         await withHost(async lab => {
-          const { swap, check, link, chain, live, binDir } = await node(lab);
+          const { swap, noted, check, link, chain, live, binDir } = await node(lab);
           const to = `${REFERENCE_BIN_DIR}/tuning`;
           const quick = ['--link', '1', '--to', to, '--scene', 'life'];
 
@@ -83,6 +83,15 @@ describeRoot(
           }
           expect(fs.readdirSync(binDir).sort()).toEqual([...NAMES, 'catena-core'].sort());
           expect((await swap('--link', 'tuning', '--undo')).stderr).toContain('none is recorded in');
+          // The history has each swap and each undo, and not what was refused or only planned.
+          expect(await noted('SWAP')).toEqual(
+            ['swapped', 'swapped', 'undone', 'undone'].map(outcome =>
+              expect.objectContaining({
+                ...{ by: 'command', code: 0, source: 'history' },
+                message: expect.stringContaining(`"${link('tuning')}": ${outcome}`),
+              }),
+            ),
+          );
           expect(await chain.run('del', live, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
         });
       },

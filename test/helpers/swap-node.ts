@@ -49,8 +49,15 @@ export async function node(lab: Lab) {
   const env = { ...directories(lab.tmp), PATH: process.env.PATH ?? '', TMPDIR: lab.tmp };
   const swap = (...more: string[]) => lab.run(lab.host, argv(...more), { env, timeoutMs: DEADLINE_MS });
   const check = async () => (await chain.run('check', live, { binDir })).stderr;
+  const noted = async (what: string) => {
+    const { stdout } = await lab.run(lab.host, [`${BIN_DIR}/catena`, 'log', '--json'], { env });
+    const { items }: { items: readonly { readonly what: string }[] } = JSON.parse(stdout);
+    return items.filter(one => one.what === what);
+  };
   return {
     swap,
+    /** Rows of the history. */
+    noted,
     check,
     argv,
     env,

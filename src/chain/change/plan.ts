@@ -37,9 +37,9 @@ function requestOf({ list, capabilityArgs }: Goal, index: number): JsonObject {
 /** Only its own DEL and ADD could change what a foreign plugin made, and they may recreate the interface. */
 function refuseForeign({ list }: Goal, index: number, runtime: ChainRuntime): void {
   const { type } = list.plugins[index] as PluginEntry;
-  const path = findExecutable(type, runtime);
+  const { path, stat } = findExecutable(type, runtime);
   const { isOwn = isOwnExecutable } = runtime;
-  if (isOwn(path)) return;
+  if (isOwn(path, stat)) return;
   throw new CniError(
     ErrorCode.invalidConfig,
     `Cannot change the attachment: plugin "${type}" ("${path}") is not Catena's and changes nothing in place; ` +

@@ -20,6 +20,9 @@ export interface PluginFile {
   readonly stat: BigIntStats;
 }
 
+/** The same; what another program found, it alone has looked at. */
+export type FoundPlugin = Pick<PluginFile, 'path'> & Partial<PluginFile>;
+
 /** The same, with what was found of the file. @throws CniError as {@link findPlugin} */
 export function findPluginFile(type: string, dirs: readonly string[]): PluginFile {
   if (type === '' || type.includes('/') || type.includes('\0')) {

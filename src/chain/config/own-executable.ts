@@ -26,10 +26,10 @@ const ANY_EXECUTE = 0o111n;
 let own: string | undefined;
 
 /** The same question for one run of a chain: each file is looked at once, however many plugins and segments name it. */
-export function ownExecutables(): (path: string) => boolean {
+export function ownExecutables(): typeof isOwnExecutable {
   const known = new Map<string, boolean>();
-  return path => {
-    const isOwn = known.get(path) ?? isOwnExecutable(path);
+  return (path, stat) => {
+    const isOwn = known.get(path) ?? isOwnExecutable(path, stat);
     known.set(path, isOwn);
     return isOwn;
   };

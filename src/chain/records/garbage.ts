@@ -128,7 +128,8 @@ export function collectorsOf(
   const uses = listUses(list);
   const isOurs = (type: string) => {
     try {
-      return isOwn(findExecutable(type, { pluginDirs, ...(find ? { find } : {}) }));
+      const { path, stat } = findExecutable(type, { pluginDirs, ...(find ? { find } : {}) });
+      return isOwn(path, stat);
     } catch {
       // A missing plugin gets no GC.
       return false;

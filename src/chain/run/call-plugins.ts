@@ -7,7 +7,7 @@ import { type CalledPlugin, CniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { failureOf } from '../../cni/reply.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { findPlugin } from '../config/find-plugin.ts';
+import { type FoundPlugin, findPluginFile } from '../config/find-plugin.ts';
 import { execSegments } from './exec.ts';
 import { startPlugin } from './lazy-exec-plugin.ts';
 import { withDetails } from './plugin-errors.ts';
@@ -28,7 +28,7 @@ export interface ChainCall<Reply> {
   readonly read: ReadReply<Reply>;
   readonly attachment?: Attachment | undefined;
   /** The plugins' executables, if the caller has looked for them. */
-  readonly executables?: readonly string[];
+  readonly executables?: readonly FoundPlugin[];
   /**
    * Called with the index of the last plugin of a segment, before any of the segment is called. The plugins up to that index
    * may run before the runner has read the previous reply. If it throws, no plugin of the segment is called.
@@ -82,9 +82,9 @@ export async function callEach(call: ChainCall<unknown>, runtime: ChainRuntime):
 /** The executable of a plugin, found by the caller's `find` if there is one. @throws CniError 7 and 0 */
 export function findExecutable(
   type: string,
-  { find = findPlugin, pluginDirs }: Pick<Runtime, 'find' | 'pluginDirs'>,
-): string {
-  return find(type, pluginDirs);
+  { find, pluginDirs }: Pick<Runtime, 'find' | 'pluginDirs'>,
+): FoundPlugin {
+  return find ? { path: find(type, pluginDirs) } : findPluginFile(type, pluginDirs);
 }
 
 /**
@@ -167,7 +167,7 @@ async function* callSegments<Reply>(
   }
 }
 
-interface PreparedCall extends MadeCall {
+interface PreparedCall extends MadeCall, FoundPlugin {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
@@ -183,9 +183,10 @@ function preparing<Reply>(
     const { type } = list.plugins[index] as PluginEntry;
     const plugin: CalledPlugin = { network: list.name, type, index, verb };
     if (signal?.aborted) throw interrupted(plugin);
-    const path = executables?.[index] ?? findFor(plugin, runtime);
+    const file = executables?.[index] ?? findFor(plugin, runtime);
     const span = parent && startSpan(parent);
-    return { plugin, path, span, env: { ...env, ...envOf?.(basename(path)), ...traceEnv(parent, span) } };
+    const own = envOf?.(basename(file.path));
+    return { ...file, plugin, span, env: { ...env, ...own, ...traceEnv(parent, span) } };
   };
 }
 
@@ -205,7 +206,7 @@ function segmentOf(
       if (calls.length === 0) return { error };
       break;
     }
-    const isAlone = !joins(call.path);
+    const isAlone = !joins(call.path, call.stat);
     if (calls.length > 0 && isAlone) break;
     calls.push(call);
     if (isAlone) break;
@@ -213,7 +214,7 @@ function segmentOf(
   return { calls };
 }
 
-function findFor(plugin: CalledPlugin, runtime: Runtime): string {
+function findFor(plugin: CalledPlugin, runtime: Runtime): FoundPlugin {
   try {
     return findExecutable(plugin.type, runtime);
   } catch (error) {

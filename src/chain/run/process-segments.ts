@@ -1,6 +1,6 @@
 // How does a segment run if each plugin is a separate process?
 
-import { ownExecutables } from '../config/own-executable.ts';
+import { type isOwnExecutable, ownExecutables } from '../config/own-executable.ts';
 import type { ExecOutcome, PluginProcess, StartPlugin } from './exec-plugin.ts';
 import { type PluginCall, type Segment, type SegmentRunner, withPrevResult } from './segment.ts';
 
@@ -12,7 +12,7 @@ import { type PluginCall, type Segment, type SegmentRunner, withPrevResult } fro
  */
 export function processSegments(
   start: StartPlugin,
-  isOwn: (path: string) => boolean = ownExecutables(),
+  isOwn: typeof isOwnExecutable = ownExecutables(),
 ): SegmentRunner {
   return { joins: isOwn, run: segment => runProcesses(start, segment) };
 }

@@ -34,7 +34,8 @@ export function addNetwork(list: Conflist, attachment: Attachment, runtime: Chai
 async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
   checkAttachment(attachment, 'ADD', runtime);
   const executables = list.plugins.map(({ type }) => findExecutable(type, runtime));
-  const prepared = await prepare(list, attachment, runtime, executables);
+  const paths = executables.map(({ path }) => path);
+  const prepared = await prepare(list, attachment, runtime, paths);
   if ('answer' in prepared) return prepared.answer;
 
   const { capabilityArgs } = attachment;

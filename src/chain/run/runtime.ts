@@ -8,6 +8,7 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { LONGEST_MS } from '../../wait.ts';
+import type { isOwnExecutable } from '../config/own-executable.ts';
 import type { NodeWitness } from '../records/held-attachment.ts';
 import type { Exec } from './exec.ts';
 import type { KernelTransaction } from './exec-plugin.ts';
@@ -110,7 +111,7 @@ export interface RunHooks {
   /** Runs the plugins; without it each is a separate process, or is passed to {@link Runtime.exec}. */
   readonly segments?: SegmentRunner;
   /** Which executables do nothing before they have read their request; this build's unless given. */
-  readonly isOwn?: (path: string) => boolean;
+  readonly isOwn?: typeof isOwnExecutable;
   /** Called after deferred work was done, if plugins had deferred any to the end of their chain. */
   readonly onFinish?: (event: FinishEvent) => void;
   /** Called when this operation's turn has come, with the milliseconds that it waited for GC or others of its container. */

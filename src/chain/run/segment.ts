@@ -3,6 +3,7 @@
 // A segment is a maximal run of consecutive plugins with one host: our own plugins in one worker, or one foreign executable.
 // A runner sends one request per segment and reads a stream of outcomes, one per plugin.
 import type { Invocation } from '../../cni/invocation.ts';
+import type { FoundPlugin } from '../config/find-plugin.ts';
 import type { ExecOutcome } from './exec-plugin.ts';
 
 /** One plugin of a segment. */
@@ -32,7 +33,7 @@ export interface Segment {
 /** Runs segments by processes, by workers, or by a function of the caller. */
 export interface SegmentRunner {
   /** Whether neighbours for which both this is true may be in one segment. */
-  joins(path: string): boolean;
+  joins(path: string, stat?: FoundPlugin['stat']): boolean;
   /**
    * Yields one outcome for each call, in order, and at least one. It ends early if a call failed in a segment that stops
    * at failures, or if the host of the segment died; the remaining calls were not begun. A caller that leaves the iteration

@@ -140,7 +140,8 @@ export async function handOver(
 function isOursIn(runtime: ChainRuntime, type: string): boolean {
   const { isOwn = isOwnExecutable } = runtime;
   try {
-    return isOwn(findExecutable(type, runtime));
+    const { path, stat } = findExecutable(type, runtime);
+    return isOwn(path, stat);
   } catch {
     return false;
   }

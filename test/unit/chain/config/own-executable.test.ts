@@ -3,6 +3,7 @@ import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { findPluginFile } from '../../../../src/chain/config/find-plugin.ts';
 import {
   isFront,
   isOwnExecutable,
@@ -29,6 +30,14 @@ test('ownExecutables() looks at each file once', () => {
   expect(isOwn(file)).toBe(true);
   fs.rmSync(file);
   expect([isOwn(file), ownExecutables()(file)]).toEqual([true, false]);
+});
+
+test('ownExecutables() does not look at a file that was looked at when it was found', () => {
+  const { path: found, stat } = findPluginFile(path.basename(process.execPath), [
+    path.dirname(process.execPath),
+  ]);
+  const [isOwn, nothing] = [ownExecutables(), path.join(dir, 'nothing')];
+  expect([isOwn(nothing, stat), isOwn(nothing), isOwn(found)]).toEqual([true, true, true]);
 });
 
 test('isFront() knows no front when run from sources', () => {
