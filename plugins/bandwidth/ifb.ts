@@ -1,17 +1,17 @@
 // Which IFB device queues the packets that a device of an attachment receives?
 
 import { type AttachmentId, findOwner, renderOwner } from '../../src/cni/attachment.ts';
-import type { Request } from '../../src/netlink/codec/message.ts';
+import type { Request } from '../../src/netlink/codec.ts';
 import {
   ALIAS_MAX_BYTES,
   findLinks,
   getLink,
+  IFF_UP,
   type Link,
   listLinks,
   makeLink,
   setLinkRequest,
 } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';

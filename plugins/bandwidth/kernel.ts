@@ -2,10 +2,7 @@
 
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/defined.ts';
-import { askAll } from '../../src/netlink/ask.ts';
-import { NLM_F_CREATE, NLM_F_REPLACE, type Request } from '../../src/netlink/codec/message.ts';
-import { isNetlinkError } from '../../src/netlink/errors.ts';
-import { htbClassRequest, listClasses } from '../../src/netlink/rtnl/class.ts';
+import { NLM_F_CREATE, NLM_F_REPLACE, type Request } from '../../src/netlink/codec.ts';
 import {
   type Filter,
   listFilters,
@@ -14,22 +11,24 @@ import {
   removeIngressFiltersRequest,
   subnetFilterRequest,
 } from '../../src/netlink/rtnl/filter.ts';
-import { type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
+import { IFF_UP, type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
 import {
   bfifoRequest,
   findQdisc,
+  htbClassRequest,
   htbRequest,
   ingressRequest,
+  listClasses,
   QDISC_GONE,
   type Qdisc,
   qdiscQuestion,
   removeQdiscRequest,
+  renderTcHandle,
+  type Tbf,
   tbfRequest,
+  tcHandle,
 } from '../../src/netlink/rtnl/qdisc.ts';
-import type { Tbf } from '../../src/netlink/rtnl/tc/tbf.ts';
-import { renderTcHandle, tcHandle } from '../../src/netlink/rtnl/tc/tcmsg.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { askAll, isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { ensureIfb, ifbNamesOf, ownAmong } from './ifb.ts';
 import type { Bucket, Direction, Shaper, Shaping } from './plan.ts';
 import type { ShapedDevice } from './shaped-device.ts';

@@ -1,6 +1,7 @@
 // Which token buckets implement the configured limits? Arithmetic only, no kernel.
-import type { Tbf } from '../../src/netlink/rtnl/tc/tbf.ts';
-import type { SubnetEnd } from '../../src/netlink/rtnl/tc/u32.ts';
+
+import type { SubnetEnd } from '../../src/netlink/rtnl/filter.ts';
+import type { Tbf } from '../../src/netlink/rtnl/qdisc.ts';
 import type { Limit, Limits } from './config.ts';
 import { FRAME_HEADER_BYTES, planTree, type Tree } from './tree.ts';
 

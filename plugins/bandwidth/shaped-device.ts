@@ -4,11 +4,15 @@ import { attachmentOf } from '../../src/attach/handle.ts';
 import { findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { askAll } from '../../src/netlink/ask.ts';
-import { ALIAS_MAX_BYTES, findLink, type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
-import { IFF_LOOPBACK } from '../../src/netlink/rtnl/link-attrs.ts';
-import { netnsIdQuestion } from '../../src/netlink/rtnl/netns-id.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import {
+  ALIAS_MAX_BYTES,
+  findLink,
+  IFF_LOOPBACK,
+  type Link,
+  linkQuestion,
+  netnsIdQuestion,
+} from '../../src/netlink/rtnl/link.ts';
+import { askAll, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { Netns } from '../../src/sys/netns.ts';
 import type { Direction } from './plan.ts';

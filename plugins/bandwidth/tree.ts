@@ -1,10 +1,14 @@
 // How are packets classified when only some traffic is limited? Arithmetic only, no kernel.
 import { renderCidr } from '../../src/net/cidr.ts';
-import { type Filter, protocolOf, type SubnetFilter } from '../../src/netlink/rtnl/filter.ts';
-import type { HtbClass } from '../../src/netlink/rtnl/tc/htb.ts';
-import type { Tbf } from '../../src/netlink/rtnl/tc/tbf.ts';
-import { renderTcHandle, tcHandle } from '../../src/netlink/rtnl/tc/tcmsg.ts';
-import { matchSubnet, type SubnetEnd, sameSelector } from '../../src/netlink/rtnl/tc/u32.ts';
+import {
+  type Filter,
+  matchSubnet,
+  protocolOf,
+  type SubnetEnd,
+  type SubnetFilter,
+  sameSelector,
+} from '../../src/netlink/rtnl/filter.ts';
+import { type HtbClass, renderTcHandle, type Tbf, tcHandle } from '../../src/netlink/rtnl/qdisc.ts';
 import type { Subnets } from './subnets.ts';
 
 /** linux/if_ether.h ETH_HLEN, and a VLAN tag: the size of a frame without its payload. */

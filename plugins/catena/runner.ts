@@ -17,7 +17,7 @@ import type { FollowCall, Runner } from '../../src/delegate/runner.ts';
 import type { Log } from '../../src/log.ts';
 import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { findTakenName } from '../../src/sys/interface.ts';
+import { findTakenName } from '../../src/sys/netns.ts';
 import { ownWorker, type WorkerSource, workerSegments } from '../../src/worker/client.ts';
 import { boundLogFile, fieldsOf, logOf, writeTraceLine } from './call-log.ts';
 import {

@@ -2,8 +2,7 @@
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import { bootId } from '../../src/files/boot-id.ts';
-import { findLink, setLink } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
+import { findLink, IFF_UP, setLink } from '../../src/netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
 import { identityOf } from '../../src/node/upkeep/identity.ts';

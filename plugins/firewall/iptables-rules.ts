@@ -1,6 +1,6 @@
 // Which iptables lines create the reference's chains, and which remove an attachment from them? Nothing is run here.
 import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
-import type { SavedTable } from '../../src/netlink/iptables/restore.ts';
+import type { SavedTable } from '../../src/netlink/iptables/program.ts';
 import type { Ingress } from './plan.ts';
 
 /** The chain that accepts packets; FORWARD jumps to it. */

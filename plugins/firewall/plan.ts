@@ -6,11 +6,9 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findCidr } from '../../src/net/cidr.ts';
 import { type Ip, sameIp } from '../../src/net/ip.ts';
-import { goto } from '../../src/netlink/nft/data.ts';
-import type { FieldValue } from '../../src/netlink/nft/datatype.ts';
-import type { Element } from '../../src/netlink/nft/element.ts';
-import type { Entry, Place } from '../../src/netlink/nft/entries.ts';
-import type { NftSet } from '../../src/netlink/nft/set.ts';
+import type { Element, Entry, Place } from '../../src/netlink/nft/element.ts';
+import { goto } from '../../src/netlink/nft/expr.ts';
+import type { FieldValue, NftSet } from '../../src/netlink/nft/table.ts';
 import type { IngressPolicy, Other } from './config.ts';
 import { BEHIND, INGRESS_CHAIN, PORTS, SETS } from './skeleton.ts';
 

@@ -1,8 +1,8 @@
 // Which fixed objects does the firewall need in the kernel, independently of the pods?
-import { NF_IP_PRI_FILTER } from '../../src/netlink/nft/chain.ts';
+
 import type { Table } from '../../src/netlink/nft/message.ts';
-import type { NftSet } from '../../src/netlink/nft/set.ts';
 import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
+import { NF_IP_PRI_FILTER, type NftSet } from '../../src/netlink/nft/table.ts';
 
 /** The table of our own that holds everything except the rules for traffic within a bridge. */
 export const TABLE: Table = { family: 'inet', name: 'catena_firewall' };

@@ -6,10 +6,7 @@
 import { describeError } from '../../src/cni/errors.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
 import { renderIp } from '../../src/net/ip.ts';
-import { attrs, type Field, s32, u8, u32 } from '../../src/netlink/codec/attrs.ts';
-import { Writer } from '../../src/netlink/codec/bytes.ts';
-import type { Request } from '../../src/netlink/codec/message.ts';
-import { isNetlinkError, NetlinkError } from '../../src/netlink/errors.ts';
+import { attrs, type Field, type Request, s32, u8, u32, Writer } from '../../src/netlink/codec.ts';
 import {
   type Address,
   decodeAddress,
@@ -22,17 +19,15 @@ import {
 } from '../../src/netlink/rtnl/addr.ts';
 import {
   addAltNameRequest,
-  type Link,
-  linkSettingRequest,
-  setLinkRequest,
-} from '../../src/netlink/rtnl/link.ts';
-import {
   IFF_ALLMULTI,
   IFF_MULTICAST,
   IFF_NOARP,
   IFF_PROMISC,
   IFF_UP,
-} from '../../src/netlink/rtnl/link-attrs.ts';
+  type Link,
+  linkSettingRequest,
+  setLinkRequest,
+} from '../../src/netlink/rtnl/link.ts';
 import {
   decodeRoute,
   listRouteMessages,
@@ -40,7 +35,7 @@ import {
   restoreRoutes,
   routeThrough,
 } from '../../src/netlink/rtnl/route.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { isNetlinkError, NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import type { DeviceRecord } from './record.ts';
 

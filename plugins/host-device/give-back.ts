@@ -3,16 +3,14 @@ import { findOwner } from '../../src/cni/attachment.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
-import { findLink, type Link, listLinks, setLink } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
-import { ownIdIn } from '../../src/netlink/rtnl/netns-id.ts';
+import { findLink, IFF_UP, type Link, listLinks, ownIdIn, setLink } from '../../src/netlink/rtnl/link.ts';
 import { removeRule } from '../../src/netlink/rtnl/rule.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { ContainerNetns } from '../../src/plugin/container-netns.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../../src/sys/netns.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
-import { listDeviceNodes } from '../../src/sys/sysfs.ts';
+import { listDeviceNodes } from '../../src/sys/sysctl.ts';
 import { restore } from './capture.ts';
 import { findSelector, type HostDeviceConf } from './config.ts';
 import {

@@ -6,7 +6,7 @@
 import { type Link, listLinks } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
-import { listDeviceNodes } from '../../src/sys/sysfs.ts';
+import { listDeviceNodes } from '../../src/sys/sysctl.ts';
 import type { DeviceRecord } from './record.ts';
 
 /** A container's namespace. */

@@ -3,9 +3,8 @@
 // The kernel takes namespace and new name in one request. No other program sees the device in between under a name that it does
 // not keep, and none can rename it there: the reference uses a temporary namespace for that.
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { closeNetns, type Netns, openOwnNetns } from '../../src/sys/netns.ts';
 import type { Inside } from './identity.ts';

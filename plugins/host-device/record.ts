@@ -63,7 +63,7 @@ export const DeviceRecord = z.object({
   /** Name on the host, which is also the alias that the device has in the container. */
   name: ifname,
   ifindex: number,
-  /** Number of its directory in sysfs, which no other device has (sys/sysfs.ts). */
+  /** Number of its directory in sysfs, which no other device has (sys/sysctl.ts). */
   node: z.string(),
   kind: z.string(),
   mac: z.optional(z.string()),

@@ -8,7 +8,7 @@ import {
   IPVLAN_MODES,
   type IpvlanFlags,
   type IpvlanMode,
-} from '../../src/netlink/rtnl/link-attrs.ts';
+} from '../../src/netlink/rtnl/link.ts';
 
 /**
  * Options of a `"type": "ipvlan"` entry. The README's table repeats these descriptions. Invalid values are left

@@ -15,9 +15,8 @@ import {
 import { pickCniArgs } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import type { Link } from '../../src/netlink/rtnl/link.ts';
-import { IPVLAN_FLAGS, IPVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
-import { setUpper, type UpperData, upperDataOf } from '../../src/netlink/rtnl/upper.ts';
+import { setUpper, type UpperData, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
+import { IPVLAN_FLAGS, IPVLAN_MODES, type Link } from '../../src/netlink/rtnl/link.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';

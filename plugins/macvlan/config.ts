@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import { findMasterProblem } from '../../src/attach/upper.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { MACVLAN_MODES, type MacvlanMode } from '../../src/netlink/rtnl/link-attrs.ts';
+import { MACVLAN_MODES, type MacvlanMode } from '../../src/netlink/rtnl/link.ts';
 
 /**
  * Options of a `"type": "macvlan"` entry. The README's table repeats these descriptions. Invalid values are left

@@ -14,30 +14,41 @@ import { findHolders } from '../../src/ipam/holders.ts';
 import { type Cidr, cidrContains } from '../../src/net/cidr.ts';
 import { IP_BITS, type Ip, ipFromBytes, renderIp, sameIp } from '../../src/net/ip.ts';
 import { parseMac } from '../../src/net/mac.ts';
-import { commitAfterReading, tryOut } from '../../src/netlink/nft/batch.ts';
-import { type Element, findElements, listElements } from '../../src/netlink/nft/element.ts';
-import { addEntries, deletePlaces, type Entry } from '../../src/netlink/nft/entries.ts';
-import type { Table } from '../../src/netlink/nft/message.ts';
-import { changeOwned, findOwnedProblems, listOwned, placeOf } from '../../src/netlink/nft/owned-table.ts';
-import type { NftSet } from '../../src/netlink/nft/set.ts';
-import { type Skeleton, skeletonChanges } from '../../src/netlink/nft/skeleton.ts';
+import {
+  addEntries,
+  deletePlaces,
+  type Element,
+  type Entry,
+  findElements,
+  listElements,
+} from '../../src/netlink/nft/element.ts';
+import { commitAfterReading, type Table, tryOut } from '../../src/netlink/nft/message.ts';
+import {
+  changeOwned,
+  findOwnedProblems,
+  listOwned,
+  placeOf,
+  type Skeleton,
+  skeletonChanges,
+} from '../../src/netlink/nft/skeleton.ts';
+import type { NftSet } from '../../src/netlink/nft/table.ts';
 import {
   addAddressRequest,
   listAddresses,
   RT_SCOPE_LINK,
   RT_SCOPE_UNIVERSE,
 } from '../../src/netlink/rtnl/addr.ts';
+import { createUpper } from '../../src/netlink/rtnl/kinds.ts';
 import {
   findLink,
   getLink,
   type Link,
   listLinks,
+  MACVLAN_MODES,
   removeLink,
   setLinkRequest,
 } from '../../src/netlink/rtnl/link.ts';
-import { MACVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
 import { listRoutes, type Route, removeRoute } from '../../src/netlink/rtnl/route.ts';
-import { createUpper } from '../../src/netlink/rtnl/upper.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { confirm, confirmAll } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';

@@ -18,10 +18,9 @@ import {
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { isNetlinkError } from '../../src/netlink/errors.ts';
-import type { Link } from '../../src/netlink/rtnl/link.ts';
-import { MACVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
-import { type NewUpper, setUpper, upperDataOf } from '../../src/netlink/rtnl/upper.ts';
+import { type NewUpper, setUpper, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
+import { type Link, MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
+import { isNetlinkError } from '../../src/netlink/socket.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';

@@ -4,10 +4,9 @@ import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/defined.ts';
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import type { Ip } from '../../src/net/ip.ts';
-import { goto } from '../../src/netlink/nft/data.ts';
-import { type FieldValue, renderFields } from '../../src/netlink/nft/datatype.ts';
-import type { Element } from '../../src/netlink/nft/element.ts';
-import type { Entry, Place } from '../../src/netlink/nft/entries.ts';
+import type { Element, Entry, Place } from '../../src/netlink/nft/element.ts';
+import { goto } from '../../src/netlink/nft/expr.ts';
+import { type FieldValue, renderFields } from '../../src/netlink/nft/table.ts';
 import { type FamilyPlan, type HostPort, PROTOCOLS, protocolName } from './plan.ts';
 import { conditionalSets, SETS, SNAT_ALL, snatChain } from './sets.ts';
 

@@ -4,12 +4,12 @@ import { attachmentOf } from '../../src/attach/handle.ts';
 import { gravediggerFor, refuserFor } from '../../src/attach/living-owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { cidrContains } from '../../src/net/cidr.ts';
-import { doProgramsChange } from '../../src/netlink/iptables/mode.ts';
 import type { NatRule } from '../../src/netlink/iptables/nat-rule.ts';
 import { findExemption, findOvertaken } from '../../src/netlink/iptables/precedence.ts';
+import { doProgramsChange } from '../../src/netlink/iptables/program.ts';
 
 import { findLink } from '../../src/netlink/rtnl/link.ts';
-import { findWay } from '../../src/netlink/rtnl/route-lookup.ts';
+import { findWay } from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';

@@ -2,11 +2,10 @@
 
 import { type Cidr, netmaskOf } from '../../src/net/cidr.ts';
 import { renderIp } from '../../src/net/ip.ts';
-import { FORWARDED_LABEL } from '../../src/netlink/iptables/filter-rule.ts';
-import { NF_IP_PRI_RAW, OWN_NAT } from '../../src/netlink/nft/chain.ts';
+import { FORWARDED_LABEL } from '../../src/netlink/iptables/filter.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
-import type { NftSet } from '../../src/netlink/nft/set.ts';
 import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
+import { NF_IP_PRI_RAW, type NftSet, OWN_NAT } from '../../src/netlink/nft/table.ts';
 import type { Conditions } from './conditions.ts';
 
 /** The table of our own that holds everything below. */

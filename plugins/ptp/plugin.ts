@@ -20,7 +20,7 @@ import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
 import { renderIp } from '../../src/net/ip.ts';
-import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
+import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { PtpConf, validatePtpConf } from './config.ts';

@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
-import { MACVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
+import { MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
 
 /** Largest id of a user or group; the next number means "none". */
 const LAST_ID = 0xfffffffe;

@@ -25,25 +25,27 @@ import { renderOwner } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import type { ValuesOf } from '../../src/netlink/codec/attrs.ts';
+import type { ValuesOf } from '../../src/netlink/codec.ts';
+import { requireLinkChanges, requireLinkKind, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
 import {
   ALIAS_MAX_BYTES,
   findLink,
   getLink,
+  IFF_UP,
   type Link,
+  MACVLAN_MODES,
   removeLink,
   setLink,
+  TUN_TYPE_TAP,
+  type tun,
 } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP, MACVLAN_MODES, TUN_TYPE_TAP, type tun } from '../../src/netlink/rtnl/link-attrs.ts';
-import { requireLinkChanges, requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
-import { upperDataOf } from '../../src/netlink/rtnl/upper.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { interimName } from '../../src/plugin/first-names.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
-import { readTapNode } from '../../src/sys/sysfs.ts';
+import { readTapNode } from '../../src/sys/sysctl.ts';
 import { createTap, type NewTap, requireTaps } from '../../src/sys/tun.ts';
 import { isMacvtap, TapConf, validateTapConf } from './config.ts';
 

@@ -5,15 +5,16 @@ import { dirname } from 'node:path';
 import { defined } from '../../src/cni/defined.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
+import { requireLinkChanges } from '../../src/netlink/rtnl/kinds.ts';
 import {
   findLink,
   getLink,
+  IFF_ALLMULTI,
+  IFF_PROMISC,
   type Link,
   type LinkChange,
   setLinkRequest,
 } from '../../src/netlink/rtnl/link.ts';
-import { IFF_ALLMULTI, IFF_PROMISC } from '../../src/netlink/rtnl/link-attrs.ts';
-import { requireLinkChanges } from '../../src/netlink/rtnl/supported.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';

@@ -17,9 +17,8 @@ import {
 import { digestOf } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { IFNAME_MAX_BYTES } from '../../src/net/ifname.ts';
-import { findLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
-import { VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link-attrs.ts';
-import { type UpperData, upperDataOf } from '../../src/netlink/rtnl/upper.ts';
+import { type UpperData, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
+import { findLink, type Link, setLink, VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { inNetns } from '../../src/sys/netns.ts';

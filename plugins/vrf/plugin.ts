@@ -6,8 +6,8 @@ import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
 import { FAMILIES } from '../../src/net/ip.ts';
-import { NetlinkError } from '../../src/netlink/errors.ts';
 import { listAddresses, restoreAddress } from '../../src/netlink/rtnl/addr.ts';
+import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
   findLink,
   getLink,
@@ -17,15 +17,16 @@ import {
   removeLink,
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
-import { listRoutes, RT_TABLE_MAIN, removeRoute } from '../../src/netlink/rtnl/route.ts';
-import { addL3mdevRule, listRules } from '../../src/netlink/rtnl/rule.ts';
-import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import {
   addUnreachableDefault,
+  listRoutes,
   listUnreachableDefaults,
+  RT_TABLE_MAIN,
+  removeRoute,
   removeUnreachableDefault,
-} from '../../src/netlink/rtnl/unreachable.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+} from '../../src/netlink/rtnl/route.ts';
+import { addL3mdevRule, listRules } from '../../src/netlink/rtnl/rule.ts';
+import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';

@@ -2,8 +2,7 @@
 import type { ResultInterface } from '../cni/result.ts';
 import { type Cidr, renderCidr } from '../net/cidr.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
-import type { Link } from '../netlink/rtnl/link.ts';
-import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
+import { IFF_UP, type Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 

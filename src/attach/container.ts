@@ -3,10 +3,9 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { PluginConfig } from '../cni/plugin-config.ts';
 import type { Cidr } from '../net/cidr.ts';
-import type { Request } from '../netlink/codec/message.ts';
+import type { Request } from '../netlink/codec.ts';
 import { type Address, addAddressRequest, restoreAddressRequest } from '../netlink/rtnl/addr.ts';
-import { findLink, type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
-import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
+import { findLink, IFF_UP, type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
 import type { Call } from '../plugin/define.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';

@@ -11,17 +11,16 @@ import { spreadGateways } from '../cni/routes.ts';
 import { atLeast } from '../cni/version.ts';
 import { parseCidr, renderCidr } from '../net/cidr.ts';
 import { parseIp, renderIp } from '../net/ip.ts';
-import { askAll } from '../netlink/ask.ts';
 import {
   ALIAS_MAX_BYTES,
   findLink,
+  IFF_UP,
   type Link,
   linkQuestion,
   listLinks,
   setLink,
 } from '../netlink/rtnl/link.ts';
-import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import { askAll, type NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 import type { Call, Done } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';

@@ -1,7 +1,6 @@
 // How is packet forwarding enabled on the host?
 import { FAMILIES, type Ip } from '../net/ip.ts';
-import { listLinks } from '../netlink/rtnl/link.ts';
-import { IFF_LOOPBACK } from '../netlink/rtnl/link-attrs.ts';
+import { IFF_LOOPBACK, listLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';

@@ -1,6 +1,6 @@
 // How does the packet filter identify an attachment?
 import { type AttachmentId, renderOwner } from '../cni/attachment.ts';
-import { COMMENT_MAX_LENGTH } from '../netlink/nft/userdata.ts';
+import { COMMENT_MAX_LENGTH } from '../netlink/nft/table.ts';
 import type { Call } from '../plugin/define.ts';
 
 /** A short handle for keys of sets, and a human-readable note for comments. */

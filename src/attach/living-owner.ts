@@ -8,7 +8,7 @@ import { ADDRESS_TAKEN, CniError } from '../cni/errors.ts';
 import { findUse, type Holder, type Use } from '../ipam/holders.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
 import { findElements } from '../netlink/nft/element.ts';
-import type { NftSet } from '../netlink/nft/set.ts';
+import type { NftSet } from '../netlink/nft/table.ts';
 import { type Link, listLinks } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';

@@ -2,13 +2,11 @@
 import type { AttachmentId } from '../cni/attachment.ts';
 import { type Cidr, parseCidr, subnetOf } from '../net/cidr.ts';
 import { FAMILIES, type Family, IP_BITS, type Ip, renderIp } from '../net/ip.ts';
-import { listLegacyNat } from '../netlink/iptables/legacy.ts';
+import { listLegacyNat, listNftNat, natTable } from '../netlink/iptables/nat.ts';
 import { type NatRule, renderRule } from '../netlink/iptables/nat-rule.ts';
-import { listNftNat, natTable } from '../netlink/iptables/nft.ts';
-import { restoreNat } from '../netlink/iptables/restore.ts';
-import { commitAfterReading } from '../netlink/nft/batch.ts';
-import { deleteChain, hasChain } from '../netlink/nft/chain.ts';
-import { deleteRule, flushChain } from '../netlink/nft/rule.ts';
+import { restoreNat } from '../netlink/iptables/program.ts';
+import { commitAfterReading } from '../netlink/nft/message.ts';
+import { deleteChain, deleteRule, flushChain, hasChain } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';

@@ -1,9 +1,7 @@
 // What do the reference plugins leave behind of nftables masquerading, and how is it removed?
 import type { AttachmentId } from '../cni/attachment.ts';
-import { commitAfterReading } from '../netlink/nft/batch.ts';
-import type { Table } from '../netlink/nft/message.ts';
-import { deleteRule, listRules } from '../netlink/nft/rule.ts';
-import { hasTable } from '../netlink/nft/table.ts';
+import { commitAfterReading, type Table } from '../netlink/nft/message.ts';
+import { deleteRule, hasTable, listRules } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';
 

@@ -3,23 +3,20 @@
 import type { AttachmentId } from '../cni/attachment.ts';
 import { type Cidr, netmaskOf, networkOf } from '../net/cidr.ts';
 import { ipToBytes, renderIp } from '../net/ip.ts';
-import type { Request } from '../netlink/codec/message.ts';
-import { commitAfterReading } from '../netlink/nft/batch.ts';
-import { NF_IP_PRI_FILTER, OWN_NAT } from '../netlink/nft/chain.ts';
-import { goto } from '../netlink/nft/data.ts';
-import { findElements } from '../netlink/nft/element.ts';
-import { addEntries, deletePlaces, type Entry } from '../netlink/nft/entries.ts';
-import type { Table } from '../netlink/nft/message.ts';
+import type { Request } from '../netlink/codec.ts';
+import { addEntries, deletePlaces, type Entry, findElements } from '../netlink/nft/element.ts';
+import { goto } from '../netlink/nft/expr.ts';
+import { commitAfterReading, type Table } from '../netlink/nft/message.ts';
 import {
   changeOwned,
   elementProblem,
   findOwned,
   findOwnedProblems,
   placeOf,
+  type Skeleton,
   sweepOwned,
-} from '../netlink/nft/owned-table.ts';
-import type { NftSet } from '../netlink/nft/set.ts';
-import type { Skeleton } from '../netlink/nft/skeleton.ts';
+} from '../netlink/nft/skeleton.ts';
+import { NF_IP_PRI_FILTER, type NftSet, OWN_NAT } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirmAll } from '../plugin/confirm.ts';
 import { isStaleNote, type KeptAttachments } from '../plugin/kept.ts';

@@ -4,14 +4,11 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import type { HandoverMode } from '../cni/env.ts';
 import { type Cidr, cidrContains, findCidr, parseCidr } from '../net/cidr.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
-import { doProgramsChange } from '../netlink/iptables/mode.ts';
 import type { NatRule } from '../netlink/iptables/nat-rule.ts';
 import { findExemption, findOvertaken } from '../netlink/iptables/precedence.ts';
-
-import { getRestore } from '../netlink/iptables/restore.ts';
-import { tryOut } from '../netlink/nft/batch.ts';
-import { renderTable } from '../netlink/nft/message.ts';
-import { listOwned } from '../netlink/nft/owned-table.ts';
+import { doProgramsChange, getRestore } from '../netlink/iptables/program.ts';
+import { renderTable, tryOut } from '../netlink/nft/message.ts';
+import { listOwned } from '../netlink/nft/skeleton.ts';
 import { addTable } from '../netlink/nft/table.ts';
 import type { Call } from '../plugin/define.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';

@@ -4,16 +4,11 @@
 // reports of multicast groups. So no neighbour and no switch learns of it. What is bridged through the container, as the frames of a
 // virtual machine are, passes: a machine that runs speaks for itself. The tables end with the namespace.
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { NetlinkError } from '../netlink/errors.ts';
-import { commit } from '../netlink/nft/batch.ts';
-import { addChain } from '../netlink/nft/chain.ts';
-import { NF_DROP } from '../netlink/nft/data.ts';
-import { decide, isEqual, loadMeta, REG } from '../netlink/nft/expr.ts';
-import type { Table } from '../netlink/nft/message.ts';
-import { addRule } from '../netlink/nft/rule.ts';
-import { addTable, deleteTable, hasTable } from '../netlink/nft/table.ts';
+import { decide, isEqual, loadMeta, NF_DROP, REG } from '../netlink/nft/expr.ts';
+import { commit, type Table } from '../netlink/nft/message.ts';
+import { addChain, addRule, addTable, deleteTable, hasTable } from '../netlink/nft/table.ts';
 import { findLink, setLink } from '../netlink/rtnl/link.ts';
-import { NETLINK_NETFILTER, NetlinkSocket } from '../netlink/socket.ts';
+import { NETLINK_NETFILTER, NetlinkError, NetlinkSocket } from '../netlink/socket.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 
 const TABLES: readonly Table[] = [

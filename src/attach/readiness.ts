@@ -1,7 +1,7 @@
 // Could ADD attach a container now?
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { FAMILIES } from '../net/ip.ts';
-import { isLegacyDropping } from '../netlink/iptables/legacy.ts';
+import { isLegacyDropping } from '../netlink/iptables/nat.ts';
 import { renderTable } from '../netlink/nft/message.ts';
 import { listDroppingChains } from '../netlink/nft/table.ts';
 import type { Call } from '../plugin/define.ts';

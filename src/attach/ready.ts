@@ -9,10 +9,9 @@
 
 import type { Log } from '../log.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
-import { findLinks, getLink, type Link } from '../netlink/rtnl/link.ts';
-import { IFF_NOARP, OPERSTATES } from '../netlink/rtnl/link-attrs.ts';
-import { listIpv6Groups } from '../netlink/rtnl/multicast.ts';
-import { findWay } from '../netlink/rtnl/route-lookup.ts';
+import { listIpv6Groups } from '../netlink/rtnl/addr.ts';
+import { findLinks, getLink, IFF_NOARP, type Link, OPERSTATES } from '../netlink/rtnl/link.ts';
+import { findWay } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 
 /** The work item waits for other device changes, which may take tens of milliseconds each. */

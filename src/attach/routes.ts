@@ -2,8 +2,7 @@
 
 import { bySubnet, renderCidr, subnetKey } from '../net/cidr.ts';
 import { IP_BITS, type Ip, renderIp, sameIp } from '../net/ip.ts';
-import type { Request } from '../netlink/codec/message.ts';
-import { isNetlinkError, NetlinkError } from '../netlink/errors.ts';
+import type { Request } from '../netlink/codec.ts';
 import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import {
@@ -15,7 +14,7 @@ import {
   RT_TABLE_MAIN,
   removeRoute,
 } from '../netlink/rtnl/route.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import { isNetlinkError, NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 import { Errno } from '../sys/errno.ts';
 import type { PlannedRoute } from './addressing.ts';

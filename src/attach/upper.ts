@@ -6,20 +6,18 @@ import type { PluginConfig } from '../cni/plugin-config.ts';
 import type { Result, ResultInterface } from '../cni/result.ts';
 import { visitNamespaces } from '../ipam/holders.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
-import { isNetlinkError } from '../netlink/errors.ts';
+import { createUpper, type NewUpper, requireLinkKind, type UpperKind } from '../netlink/rtnl/kinds.ts';
 import {
   ALIAS_MAX_BYTES,
   findLink,
   getLink,
   type Link,
   listLinks,
+  ownIdIn,
   removeLink,
   setLinkRequest,
 } from '../netlink/rtnl/link.ts';
-import { ownIdIn } from '../netlink/rtnl/netns-id.ts';
-import { requireLinkKind } from '../netlink/rtnl/supported.ts';
-import { createUpper, type NewUpper, type UpperKind } from '../netlink/rtnl/upper.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import { isNetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 import type { Call, Done } from '../plugin/define.ts';
 import { interimName } from '../plugin/first-names.ts';

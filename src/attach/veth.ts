@@ -1,6 +1,5 @@
 // How is the veth pair between host and container created, found and deleted?
 import { type AttachmentId, findOwner, renderOwner } from '../cni/attachment.ts';
-import { NetlinkError } from '../netlink/errors.ts';
 import {
   ALIAS_MAX_BYTES,
   bridgePortRequest,
@@ -12,7 +11,7 @@ import {
   removeLink,
   setLinkRequest,
 } from '../netlink/rtnl/link.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import { NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';
 import { hostEndName } from '../plugin/first-names.ts';

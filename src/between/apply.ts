@@ -2,11 +2,10 @@
 
 import { renderCidr } from '../net/cidr.ts';
 import { FAMILIES } from '../net/ip.ts';
-import type { Request } from '../netlink/codec/message.ts';
-import { NetlinkError } from '../netlink/errors.ts';
+import type { Request } from '../netlink/codec.ts';
 import { removeLinks } from '../netlink/rtnl/link.ts';
 import { listOriginRoutes, removeOriginRouteRequest } from '../netlink/rtnl/route.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkError, NetlinkSocket } from '../netlink/socket.ts';
 import { Errno } from '../sys/errno.ts';
 import { type EntryChanges, entryChanges } from './entries.ts';
 import { PROTOCOL } from './names.ts';

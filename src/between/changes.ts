@@ -1,8 +1,7 @@
 // When may something between nodes have been changed by others?
-import type { Envelope } from '../netlink/codec/message.ts';
-import { openMonitor } from '../netlink/monitor.ts';
-import { decodeNftDeletion, NFT_GROUPS } from '../netlink/nft/notification.ts';
-import { linkMessage } from '../netlink/rtnl/link-attrs.ts';
+import type { Envelope } from '../netlink/codec.ts';
+import { decodeNftDeletion, NFT_GROUPS, openMonitor } from '../netlink/monitor.ts';
+import { linkMessage } from '../netlink/rtnl/link.ts';
 import { ndmsg } from '../netlink/rtnl/neighbour.ts';
 import { rtmsg } from '../netlink/rtnl/route.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';

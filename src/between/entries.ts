@@ -2,7 +2,7 @@
 
 import { type Cidr, renderCidr } from '../net/cidr.ts';
 import { FAMILIES, renderIp, sameIp } from '../net/ip.ts';
-import type { Request } from '../netlink/codec/message.ts';
+import type { Request } from '../netlink/codec.ts';
 import {
   addAddressRequest,
   listAddresses,

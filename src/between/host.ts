@@ -1,6 +1,6 @@
 // Which devices of this node may lead to other nodes?
 import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
-import { IFF_LOOPBACK, IFF_UP } from '../netlink/rtnl/link-attrs.ts';
+import { IFF_LOOPBACK, IFF_UP } from '../netlink/rtnl/link.ts';
 import type { Tables } from '../netlink/tables.ts';
 import type { HostLink } from './plan.ts';
 

@@ -5,15 +5,19 @@
 
 import { type Cidr, netmaskOf } from '../net/cidr.ts';
 import { FAMILIES, renderIp } from '../net/ip.ts';
-import type { Request } from '../netlink/codec/message.ts';
-import { commitAfterReading } from '../netlink/nft/batch.ts';
-import { NF_IP_PRI_NAT_SRC } from '../netlink/nft/chain.ts';
-import { renderFields } from '../netlink/nft/datatype.ts';
+import type { Request } from '../netlink/codec.ts';
 import { addElements, deleteElements, listElements } from '../netlink/nft/element.ts';
-import type { Table } from '../netlink/nft/message.ts';
-import { listSets, type NftSet } from '../netlink/nft/set.ts';
+import { commitAfterReading, type Table } from '../netlink/nft/message.ts';
 import { type Skeleton, skeletonChanges, skeletonProblems } from '../netlink/nft/skeleton.ts';
-import { addTable, deleteTable, hasTable } from '../netlink/nft/table.ts';
+import {
+  addTable,
+  deleteTable,
+  hasTable,
+  listSets,
+  NF_IP_PRI_NAT_SRC,
+  type NftSet,
+  renderFields,
+} from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { WaysPlan } from './plan.ts';
 

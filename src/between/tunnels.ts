@@ -1,7 +1,15 @@
 // How are the tunnel devices made as planned, and others of these names left alone?
 import { sameIp } from '../net/ip.ts';
-import { createLink, findLinks, getLink, type Link, removeLinks, setLink } from '../netlink/rtnl/link.ts';
-import { IFF_UP, vxlanOf } from '../netlink/rtnl/link-attrs.ts';
+import {
+  createLink,
+  findLinks,
+  getLink,
+  IFF_UP,
+  type Link,
+  removeLinks,
+  setLink,
+  vxlanOf,
+} from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { TUNNEL_ALIAS, TUNNELS } from './names.ts';
 import type { TunnelPlan } from './plan.ts';

@@ -3,7 +3,7 @@
 // The socket only starts the daemon, which then listens on sockets of its own. A front does not wait for that: it makes its call and
 // has left. A person's HTTP request is passed on to the daemon's own socket.
 import type { Socket } from 'bun';
-import type { ListeningSocket } from '../sys/listen-fds.ts';
+import type { ListeningSocket } from '../sys/service-manager.ts';
 import { decline } from './protocol.ts';
 import { encodeAnswer, WIRE } from './wire.ts';
 

@@ -2,8 +2,7 @@
 import { lstatSync, mkdirSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { isRunning } from '../files/process-stat.ts';
-import { holdFlock } from '../sys/flock.ts';
-import { findFlockHolder } from '../sys/lock-holder.ts';
+import { findFlockHolder, holdFlock } from '../sys/flock.ts';
 import { startTimer } from '../wait.ts';
 import { daemonOf } from './calls.ts';
 import {

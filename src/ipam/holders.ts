@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { namesIn } from '../files/read-file.ts';
 import { renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
-import { type Link, listLinks } from '../netlink/rtnl/link.ts';
-import { netnsIdOf } from '../netlink/rtnl/netns-id.ts';
+import { type Link, listLinks, netnsIdOf } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../sys/netns.ts';
 

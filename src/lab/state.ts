@@ -5,17 +5,10 @@ import { type Dirent, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { renderCidr, subnetOf } from '../net/cidr.ts';
 import { renderIp } from '../net/ip.ts';
-import {
-  decodeFields,
-  renderFields,
-  type TypeNames,
-  typeLength,
-  typeNamesOf,
-} from '../netlink/nft/datatype.ts';
+import { decodeFields, renderFields, type TypeNames, typeLength, typeNamesOf } from '../netlink/nft/table.ts';
 import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import { type Filter, listIngressFilters } from '../netlink/rtnl/filter.ts';
-import type { Link } from '../netlink/rtnl/link.ts';
-import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-attrs.ts';
+import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP, type Link } from '../netlink/rtnl/link.ts';
 import type { Qdisc } from '../netlink/rtnl/qdisc.ts';
 import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { renderRule } from '../netlink/rtnl/rule.ts';

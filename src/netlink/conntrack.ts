@@ -2,11 +2,9 @@
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { Errno } from '../sys/errno.ts';
 import { findSysctl } from '../sys/sysctl.ts';
-import { attrs, ip, u8, u16be, u32, u32be } from './codec/attrs.ts';
-import { layout } from './codec/message.ts';
-import { tolerating } from './errors.ts';
-import { NFPROTO, nfgenmsg } from './nfgenmsg.ts';
-import type { NetlinkSocket } from './socket.ts';
+import { attrs, ip, layout, u8, u16be, u32, u32be } from './codec.ts';
+import { NFPROTO, nfgenmsg } from './nft/message.ts';
+import { type NetlinkSocket, tolerating } from './socket.ts';
 import { traced } from './trace.ts';
 
 /** linux/netfilter.h */

@@ -1,9 +1,17 @@
-// How are the kernel's notifications received without a process or thread that waits for them?
-import { closeLater } from '../sys/close-later.ts';
-import { libc, ptr } from '../sys/libc.ts';
-import { attachFilter, type Instruction } from '../sys/socket-filter.ts';
-import { decodeMessages, type Envelope } from './codec/message.ts';
+// What does the kernel say when something changes, and how is that received without a thread that waits for it?
+
+import { closeSync } from 'node:fs';
+import { checked, closeLater, libc, ptr } from '../sys/libc.ts';
+import { attachFilter, type Instruction, labelledReader } from '../sys/socket-option.ts';
+import { attrs, decodeMessages, type Envelope, layout, s32, str, struct, u8 } from './codec.ts';
+import { elementMessage } from './nft/element.ts';
+import { NftMsg, nfgenmsg, nftType } from './nft/message.ts';
+import { ifaddrmsg } from './rtnl/addr.ts';
+import { IFF_UP, linkMessage } from './rtnl/link.ts';
+import { tcmsg } from './rtnl/qdisc.ts';
+import { routeMessage } from './rtnl/route.ts';
 import { joinGroup, openNetlink } from './socket.ts';
+import { traced } from './trace.ts';
 
 /** sys/socket.h */
 const SOL_SOCKET = 1;
@@ -17,7 +25,7 @@ const REOPEN_MS = 100;
 const FAILURES_TO_REPORT = 5;
 
 /** What a monitor reports. */
-export interface MonitorEvents {
+interface MonitorEvents {
   /** Notifications, in the kernel's order. */
   changed(messages: readonly Envelope[]): void;
   /**
@@ -35,7 +43,7 @@ interface MonitorOptions {
 }
 
 /** Receives notifications until it is closed. */
-export interface Monitor {
+interface Monitor {
   close(): void;
 }
 
@@ -119,6 +127,310 @@ function join(
     for (const group of groups) joinGroup(fd, group);
   } catch (error) {
     closeLater(fd);
+    throw error;
+  }
+  return fd;
+}
+
+/** linux/rtnetlink.h, RTNLGRP_LINK, _TC, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE, _IPV4_NETCONF, _IPV6_NETCONF. */
+export const ROUTE_GROUPS: readonly number[] = [1, 4, 5, 7, 9, 11, 24, 25];
+/** Those for other namespaces, in which only devices, addresses and routes are ours. */
+export const PEER_GROUPS: readonly number[] = [1, 5, 7, 9, 11];
+
+/** linux/rtnetlink.h */
+const RTM_NEWLINK = 16;
+const RTM_DELLINK = 17;
+const RTM_DELADDR = 21;
+const RTM_DELROUTE = 25;
+const RTM_DELQDISC = 37;
+const RTM_DELTFILTER = 45;
+const RTM_NEWNETCONF = 80;
+/** linux/socket.h: a bridge reports its ports under this family, too. */
+const AF_BRIDGE = 7;
+/** linux/netconf.h: the index that stands for all devices. */
+const NETCONFA_IFINDEX_ALL = -1;
+
+/** A change of the namespace's devices, addresses, routes, traffic control or forwarding. Additions other than devices are left out. */
+export type RouteNotification =
+  | {
+      readonly what: 'device';
+      readonly index: number;
+      readonly name: string;
+      readonly isGone: boolean;
+      readonly isUp: boolean;
+      /** Index of its bridge or other master; 0 for none. */
+      readonly master: number;
+      readonly mac: string | undefined;
+      /** Bytes. */
+      readonly mtu: number;
+      /** Index of its other end or lower device; 0 for none. */
+      readonly peer: number;
+      /** Number of the namespace that `peer` is in; undefined: the same. */
+      readonly nsid: number | undefined;
+    }
+  /** Something was removed from the device. */
+  | { readonly what: 'address' | 'route' | 'traffic control'; readonly index: number }
+  /** Forwarding was turned off: on a device, or on all (undefined). */
+  | { readonly what: 'forwarding'; readonly index: number | undefined };
+
+/** linux/netconf.h: struct netconfmsg { __u8 ncm_family; }, NETCONFA_* */
+const netconfMessage = traced(
+  'NETLINK_ROUTE',
+  { [RTM_NEWNETCONF]: 'RTM_NEWNETCONF' },
+  layout(
+    struct('netconfmsg', [
+      ['family', u8],
+      ['_pad1', u8],
+      ['_pad2', u8],
+      ['_pad3', u8],
+    ]),
+    attrs('netconf', { index: [1, s32], forwarding: [2, s32] }),
+  ),
+);
+
+/**
+ * What {@link decodeRouteNotification} reads, which is half of what the kernel says of an ADD. The first byte of the type is all of it, and the first one
+ * after the envelope is the family.
+ */
+export const ROUTE_FILTER: readonly Instruction[] = routeFilter([
+  ...[RTM_NEWLINK, RTM_DELLINK, RTM_DELADDR, RTM_DELROUTE, RTM_DELQDISC, RTM_DELTFILTER, RTM_NEWNETCONF],
+]);
+
+function routeFilter(types: readonly number[]): Instruction[] {
+  const [LDB, JEQ, RET] = [0x30, 0x15, 0x06];
+  return [
+    [LDB, 0, 0, 4],
+    ...types.map((type, i): Instruction => [JEQ, types.length - i, 0, type]),
+    [RET, 0, 0, 0],
+    [LDB, 0, 0, 16],
+    [JEQ, 0, 1, AF_BRIDGE],
+    [RET, 0, 0, 0],
+    [RET, 0, 0, 0xffff_ffff],
+  ];
+}
+
+/** @returns undefined for an addition, and for what no attachment consists of */
+export function decodeRouteNotification({ type, body }: Envelope): RouteNotification | undefined {
+  if (type === RTM_NEWLINK || type === RTM_DELLINK) return decodeDevice(type, body);
+  if (type === RTM_DELADDR) return { what: 'address', index: ifaddrmsg.decode(body).index };
+  if (type === RTM_DELQDISC || type === RTM_DELTFILTER) {
+    const { index, handle } = tcmsg.decode(body);
+    // The kernel's default, which the first discipline takes the place of.
+    const isDefault = type === RTM_DELQDISC && handle === 0;
+    return isDefault ? undefined : { what: 'traffic control', index };
+  }
+  if (type === RTM_DELROUTE) {
+    const index = routeMessage.decode(body).attrs.oif;
+    return index === undefined ? undefined : { what: 'route', index };
+  }
+  if (type !== RTM_NEWNETCONF) return undefined;
+  const { index, forwarding } = netconfMessage.decode(body).attrs;
+  if (forwarding !== 0 || index === undefined) return undefined;
+  if (index === NETCONFA_IFINDEX_ALL) return { what: 'forwarding', index: undefined };
+  // -2 is the default for devices to come.
+  return index > 0 ? { what: 'forwarding', index } : undefined;
+}
+
+function decodeDevice(type: number, body: Uint8Array): RouteNotification | undefined {
+  const { header, attrs: own } = linkMessage.decode(body);
+  const { index, flags, family } = header;
+  // A port that leaves its bridge is deleted for the bridge alone.
+  if (own.ifname === undefined || family === AF_BRIDGE) return undefined;
+  const isGone = type === RTM_DELLINK;
+  return {
+    what: 'device',
+    index,
+    name: own.ifname,
+    isGone,
+    isUp: (flags & IFF_UP) !== 0,
+    master: own.master ?? 0,
+    mac: own.address,
+    mtu: own.mtu ?? 0,
+    peer: own.link ?? 0,
+    nsid: own.linkNetnsId,
+  };
+}
+
+/** linux/netfilter/nfnetlink.h: NFNLGRP_NFTABLES. Changes made by iptables-nft arrive here, too; those of iptables-legacy do not. */
+export const NFT_GROUPS: readonly number[] = [7];
+
+/** Something that was deleted. */
+export interface NftDeletion {
+  readonly table: string;
+  /** Of a chain or a rule: the chain. */
+  readonly chain?: string;
+  /** Of elements: their set. */
+  readonly set?: string;
+  /** Of elements: what their comments say. Undefined for a table, chain, rule or set: whom it concerns is not known. */
+  readonly comments?: readonly string[];
+}
+
+/** The first attribute of each of these messages is the name of the table. */
+const tableOnly = layout(nfgenmsg, attrs('deletion', { table: [1, str] }));
+
+/** linux/netfilter/nf_tables.h: NFTA_RULE_CHAIN, NFTA_SET_ELEM_LIST_SET. */
+const tableAndSecond = layout(nfgenmsg, attrs('place', { table: [1, str], second: [2, str] }));
+/** NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME. */
+const chainName = layout(nfgenmsg, attrs('chain', { table: [1, str], chain: [3, str] }));
+
+const DELETIONS = [NftMsg.DELTABLE, NftMsg.DELCHAIN, NftMsg.DELRULE, NftMsg.DELSET].map(nftType);
+const ELEMENT_DELETION = nftType(NftMsg.DELSETELEM);
+const ELEMENT_ADDITION = nftType(NftMsg.NEWSETELEM);
+
+/**
+ * @param isWanted tables whose deletions are of interest: other software changes many elements of its own
+ * @returns undefined for everything but their deletions
+ */
+export function decodeNftDeletion(
+  { type, body }: Envelope,
+  isWanted: (table: string) => boolean,
+): NftDeletion | undefined {
+  const isElement = type === ELEMENT_DELETION;
+  if (!isElement && !DELETIONS.includes(type)) return undefined;
+  const { table } = tableOnly.decode(body).attrs;
+  if (table === undefined || !isWanted(table)) return undefined;
+  const chain = chainIn(type, body);
+  if (!isElement) return { table, ...(chain === undefined ? {} : { chain }) };
+  const { set = '', elements = [] } = elementMessage.decode(body).attrs;
+  return { table, set, comments: elements.flatMap(({ comment }) => comment ?? []) };
+}
+
+function chainIn(type: number, body: Uint8Array): string | undefined {
+  if (type === nftType(NftMsg.DELRULE)) return tableAndSecond.decode(body).attrs.second;
+  return type === nftType(NftMsg.DELCHAIN) ? chainName.decode(body).attrs.chain : undefined;
+}
+
+/** The set that elements were added to. */
+export function decodeNftSetAddition({ type, body }: Envelope): { table: string; set: string } | undefined {
+  if (type !== ELEMENT_ADDITION) return undefined;
+  const { table, second: set } = tableAndSecond.decode(body).attrs;
+  return table === undefined || set === undefined ? undefined : { table, set };
+}
+
+/** A table or a chain that was added. */
+interface NftAddition {
+  readonly table: string;
+  /** Undefined for a table. */
+  readonly chain?: string;
+}
+
+/** @returns undefined for everything but a table or chain that is new, or whose policy or flags have changed */
+export function decodeNftAddition({ type, body }: Envelope): NftAddition | undefined {
+  const isChain = type === nftType(NftMsg.NEWCHAIN);
+  if (!isChain && type !== nftType(NftMsg.NEWTABLE)) return undefined;
+  const { table, chain } = isChain
+    ? chainName.decode(body).attrs
+    : { ...tableOnly.decode(body).attrs, chain: undefined };
+  if (table === undefined) return undefined;
+  return { table, ...(chain === undefined ? {} : { chain }) };
+}
+
+// What changes in the network namespaces to which devices of this one lead?
+//
+// One socket hears of all of them and keeps none of them alive: those for which this namespace has a number, which the kernel gives to
+// each namespace that the other end of one of its devices is in. Only the control message of a datagram says which one it is about.
+
+/** linux/netlink.h */
+const SOL_NETLINK = 270;
+const NETLINK_ADD_MEMBERSHIP = 1;
+/** Linux 4.2 */
+const NETLINK_LISTEN_ALL_NSID = 8;
+
+/** How often the socket is looked at: a stream of the event loop would not have the control messages. */
+const EVERY_MS = 250;
+/** A notification is less than this. */
+const MOST_BYTES = 1 << 15;
+/** More datagrams at one look than this are a namespace in which things change all the time. */
+const MOST_AT_ONCE = 1_000;
+/** Such a time is waited for without listening. */
+const PAUSE_MS = 10_000;
+
+/** Messages of one namespace, by the number that it has here. */
+export interface PeerMessages {
+  readonly nsid: number;
+  readonly messages: readonly Envelope[];
+}
+
+/** What the monitor reports. */
+interface PeerMonitorEvents {
+  /** Notifications since the last look, in the kernel's order. */
+  changed(notifications: readonly PeerMessages[]): void;
+  /** Some were not read, and it listens again. */
+  lost(why: string): void;
+}
+
+/**
+ * Listens until it is closed. Containers decide how much there is to hear, so what it costs is limited.
+ * @param groups RTNLGRP_* of linux/rtnetlink.h
+ * @param filter what is notified of
+ * @returns a function that closes it
+ * @throws SystemError if the socket cannot be opened, or the kernel is too old
+ */
+export function openPeerMonitor(
+  protocol: number,
+  groups: readonly number[],
+  filter: readonly Instruction[],
+  events: PeerMonitorEvents,
+): () => void {
+  const read = labelledReader(MOST_BYTES, { level: SOL_NETLINK, type: NETLINK_LISTEN_ALL_NSID });
+  let fd: number | undefined = listen(protocol, groups, filter);
+  let reopenAt = 0;
+  let why = '';
+  const pause = (reason: string): void => {
+    if (fd !== undefined) closeSync(fd);
+    fd = undefined;
+    [why, reopenAt] = [reason, performance.now() + PAUSE_MS];
+  };
+  const readAll = (from: number): PeerMessages[] => {
+    const found: PeerMessages[] = [];
+    for (let i = 0; i < MOST_AT_ONCE; i++) {
+      const datagram = read(from);
+      if (datagram === undefined) return found;
+      const { bytes, label: nsid } = datagram;
+      // What this namespace itself notifies has no label.
+      if (nsid !== undefined) found.push({ nsid, messages: decodeMessages(bytes) });
+    }
+    pause(`more than ${MOST_AT_ONCE} notifications at once`);
+    return found;
+  };
+  const look = (): void => {
+    try {
+      if (fd === undefined) {
+        if (performance.now() < reopenAt) return;
+        fd = listen(protocol, groups, filter);
+        events.lost(why);
+      }
+      const found = readAll(fd);
+      if (found.length > 0) events.changed(found);
+    } catch (error) {
+      pause(error instanceof Error ? error.message : String(error));
+    }
+  };
+  const timer = setInterval(look, EVERY_MS);
+  timer.unref();
+  return () => {
+    clearInterval(timer);
+    if (fd !== undefined) closeSync(fd);
+    fd = undefined;
+  };
+}
+
+function listen(protocol: number, groups: readonly number[], filter: readonly Instruction[]): number {
+  const fd = openNetlink(protocol);
+  const options = [
+    [NETLINK_LISTEN_ALL_NSID, 1],
+    ...groups.map(group => [NETLINK_ADD_MEMBERSHIP, group] as const),
+  ] as const;
+  try {
+    attachFilter(fd, filter);
+    for (const [option, value] of options) {
+      const bytes = new Int32Array([value]);
+      checked(libc().setsockopt(fd, SOL_NETLINK, option, ptr(bytes), bytes.byteLength), () => {
+        return 'subscribe to changes of other network namespaces';
+      });
+    }
+  } catch (error) {
+    closeSync(fd);
     throw error;
   }
   return fd;

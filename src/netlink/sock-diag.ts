@@ -1,9 +1,7 @@
 // Which sockets of a namespace wait for packets?
 import { FAMILIES, type Ip, ipFromBytes } from '../net/ip.ts';
-import { attrs, bytes, u8, u16be, u32 } from './codec/attrs.ts';
-import { layout, struct } from './codec/message.ts';
-import { NetlinkError } from './errors.ts';
-import { NetlinkSocket } from './socket.ts';
+import { attrs, bytes, layout, struct, u8, u16be, u32 } from './codec.ts';
+import { NetlinkError, NetlinkSocket } from './socket.ts';
 
 /** linux/netlink.h */
 const NETLINK_SOCK_DIAG = 4;

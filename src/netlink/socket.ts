@@ -1,12 +1,12 @@
-// How are requests sent to the kernel, and how are its answers received?
+// How are requests sent to the kernel, how are its answers received, and what is a refusal?
+
 import { closeSync } from 'node:fs';
-import { closeLater } from '../sys/close-later.ts';
-import { Errno, errnoName } from '../sys/errno.ts';
+import { Errno, errnoName, renderErrno } from '../sys/errno.ts';
 import { faultAt } from '../sys/fault.ts';
-import { checked, errno, libc, ptr, SystemError } from '../sys/libc.ts';
-import { attrs, str, u32 } from './codec/attrs.ts';
-import { align4, readS32 } from './codec/bytes.ts';
+import { checked, closeLater, errno, libc, ptr, SystemError } from '../sys/libc.ts';
 import {
+  align4,
+  attrs,
   decodeMessages,
   type Envelope,
   encodeMessages,
@@ -22,9 +22,47 @@ import {
   nlmsgerr,
   nlmsghdr,
   type Request,
-} from './codec/message.ts';
-import { NetlinkError } from './errors.ts';
+  readS32,
+  str,
+  u32,
+} from './codec.ts';
 import { traceMessages } from './trace.ts';
+
+/** An error that the kernel returned for a request. */
+export class NetlinkError extends Error {
+  override readonly name = 'NetlinkError';
+  /** The requested operation, human-readable: `create link "cni0" of kind bridge`. */
+  readonly op: string;
+  /** The kernel's error number, positive; compare with `Errno`. */
+  readonly errno: number;
+  /** The kernel's own message (extended acknowledgement), if any. */
+  readonly kernelMessage: string | undefined;
+
+  constructor(op: string, errno: number, kernelMessage?: string) {
+    super(`Cannot ${op}: ${renderErrno(errno)}${kernelMessage ? `, kernel says "${kernelMessage}"` : ''}`);
+    this.op = op;
+    this.errno = errno;
+    this.kernelMessage = kernelMessage;
+  }
+}
+
+/** True when the thrown value is a refusal by the kernel with one of these numbers. */
+export function isNetlinkError(thrown: unknown, ...errnos: readonly number[]): thrown is NetlinkError {
+  return thrown instanceof NetlinkError && errnos.includes(thrown.errno);
+}
+
+/**
+ * Runs a request and ignores refusals with these numbers: for creation that tolerates existing objects and deletion that
+ * tolerates missing ones.
+ */
+export function tolerating<T>(errnos: readonly number[], request: () => T): T | undefined {
+  try {
+    return request();
+  } catch (thrown) {
+    if (isNetlinkError(thrown, ...errnos)) return undefined;
+    throw thrown;
+  }
+}
 
 /** linux/netlink.h, protocols */
 export const NETLINK_ROUTE = 0;
@@ -529,4 +567,26 @@ function nameOf(refusal: unknown): string {
   if (typeof refusal === 'number') return errnoName(refusal);
   if (refusal instanceof NetlinkError) return errnoName(refusal.errno);
   return refusal instanceof Error ? refusal.message : String(refusal);
+}
+
+/** A question, and how to read its answer. */
+export interface Question<T> extends Request {
+  readonly absent: readonly number[];
+  /** Reads an answer; undefined when the object does not exist after all. */
+  readonly read: (body: Uint8Array) => T | undefined;
+}
+
+/**
+ * Asks all questions at once and returns the answers in their order; undefined for what does not exist.
+ * @throws NetlinkError of the first refusal that means anything else
+ */
+export function askAll<const T extends readonly Question<unknown>[]>(
+  socket: NetlinkSocket,
+  questions: T,
+): { [K in keyof T]: T[K] extends Question<infer V> ? V | undefined : never } {
+  const bodies = socket.findAll(questions);
+  return questions.map(({ read }, i) => {
+    const body = bodies[i];
+    return body && read(body);
+  }) as { [K in keyof T]: T[K] extends Question<infer V> ? V | undefined : never };
 }

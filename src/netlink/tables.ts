@@ -3,21 +3,25 @@
 // All views of a node read through this: each table is read when it is first asked for, and once, so a view pays for what it shows.
 import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
-import { tolerating } from './errors.ts';
-import { familyOf } from './nfgenmsg.ts';
-import { type Chain, chainMessage, toChain } from './nft/chain.ts';
 import { listRawElements, type NotedElement, notedElementsOf, type RawElement } from './nft/element.ts';
-import { NftMsg, nftType, type Table } from './nft/message.ts';
-import { type Rule, ruleMessage } from './nft/rule.ts';
-import { setMessage } from './nft/set.ts';
-import { listTableNames, tableMessage } from './nft/table.ts';
+import { familyOf, NftMsg, nftType, type Table } from './nft/message.ts';
+import {
+  type Chain,
+  chainMessage,
+  listTableNames,
+  type Rule,
+  ruleMessage,
+  setMessage,
+  tableMessage,
+  toChain,
+} from './nft/table.ts';
 import { type Address, listAddresses } from './rtnl/addr.ts';
 import { type Link, listLinks } from './rtnl/link.ts';
 import { listPermanentNeighbours, type Neighbour } from './rtnl/neighbour.ts';
 import { listQdiscs, type Qdisc } from './rtnl/qdisc.ts';
 import { listRoutes, type Route } from './rtnl/route.ts';
 import { listRules as listPolicyRules, type Rule as PolicyRule } from './rtnl/rule.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from './socket.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket, tolerating } from './socket.ts';
 
 /** Runs a conversation with the kernel on a socket of a protocol. */
 export type Ask = <T>(protocol: number, talk: (socket: NetlinkSocket) => T) => T;

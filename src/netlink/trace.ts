@@ -2,7 +2,7 @@
 import { writeSync } from 'node:fs';
 import { type Ip, renderIp } from '../net/ip.ts';
 import { renderErrno } from '../sys/errno.ts';
-import { type Envelope, type Layout, NLMSG_DONE, NLMSG_ERROR, nlmsgerr } from './codec/message.ts';
+import { type Envelope, type Layout, NLMSG_DONE, NLMSG_ERROR, nlmsgerr } from './codec.ts';
 
 /** Numbers of the protocols in use (linux/netlink.h). */
 const PROTOCOLS = { NETLINK_ROUTE: 0, NETLINK_NETFILTER: 12 } as const;

@@ -6,7 +6,7 @@ import { visitNamespaces } from '../ipam/holders.ts';
 import { isLease, readLease } from '../ipam/lease-files.ts';
 import { parseOwner } from '../ipam/owner.ts';
 import { findIp, renderIp } from '../net/ip.ts';
-import { renderFields } from '../netlink/nft/datatype.ts';
+import { renderFields } from '../netlink/nft/table.ts';
 import { Tables } from '../netlink/tables.ts';
 import type { NodeAttachment, NodeModel } from './model.ts';
 

@@ -3,7 +3,7 @@ import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { Writable } from 'node:stream';
 import { absolutePath } from '../files/absolute-path.ts';
 import { loadWinston } from '../log.ts';
-import { openUnixDatagram } from '../sys/unix-datagram.ts';
+import { openUnixDatagram } from '../sys/service-manager.ts';
 import type { LogLine } from './log-lines.ts';
 import { openRotatingFile, type RotationLimits } from './rotating-file.ts';
 import { JOURNAL_SOCKET, renderJournal, renderSyslog, SYSLOG_SOCKET } from './system-log.ts';

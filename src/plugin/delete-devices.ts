@@ -7,11 +7,10 @@
 import { dirname, join } from 'node:path';
 import { COMMAND_NAME } from '../chain/config/core-name.ts';
 import { isFront } from '../chain/config/own-executable.ts';
-import type { Request } from '../netlink/codec/message.ts';
-import { isNetlinkError, tolerating } from '../netlink/errors.ts';
+import type { Request } from '../netlink/codec.ts';
 import { deletionOf } from '../netlink/rtnl/link.ts';
 import { LinkDeletion } from '../netlink/rtnl/link-deletion.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import { isNetlinkError, type NetlinkSocket, tolerating } from '../netlink/socket.ts';
 import { Errno } from '../sys/errno.ts';
 import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
 import { inNetns } from '../sys/netns.ts';

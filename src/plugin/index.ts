@@ -5,7 +5,6 @@ export { type AttachmentKey, PluginConfig } from '../cni/plugin-config.ts';
 export type { Result, ResultDns, ResultInterface, ResultIp, ResultRoute } from '../cni/result.ts';
 export { type Cidr, parseCidr, renderCidr } from '../net/cidr.ts';
 export { type Ip, parseIp, renderIp } from '../net/ip.ts';
-export { isNetlinkError, NetlinkError } from '../netlink/errors.ts';
 export { type Address, addAddress, listAddresses, removeAddress } from '../netlink/rtnl/addr.ts';
 export {
   createLink,
@@ -20,6 +19,7 @@ export {
 } from '../netlink/rtnl/link.ts';
 export { addRoute, listRoutes, type Route, removeRoute } from '../netlink/rtnl/route.ts';
 export type { NetlinkSocket } from '../netlink/socket.ts';
+export { isNetlinkError, NetlinkError } from '../netlink/socket.ts';
 export { Errno } from '../sys/errno.ts';
 export { inNetns, type Netns } from '../sys/netns.ts';
 export { ensureSysctl, findSysctl, readSysctl, writeSysctl } from '../sys/sysctl.ts';

@@ -8,11 +8,15 @@ import { type AttachmentId, digestOf, findOwner, renderOwner } from '../cni/atta
 import type { Result } from '../cni/result.ts';
 import { findCidr, renderCidr } from '../net/cidr.ts';
 import { type Ip, sameIp } from '../net/ip.ts';
-import { askAll, type Question } from '../netlink/ask.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
-import { ALIAS_MAX_BYTES, type Link, linkQuestion, listLinks } from '../netlink/rtnl/link.ts';
-import { netnsIdQuestion } from '../netlink/rtnl/netns-id.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import {
+  ALIAS_MAX_BYTES,
+  type Link,
+  linkQuestion,
+  listLinks,
+  netnsIdQuestion,
+} from '../netlink/rtnl/link.ts';
+import { askAll, type NetlinkSocket, type Question } from '../netlink/socket.ts';
 import { hostEndName, interimName } from './first-names.ts';
 
 /** The address of loopback devices, which identifies nothing. */

@@ -1,4 +1,5 @@
 // How does a thread enter another network namespace and reliably return?
+
 import { closeSync, fstatSync, openSync } from 'node:fs';
 import { checked, cString, libc, ptr, SystemError } from './libc.ts';
 
@@ -14,7 +15,7 @@ const MNT_DETACH = 2;
 const OWN_NETNS = '/proc/thread-self/ns/net';
 
 /** Device and inode identify a namespace: two paths may refer to the same one. */
-export interface NetnsId {
+interface NetnsId {
   readonly dev: number;
   readonly ino: number;
 }
@@ -148,3 +149,35 @@ function returnTo(before: Netns): void {
   if (libc().setns(before.fd, CLONE_NEWNET) !== 0) process.abort();
   here = before;
 }
+
+/** sys/socket.h */
+const AF_INET = 2;
+const SOCK_DGRAM = 2;
+const SOCK_CLOEXEC = 0o2000000;
+/** linux/sockios.h */
+const SIOCGIFINDEX = 0x8933n;
+/** linux/if.h: struct ifreq, a name of 16 bytes and a union of 24. */
+const IFREQ_BYTES = 40;
+
+/**
+ * Which of the names is taken by an interface of the namespace, including alternative names; undefined when all are free.
+ * A netlink socket would also tell, but loads ten times as much code.
+ * Same as: `ip link show <name>` for each of them
+ */
+export function findTakenName(netns: Netns, ifnames: readonly string[]): string | undefined {
+  const fd = inNetns(netns, () =>
+    checked(libc().socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), () => 'open a socket'),
+  );
+  try {
+    return ifnames.find(ifname => {
+      const request = new Uint8Array(IFREQ_BYTES);
+      new TextEncoder().encodeInto(ifname, request.subarray(0, IFNAME_BYTES - 1));
+      return libc().ioctl(fd, SIOCGIFINDEX, BigInt(ptr(request))) === 0;
+    });
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** linux/if.h: IFNAMSIZ */
+const IFNAME_BYTES = 16;

@@ -5,7 +5,7 @@ import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
 import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
-import { attachFilter, type Instruction } from './socket-filter.ts';
+import { attachFilter, type Instruction } from './socket-option.ts';
 
 /** bits/socket.h, asm-generic/socket.h */
 const AF_PACKET = 17;

@@ -1,7 +1,37 @@
-// What does the kernel report through a socket option?
+// What can be told to a socket and learned of it: a filter, an option, the label of a datagram?
+
 import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
-import { checked, libc, loadLibc, ptr } from './libc.ts';
+import { Errno } from './errno.ts';
+import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
+
+/** asm-generic/socket.h */
+const SOL_SOCKET = 1;
+const SO_ATTACH_FILTER = 26;
+
+/** linux/filter.h: struct sock_filter { __u16 code; __u8 jt; __u8 jf; __u32 k; } */
+export type Instruction = readonly [code: number, whenTrue: number, whenFalse: number, k: number];
+
+/** Has the kernel drop what the program does not want, before it reaches the socket. @throws SystemError */
+export function attachFilter(fd: number, program: readonly Instruction[]): void {
+  const code = new DataView(new ArrayBuffer(program.length * 8));
+  for (const [i, [opcode, jt, jf, k]] of program.entries()) {
+    code.setUint16(i * 8, opcode, true);
+    code.setUint8(i * 8 + 2, jt);
+    code.setUint8(i * 8 + 3, jf);
+    code.setUint32(i * 8 + 4, k, true);
+  }
+  const bytes = new Uint8Array(code.buffer);
+  // struct sock_fprog { unsigned short len; struct sock_filter *filter; }
+  const header = new DataView(new ArrayBuffer(16));
+  header.setUint16(0, program.length, true);
+  header.setBigUint64(8, BigInt(ptr(bytes)), true);
+  const option = new Uint8Array(header.buffer);
+  checked(
+    libc().setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, ptr(option), option.length),
+    () => 'filter what a socket receives',
+  );
+}
 
 /** bits/socket.h, netinet/in.h */
 const AF_INET = 2;
@@ -48,4 +78,65 @@ function functions(): Functions {
     getsockopt: { args: [i32, i32, i32, pointer, pointer], returns: i32 },
   });
   return loaded;
+}
+
+/** sys/socket.h */
+const MSG_DONTWAIT = 0x40;
+/** struct msghdr of 64-bit systems, 8 bytes each: name, its length, iov, its length, control, its length, flags. */
+const MSGHDR_FIELDS = 7;
+const MSGHDR = { iov: 2, iovLength: 3, control: 4, controlLength: 5 };
+/** struct cmsghdr with a number: size_t cmsg_len, int cmsg_level, int cmsg_type, int. */
+const CMSG_BYTES = 24;
+const CMSG_WORDS = { level: 2, type: 3, value: 4 };
+
+interface DatagramFunctions {
+  recvmsg(fd: number, message: ReturnType<typeof ptr>, flags: number): bigint;
+}
+
+let loadedForDatagrams: DatagramFunctions | undefined;
+
+/** A datagram. */
+interface LabelledDatagram {
+  /** Valid until the next one is read. */
+  readonly bytes: Uint8Array;
+  /** The number of the control message that was asked for; undefined if it came without one. */
+  readonly label: number | undefined;
+}
+
+/**
+ * Reads datagrams of at most `size` bytes, each with the number in its control message of that level and type. Nothing here waits.
+ * @returns a function that reads one from a socket, or nothing if none has arrived; it throws a SystemError, such as ENOBUFS if some
+ * were lost
+ */
+export function labelledReader(
+  size: number,
+  { level, type }: { readonly level: number; readonly type: number },
+): (fd: number) => LabelledDatagram | undefined {
+  const [bytes, control] = [new Uint8Array(size), new Int32Array(CMSG_BYTES / 4)];
+  const [iov, header] = [new BigUint64Array(2), new BigUint64Array(MSGHDR_FIELDS)];
+  return fd => {
+    // The addresses are of no use to the garbage collector, so each read writes into the arrays that they belong to.
+    iov.set([BigInt(ptr(bytes)), BigInt(size)]);
+    header[MSGHDR.iov] = BigInt(ptr(iov));
+    header[MSGHDR.iovLength] = 1n;
+    header[MSGHDR.control] = BigInt(ptr(control));
+    header[MSGHDR.controlLength] = BigInt(CMSG_BYTES);
+    control.fill(0);
+    const length = Number(datagramFunctions().recvmsg(fd, ptr(header), MSG_DONTWAIT));
+    if (length < 0) {
+      const problem = errno();
+      if (problem === Errno.EAGAIN || problem === Errno.EINTR) return undefined;
+      throw new SystemError('receive a datagram', problem);
+    }
+    const isLabelled = control[CMSG_WORDS.level] === level && control[CMSG_WORDS.type] === type;
+    return { bytes: bytes.subarray(0, length), label: isLabelled ? control[CMSG_WORDS.value] : undefined };
+  };
+}
+
+function datagramFunctions(): DatagramFunctions {
+  const { i32, ptr: pointer, i64 } = FFIType;
+  loadedForDatagrams ??= loadLibc<DatagramFunctions>({
+    recvmsg: { args: [i32, pointer, i32], returns: i64 },
+  });
+  return loadedForDatagrams;
 }

@@ -3,15 +3,16 @@
 import { isContainer } from '../attachments/generation.ts';
 import { type AttachmentId, findOwner } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
-import type { Envelope } from '../netlink/codec/message.ts';
+import type { Envelope } from '../netlink/codec.ts';
 import {
   decodeNftAddition,
   decodeNftDeletion,
   decodeNftSetAddition,
+  decodeRouteNotification,
   type NftDeletion,
-} from '../netlink/nft/notification.ts';
-import type { PeerMessages } from '../netlink/peer-monitor.ts';
-import { decodeRouteNotification, type RouteNotification } from '../netlink/rtnl/notification.ts';
+  type PeerMessages,
+  type RouteNotification,
+} from '../netlink/monitor.ts';
 import type { WatchedAttachment } from './attachments.ts';
 
 /** A device of the host. */

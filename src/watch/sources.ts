@@ -1,10 +1,14 @@
 // From where does the daemon learn that something on this host has changed?
 import { type FSWatcher, statSync, watch } from 'node:fs';
-import { openMonitor } from '../netlink/monitor.ts';
-import { NFT_GROUPS } from '../netlink/nft/notification.ts';
-import { openPeerMonitor } from '../netlink/peer-monitor.ts';
-import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
-import { PEER_GROUPS, ROUTE_FILTER, ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
+import {
+  NFT_GROUPS,
+  openMonitor,
+  openPeerMonitor,
+  PEER_GROUPS,
+  ROUTE_FILTER,
+  ROUTE_GROUPS,
+} from '../netlink/monitor.ts';
+import { IFF_UP } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
 import { DeviceHints, type Hint, type HostDevice, hintsOfRules } from './hints.ts';

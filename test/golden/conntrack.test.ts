@@ -1,7 +1,7 @@
 // Are flows asked for, read and forgotten byte for byte?
 import { expect, test } from 'bun:test';
 import { parseIp, renderIp } from '../../src/net/ip.ts';
-import { NLM_F_DUMP } from '../../src/netlink/codec/message.ts';
+import { NLM_F_DUMP } from '../../src/netlink/codec.ts';
 import { listFlows, removeFlow } from '../../src/netlink/conntrack.ts';
 import { answering, bodyOf, bytesOf, messageOf, sentBy } from './rtnl/captured.ts';
 

@@ -2,9 +2,8 @@
 
 import { expect, test } from 'bun:test';
 import type { Family } from '../../src/net/ip.ts';
-import { listLegacyNat } from '../../src/netlink/iptables/legacy.ts';
+import { listLegacyNat, listNftNat } from '../../src/netlink/iptables/nat.ts';
 import { type NatRule, renderRule } from '../../src/netlink/iptables/nat-rule.ts';
-import { listNftNat } from '../../src/netlink/iptables/nft.ts';
 import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { type Lab, withHost } from '../helpers/netns.ts';

@@ -6,17 +6,27 @@ import { planSkeleton as portmapSkeleton } from '../../plugins/portmap/sets.ts';
 import { planSkeleton as masqueradeSkeleton } from '../../src/attach/masquerade.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { parseIp } from '../../src/net/ip.ts';
-import { isNetlinkError } from '../../src/netlink/errors.ts';
-import { commit, commitAfterReading, tryOut } from '../../src/netlink/nft/batch.ts';
-import { addChain, deleteChain, listChains } from '../../src/netlink/nft/chain.ts';
-import { goto, NF_DROP } from '../../src/netlink/nft/data.ts';
 import { addElements, deleteElements, listElements } from '../../src/netlink/nft/element.ts';
-import { decide } from '../../src/netlink/nft/expr.ts';
-import { addRule, deleteRule, flushChain, listRules } from '../../src/netlink/nft/rule.ts';
-import { addSet, deleteSet, listSets, type NftSet } from '../../src/netlink/nft/set.ts';
+import { decide, goto, NF_DROP } from '../../src/netlink/nft/expr.ts';
+import { commit, commitAfterReading, tryOut } from '../../src/netlink/nft/message.ts';
 import { type Skeleton, skeletonChanges } from '../../src/netlink/nft/skeleton.ts';
-import { addTable, deleteTable, hasTable } from '../../src/netlink/nft/table.ts';
-import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
+import {
+  addChain,
+  addRule,
+  addSet,
+  addTable,
+  deleteChain,
+  deleteRule,
+  deleteSet,
+  deleteTable,
+  flushChain,
+  hasTable,
+  listChains,
+  listRules,
+  listSets,
+  type NftSet,
+} from '../../src/netlink/nft/table.ts';
+import { isNetlinkError, NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { type Lab, type Row, useLabs } from '../helpers/netns.ts';

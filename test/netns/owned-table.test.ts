@@ -1,9 +1,8 @@
 // Does a table of ours survive what else happens to it?
 
 import { afterAll, expect, test } from 'bun:test';
-import { commit } from '../../src/netlink/nft/batch.ts';
-import { findElement, listElements } from '../../src/netlink/nft/element.ts';
-import { addEntries, type Entry, recount } from '../../src/netlink/nft/entries.ts';
+import { addEntries, type Entry, findElement, listElements, recount } from '../../src/netlink/nft/element.ts';
+import { commit } from '../../src/netlink/nft/message.ts';
 import {
   changeOwned,
   findNumbered,
@@ -11,10 +10,10 @@ import {
   findOwnedProblems,
   listOwned,
   placeOf,
+  type Skeleton,
   sweepOwned,
-} from '../../src/netlink/nft/owned-table.ts';
-import { deleteSet, type NftSet } from '../../src/netlink/nft/set.ts';
-import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
+} from '../../src/netlink/nft/skeleton.ts';
+import { deleteSet, type NftSet } from '../../src/netlink/nft/table.ts';
 import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { useLabs } from '../helpers/netns.ts';

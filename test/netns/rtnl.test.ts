@@ -1,6 +1,7 @@
 // Does a real kernel take what we send, and does it then show what we meant?
 import { describe, expect, test } from 'bun:test';
 import { renderIp } from '../../src/net/ip.ts';
+import { requireLinkChanges, requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
   createLink,
   findLink,
@@ -10,7 +11,6 @@ import {
   removeLinks,
 } from '../../src/netlink/rtnl/link.ts';
 import { listPermanentNeighbours } from '../../src/netlink/rtnl/neighbour.ts';
-import { requireLinkChanges, requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/supported.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import {
   closeNetns,

@@ -114,15 +114,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // And about the routes to other nodes.
     ...['src/between/plan', 'src/between/settings', 'src/between/state'],
     // One daemon on a socket, and its notes of what has begun.
-    ...['src/files', 'src/sys/flock', 'src/sys/lock-holder'],
+    ...['src/files', 'src/sys/flock'],
     // A socket that a service manager keeps.
-    'src/sys/listen-fds',
+    'src/sys/service-manager',
   ],
   // What a plugin added to a result, and how times are written, is the same in every report.
   'src/observe': [
     'src/cli/answers',
     ...['src/chain', 'src/files', 'src/cni', 'src/ipam/range-use'],
-    ...['src/sys/unix-datagram', 'src/lab/diff', 'src/lab/words'],
+    ...['src/sys/service-manager', 'src/lab/diff', 'src/lab/words'],
   ],
   // It looks at everything and changes nothing.
   'src/node/doctor': [
@@ -136,7 +136,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/ipam',
     'src/netlink',
     ...['src/files/read-file'],
-    'src/sys/lock-holder',
+    'src/sys/flock',
     // How a client asks the daemon.
     ...['src/daemon/who-listens', 'src/daemon/protocol'],
     // What the daemon's watch knows of attachments, and what it advises.
@@ -199,8 +199,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/delegate',
       'src/worker/staying',
       'src/daemon',
-      'src/sys/notify',
-      'src/sys/listen-fds',
+      'src/sys/service-manager',
       'src/observe',
       'src/watch',
     ],
@@ -210,7 +209,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/netns-cookie', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
-    ...['src/sys/tun', 'src/sys/sysfs'],
+    ...['src/sys/tun'],
     // What a plugin wants to be called again for, and how it talks to the neighbours of an interface.
     ...['src/node/upkeep', 'src/sys/packet-socket', 'src/sys/inet-socket'],
     // Addresses of a whole cluster.
@@ -233,7 +232,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/net',
       'src/observe/watcher',
       'src/observe/log-backups',
-      'src/sys/interface',
+      'src/sys/netns',
     ],
     // Only its single-file executable, which knows where other plugins keep files.
     'plugins/registry',
@@ -392,7 +391,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
       ...['edges', 'layout', 'svg', 'text'].map(name => `src/node/graph/${name}`),
       'src/ui/page/picture',
     ],
-    ...['link-attrs', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
+    ...['bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/attach/forwarding',
     'src/lab/host',
     'src/lab/state',
@@ -401,11 +400,11 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     // A family of nf_tables.
     'src/netlink/nft/skeleton',
   ],
-  dummy: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
-  vrf: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link'],
-  macvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper'],
-  ipvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper', 'src/plugin/netns-owner'],
-  vlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper', 'src/plugin/netns-owner'],
+  dummy: ['src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
+  vrf: ['src/netlink/rtnl/link'],
+  macvlan: ['src/netlink/rtnl/link', 'src/attach/upper'],
+  ipvlan: ['src/netlink/rtnl/link', 'src/attach/upper', 'src/plugin/netns-owner'],
+  vlan: ['src/netlink/rtnl/link', 'src/attach/upper', 'src/plugin/netns-owner'],
   // It talks to servers through the interface, so it is called while that exists; the same name is the reference's.
   // In init it is the protocol, as users write it.
   dhcp: ['src/attach/ipam', 'src/cli/init/subnets'],

@@ -5,7 +5,6 @@ import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { renderCidr } from '../../../src/net/cidr.ts';
 import { renderMac } from '../../../src/net/mac.ts';
-import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import {
   addPortVlans,
@@ -18,13 +17,14 @@ import {
   createLink,
   findLink,
   getLink,
+  IFF_PROMISC,
+  IFF_UP,
   type Link,
   listLinks,
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
-import { IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-attrs.ts';
-import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { isNetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { confirm } from '../../../src/plugin/confirm.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { withPluginLock } from '../../../src/plugin/lock.ts';

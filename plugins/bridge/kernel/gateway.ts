@@ -7,7 +7,6 @@ import { addRoutes, checkRoutes } from '../../../src/attach/routes.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { type Cidr, cidrContains, cidrsOverlap, renderCidr, subnetOf } from '../../../src/net/cidr.ts';
 import { renderIp, sameIp } from '../../../src/net/ip.ts';
-import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import {
   type Address,
   addAddress,
@@ -21,7 +20,7 @@ import {
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { findLink, findLinks, getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
 import { findNeighbour, type Neighbour, removeNeighbour } from '../../../src/netlink/rtnl/neighbour.ts';
-import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { isNetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { mend } from '../../../src/plugin/mend.ts';
 import { Errno } from '../../../src/sys/errno.ts';

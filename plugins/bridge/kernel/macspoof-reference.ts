@@ -1,13 +1,30 @@
 // What does the reference plugin leave of its anti-spoofing, and how is it removed?
 import type { AttachmentId } from '../../../src/cni/attachment.ts';
 import { parseMac } from '../../../src/net/mac.ts';
-import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { addChain, type BaseChain, deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
-import { jump, NF_DROP, NFT_RETURN } from '../../../src/netlink/nft/data.ts';
-import { decide, isEqual, loadLinkHeader, loadMeta, REG } from '../../../src/netlink/nft/expr.ts';
-import type { Table } from '../../../src/netlink/nft/message.ts';
-import { addRule, deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
-import { addTable, hasTable } from '../../../src/netlink/nft/table.ts';
+import {
+  decide,
+  isEqual,
+  jump,
+  loadLinkHeader,
+  loadMeta,
+  NF_DROP,
+  NFT_RETURN,
+  REG,
+} from '../../../src/netlink/nft/expr.ts';
+import { commitAfterReading, type Table } from '../../../src/netlink/nft/message.ts';
+import {
+  addChain,
+  addRule,
+  addTable,
+  type BaseChain,
+  deleteChain,
+  deleteRule,
+  flushChain,
+  hasTable,
+  listChains,
+  listRules,
+  type Rule,
+} from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 
 /** Others may use this table as well. */

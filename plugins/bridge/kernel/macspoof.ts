@@ -1,19 +1,18 @@
 // How is a container prevented from sending frames from a hardware address other than its own?
 import { noteOf } from '../../../src/attach/handle.ts';
 import type { AttachmentId } from '../../../src/cni/attachment.ts';
-import { tryOut } from '../../../src/netlink/nft/batch.ts';
-import { findElement } from '../../../src/netlink/nft/element.ts';
-import { addEntries, deletePlaces, type Entry } from '../../../src/netlink/nft/entries.ts';
-import type { Table } from '../../../src/netlink/nft/message.ts';
+import { addEntries, deletePlaces, type Entry, findElement } from '../../../src/netlink/nft/element.ts';
+import { type Table, tryOut } from '../../../src/netlink/nft/message.ts';
 import {
   changeOwned,
   findOwnedProblems,
   listOwned,
   placeOf,
+  type Skeleton,
+  skeletonChanges,
   sweepOwned,
-} from '../../../src/netlink/nft/owned-table.ts';
-import type { NftSet } from '../../../src/netlink/nft/set.ts';
-import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
+} from '../../../src/netlink/nft/skeleton.ts';
+import type { NftSet } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { confirmAll } from '../../../src/plugin/confirm.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';

@@ -3,7 +3,7 @@
 import type { DBusError, MessageBus } from 'dbus-native';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { IP_BITS, type Ip, renderIp } from '../../../src/net/ip.ts';
-import { hasChain } from '../../../src/netlink/nft/chain.ts';
+import { hasChain } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 
 /**

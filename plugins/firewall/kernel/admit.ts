@@ -5,14 +5,25 @@ import { findFormerOwners, findUnnamedHolder, refuserFor } from '../../../src/at
 import { defined } from '../../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
-import type { Request } from '../../../src/netlink/codec/message.ts';
-import { tryOut } from '../../../src/netlink/nft/batch.ts';
-import { deleteElements, findElement } from '../../../src/netlink/nft/element.ts';
-import { addEntries, deletePlaces, type Entry, type Place } from '../../../src/netlink/nft/entries.ts';
-import { changeOwned, findOwnedProblems, listOwned } from '../../../src/netlink/nft/owned-table.ts';
-import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
+import {
+  addEntries,
+  deleteElements,
+  deletePlaces,
+  type Entry,
+  findElement,
+  type Place,
+} from '../../../src/netlink/nft/element.ts';
+import { tryOut } from '../../../src/netlink/nft/message.ts';
+import {
+  changeOwned,
+  findOwnedProblems,
+  listOwned,
+  type Skeleton,
+  skeletonChanges,
+} from '../../../src/netlink/nft/skeleton.ts';
 import { findLink, type Link } from '../../../src/netlink/rtnl/link.ts';
-import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
+import { findWay } from '../../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { confirmAll } from '../../../src/plugin/confirm.ts';
 import type { Call } from '../../../src/plugin/define.ts';

@@ -1,11 +1,11 @@
 // How are the rules of an attachment added to iptables, removed from it and checked?
 
 import { FAMILIES, type Ip, sameIp } from '../../../src/net/ip.ts';
-import type { Request } from '../../../src/netlink/codec/message.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
 import { filterTable, tryFilter } from '../../../src/netlink/iptables/filter.ts';
-import { hasLegacyTable } from '../../../src/netlink/iptables/legacy.ts';
-import { hasChain } from '../../../src/netlink/nft/chain.ts';
+import { hasLegacyTable } from '../../../src/netlink/iptables/nat.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
+import { hasChain } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   CNI_FORWARD,

@@ -3,17 +3,16 @@
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
 import { cidrContains } from '../../../src/net/cidr.ts';
 import type { Ip } from '../../../src/net/ip.ts';
-import type { Request } from '../../../src/netlink/codec/message.ts';
-import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { findElement } from '../../../src/netlink/nft/element.ts';
-import { deletePlaces, type Place, recount } from '../../../src/netlink/nft/entries.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
+import { deletePlaces, findElement, type Place, recount } from '../../../src/netlink/nft/element.ts';
+import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
 import {
   findNumbered,
   findOwned,
   listOwned,
   listOwners,
   placeOf,
-} from '../../../src/netlink/nft/owned-table.ts';
+} from '../../../src/netlink/nft/skeleton.ts';
 import { listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';

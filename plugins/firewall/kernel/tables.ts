@@ -2,7 +2,7 @@
 
 import { runDir } from '../../../src/cni/directories.ts';
 import { FAMILIES, type Family, type Ip } from '../../../src/net/ip.ts';
-import type { Request } from '../../../src/netlink/codec/message.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
 import {
   canUseFilter,
   filterChanges,
@@ -10,11 +10,17 @@ import {
   isFilterOfIptables,
   readFilter,
 } from '../../../src/netlink/iptables/filter.ts';
-import { hasLegacyTable, isLegacyDropping } from '../../../src/netlink/iptables/legacy.ts';
-import { hasLegacyTools, restoreMode } from '../../../src/netlink/iptables/mode.ts';
-import { inTurn, restoreTable, type SavedTable, saveTable } from '../../../src/netlink/iptables/restore.ts';
-import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { hasChain, isDropping } from '../../../src/netlink/nft/chain.ts';
+import { hasLegacyTable, isLegacyDropping } from '../../../src/netlink/iptables/nat.ts';
+import {
+  hasLegacyTools,
+  inTurn,
+  restoreMode,
+  restoreTable,
+  type SavedTable,
+  saveTable,
+} from '../../../src/netlink/iptables/program.ts';
+import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
+import { hasChain, isDropping } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { ADMIN_WORDS, CNI_FORWARD, ensureLines, STAGES } from '../iptables-rules.ts';
 

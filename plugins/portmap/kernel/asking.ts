@@ -1,16 +1,22 @@
 // How are the rules that evaluate conditions added and removed?
 
 import { FAMILIES } from '../../../src/net/ip.ts';
-import type { Request } from '../../../src/netlink/codec/message.ts';
-import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
-import { jump, type Verdict } from '../../../src/netlink/nft/data.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
 import { listElements } from '../../../src/netlink/nft/element.ts';
-import { decide, matchFamily } from '../../../src/netlink/nft/expr.ts';
-import { addRule, deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
-import { deleteSet } from '../../../src/netlink/nft/set.ts';
+import { decide, jump, matchFamily, type Verdict } from '../../../src/netlink/nft/expr.ts';
+import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
 import { isRule } from '../../../src/netlink/nft/skeleton.ts';
-import { COMMENT_MAX_LENGTH } from '../../../src/netlink/nft/userdata.ts';
+import {
+  addRule,
+  COMMENT_MAX_LENGTH,
+  deleteChain,
+  deleteRule,
+  deleteSet,
+  flushChain,
+  listChains,
+  listRules,
+  type Rule,
+} from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Conditions } from '../conditions.ts';
 import { askingChain, conditionalSets, TABLE, whenChain } from '../sets.ts';

@@ -1,10 +1,8 @@
 // Which iptables chain holds the ports of an attachment?
 import type { AttachmentId } from '../../../src/cni/attachment.ts';
-import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
-import { natTable } from '../../../src/netlink/iptables/nft.ts';
-import { hasChain } from '../../../src/netlink/nft/chain.ts';
-import { findElement, findElements } from '../../../src/netlink/nft/element.ts';
-import type { Entry } from '../../../src/netlink/nft/entries.ts';
+import { listLegacyNat, natTable } from '../../../src/netlink/iptables/nat.ts';
+import { type Entry, findElement, findElements } from '../../../src/netlink/nft/element.ts';
+import { hasChain } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Means, Owner } from '../elements.ts';
 import { type ChainOwner, chainKey, dnatChain, soleOwner } from '../reference-names.ts';

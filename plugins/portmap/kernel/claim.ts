@@ -3,14 +3,23 @@
 import { findFormerOwners, type IsGone, type RefuseLiving } from '../../../src/attach/living-owner.ts';
 import { defined } from '../../../src/cni/defined.ts';
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
-import { tryOut } from '../../../src/netlink/nft/batch.ts';
-import { renderFields } from '../../../src/netlink/nft/datatype.ts';
-import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
-import { addEntries, type Entry, type Place } from '../../../src/netlink/nft/entries.ts';
-import { renderTable } from '../../../src/netlink/nft/message.ts';
-import { changeOwned, elementProblem, placeOf } from '../../../src/netlink/nft/owned-table.ts';
-import type { NftSet } from '../../../src/netlink/nft/set.ts';
-import { skeletonChanges, skeletonProblems, tableMissing } from '../../../src/netlink/nft/skeleton.ts';
+import {
+  addEntries,
+  type Element,
+  type Entry,
+  findElements,
+  type Place,
+} from '../../../src/netlink/nft/element.ts';
+import { renderTable, tryOut } from '../../../src/netlink/nft/message.ts';
+import {
+  changeOwned,
+  elementProblem,
+  placeOf,
+  skeletonChanges,
+  skeletonProblems,
+  tableMissing,
+} from '../../../src/netlink/nft/skeleton.ts';
+import { type NftSet, renderFields } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { confirmAll } from '../../../src/plugin/confirm.ts';
 import type { Conditions } from '../conditions.ts';

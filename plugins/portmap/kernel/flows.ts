@@ -7,7 +7,7 @@ import {
   listFlows,
   removeFlow,
 } from '../../../src/netlink/conntrack.ts';
-import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
+import { findWay } from '../../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   type FamilyPlan,

@@ -1,15 +1,25 @@
 // How do the iptables rules get into the kernel, and do they still exist?
 
 import { FAMILIES, type Family } from '../../../src/net/ip.ts';
-import type { Request } from '../../../src/netlink/codec/message.ts';
-import { canUseFilter, filterChanges, filterTable } from '../../../src/netlink/iptables/filter.ts';
-import { FORWARDED_LABEL } from '../../../src/netlink/iptables/filter-rule.ts';
-import { isLegacyDropping, listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
-import { doProgramsChange, hasLegacyTools, restoreMode } from '../../../src/netlink/iptables/mode.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
+import {
+  canUseFilter,
+  FORWARDED_LABEL,
+  filterChanges,
+  filterTable,
+} from '../../../src/netlink/iptables/filter.ts';
+import { isLegacyDropping, listLegacyNat, listNftNat, natTable } from '../../../src/netlink/iptables/nat.ts';
 import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
-import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
-import { restoreNat, restoreTable, saveTable, tryNat } from '../../../src/netlink/iptables/restore.ts';
-import { hasChain, isDropping } from '../../../src/netlink/nft/chain.ts';
+import {
+  doProgramsChange,
+  hasLegacyTools,
+  restoreMode,
+  restoreNat,
+  restoreTable,
+  saveTable,
+  tryNat,
+} from '../../../src/netlink/iptables/program.ts';
+import { hasChain, isDropping } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   asSaved,

@@ -4,14 +4,19 @@ import { runDir } from '../../../src/cni/directories.ts';
 import type { HandoverMode } from '../../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { FAMILIES, type Family, type Ip, ipToBytes } from '../../../src/net/ip.ts';
-import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
+import { decodeNatRule, listLegacyNat, listNftNat, natTable } from '../../../src/netlink/iptables/nat.ts';
 import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
-import { decodeNatRule, listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
-import { inTurn, restoreNat } from '../../../src/netlink/iptables/restore.ts';
-import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { deleteChain, hasChain } from '../../../src/netlink/nft/chain.ts';
-import { deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
-import { listTables } from '../../../src/netlink/nft/table.ts';
+import { inTurn, restoreNat } from '../../../src/netlink/iptables/program.ts';
+import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
+import {
+  deleteChain,
+  deleteRule,
+  flushChain,
+  hasChain,
+  listRules,
+  listTables,
+  type Rule,
+} from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { iptablesOptionsOf, type PortmapConf } from '../config.ts';
 import type { Owner } from '../elements.ts';

@@ -1,20 +1,20 @@
 // How is everything of an attachment removed from the kernel when only its name is known?
 
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
-import type { Request } from '../../../src/netlink/codec/message.ts';
-import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { jump } from '../../../src/netlink/nft/data.ts';
-import { renderFields } from '../../../src/netlink/nft/datatype.ts';
-import { findElements, listElements } from '../../../src/netlink/nft/element.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
 import {
   deletePlaces,
   type Entry,
+  findElements,
+  listElements,
   type Place,
   recount,
   type Tally,
-} from '../../../src/netlink/nft/entries.ts';
-import { findNumbered, findOwned, listOwners, sweepOwned } from '../../../src/netlink/nft/owned-table.ts';
-import { listSets, type NftSet } from '../../../src/netlink/nft/set.ts';
+} from '../../../src/netlink/nft/element.ts';
+import { jump } from '../../../src/netlink/nft/expr.ts';
+import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
+import { findNumbered, findOwned, listOwners, sweepOwned } from '../../../src/netlink/nft/skeleton.ts';
+import { listSets, type NftSet, renderFields } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
 import {

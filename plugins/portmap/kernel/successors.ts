@@ -4,15 +4,16 @@
 
 import { defined } from '../../../src/cni/defined.ts';
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
-import type { Request } from '../../../src/netlink/codec/message.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
 import {
   addElements,
   deleteElements,
   type Element,
+  type Entry,
   findElement,
   listElements,
+  type Place,
 } from '../../../src/netlink/nft/element.ts';
-import type { Entry, Place } from '../../../src/netlink/nft/entries.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   type Claim,

@@ -1,5 +1,5 @@
 // When and why does the daemon end: after a signal, because it cannot serve, or since it was idle for long?
-import { notifyServiceManager } from '../../sys/notify.ts';
+import { notifyServiceManager } from '../../sys/service-manager.ts';
 import { LONGEST_MS, startTimer, type Timer } from '../../wait.ts';
 
 /** How the daemon ends. */

@@ -17,9 +17,9 @@ import {
   RT_SCOPE_LINK,
   removeAddress,
 } from '../../netlink/rtnl/addr.ts';
-import { listClasses } from '../../netlink/rtnl/class.ts';
 import { listFilters } from '../../netlink/rtnl/filter.ts';
 import { findLink } from '../../netlink/rtnl/link.ts';
+import { listClasses } from '../../netlink/rtnl/qdisc.ts';
 import { type Route, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import { renderRule } from '../../netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE } from '../../netlink/socket.ts';

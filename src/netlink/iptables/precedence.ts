@@ -1,15 +1,18 @@
 // Would iptables translate connections that a program with tables of its own has to decide about?
 // iptables has the priority that kube-proxy and others take, too, and of equal chains the one that was made last runs first.
 import type { Family } from '../../net/ip.ts';
-import { NF_IP_PRI_NAT_DST, NF_IP_PRI_NAT_SRC } from '../nft/chain.ts';
 import { renderTable } from '../nft/message.ts';
-import { listRules } from '../nft/rule.ts';
-import { listTableNames, listTranslatingChains } from '../nft/table.ts';
+import {
+  listRules,
+  listTableNames,
+  listTranslatingChains,
+  NF_IP_PRI_NAT_DST,
+  NF_IP_PRI_NAT_SRC,
+} from '../nft/table.ts';
 import type { NetlinkSocket } from '../socket.ts';
-import { hasLegacyTable, listLegacyNat } from './legacy.ts';
-import { restoreMode } from './mode.ts';
+import { decodeNatRule, hasLegacyTable, listLegacyNat, listNftNat, natTable } from './nat.ts';
 import type { NatRule } from './nat-rule.ts';
-import { decodeNatRule, listNftNat, natTable } from './nft.ts';
+import { restoreMode } from './program.ts';
 
 const PLACES = {
   destination: { hook: 'prerouting', priority: NF_IP_PRI_NAT_DST },

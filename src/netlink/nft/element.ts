@@ -1,14 +1,20 @@
-// How are elements of sets and maps added, found and deleted?
+// How are elements of sets and maps added, found and deleted, of one set or of several together?
+
 import { Errno } from '../../sys/errno.ts';
-import { attrs, bytes, listOf, str, u32be } from '../codec/attrs.ts';
-import { NLM_F_CREATE, NLM_F_EXCL, type Request } from '../codec/message.ts';
-import { tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
-import { data, type Verdict } from './data.ts';
-import { decodeFields, encodeFields, type FieldValue, renderFields, typeNamesOf } from './datatype.ts';
+import { attrs, bytes, listOf, NLM_F_CREATE, NLM_F_EXCL, type Request, str, u32be } from '../codec.ts';
+import { type NetlinkSocket, tolerating } from '../socket.ts';
+import { data, type Verdict } from './expr.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
-import { kindOf, type NftSet } from './set.ts';
-import { comment } from './userdata.ts';
+import {
+  comment,
+  decodeFields,
+  encodeFields,
+  type FieldValue,
+  kindOf,
+  type NftSet,
+  renderFields,
+  typeNamesOf,
+} from './table.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_set_elem_attributes */
 const elementAttrs = attrs('element', {
@@ -272,4 +278,80 @@ export function listRawElements(socket: NetlinkSocket, table: Table, set: string
       },
     ),
   );
+}
+
+/** An element and the set that it belongs to. */
+export interface Entry {
+  readonly set: NftSet;
+  readonly element: Element;
+}
+
+/** The set and key of an element whose value is to be looked up. */
+export interface Place {
+  readonly set: NftSet;
+  readonly key: readonly FieldValue[];
+}
+
+/** Adds elements, grouped by set. Same as: `nft add element <family> <table> <name> { … }` for each set */
+export function addEntries(entries: readonly Entry[]): Request[] {
+  return bySet(entries).flatMap(({ set, members }) =>
+    addElements(
+      set,
+      members.map(({ element }) => element),
+    ),
+  );
+}
+
+/** Deletes elements, grouped by set. Same as: `nft delete element <family> <table> <name> { … }` for each set */
+export function deletePlaces(places: readonly Place[]): Request[] {
+  return bySet(places).flatMap(({ set, members }) =>
+    deleteElements(
+      set,
+      members.map(({ key }) => key),
+    ),
+  );
+}
+
+/** A set is identified by its name: several objects may describe the same set. */
+function bySet<T extends { readonly set: NftSet }>(all: readonly T[]): { set: NftSet; members: T[] }[] {
+  const groups = new Map<string, { set: NftSet; members: T[] }>();
+  for (const one of all) {
+    const name = `${renderTable(one.set.table)} ${one.set.name}`;
+    const group = groups.get(name) ?? { set: one.set, members: [] };
+    groups.set(name, group);
+    group.members.push(one);
+  }
+  return [...groups.values()];
+}
+
+/** How much is added to a count and removed from it. */
+export interface Tally {
+  readonly come: number;
+  readonly went: number;
+}
+
+/**
+ * The changes of a count in the data of a map; a count of zero is deleted. Call within `commitAfterReading`, since other processes
+ * count as well.
+ * @param shared exists while the count is above zero
+ */
+export function recount(
+  socket: NetlinkSocket,
+  place: Place,
+  { come, went }: Tally,
+  shared?: Entry,
+): Request[] {
+  const { set, key } = place;
+  const sharedPlaces = shared ? [{ set: shared.set, key: shared.element.key }] : [];
+  const [counted, found] = findElements(socket, [place, ...sharedPlaces]);
+  const [before = 0] = (counted?.data ?? []) as readonly number[];
+  // The count may have been wiped; at least what is added now exists.
+  const after = Math.max(before + come - went, come);
+  const isNew = after !== before;
+  return [
+    ...deletePlaces(isNew && counted ? [place] : []),
+    ...addEntries(isNew && after > 0 ? [{ set, element: { key, data: [after] } }] : []),
+    ...addEntries(shared && after > 0 && !found ? [shared] : []),
+    ...deletePlaces(after === 0 && found ? sharedPlaces : []),
+  ];
 }

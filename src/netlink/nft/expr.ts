@@ -1,15 +1,48 @@
 // Which expressions can a rule consist of, and how is each written?
 
-import { attrs, byKind, bytes, str, u32be, u64be, type ValuesOf } from '../codec/attrs.ts';
-import { NFPROTO } from '../nfgenmsg.ts';
-import { data, type Verdict } from './data.ts';
-import { SET_ID } from './message.ts';
+import { attrs, byKind, bytes, s32be, str, u32be, u64be, type ValuesOf } from '../codec.ts';
+import { NFPROTO, SET_ID } from './message.ts';
+
+/** linux/netfilter.h and linux/netfilter/nf_tables.h, enum nft_verdicts */
+export const NFT_JUMP = -3;
+export const NFT_GOTO = -4;
+export const NFT_RETURN = -5;
+export const NF_DROP = 0;
+export const NF_ACCEPT = 1;
+
+/** linux/netfilter/nf_tables.h, enum nft_verdict_attributes */
+const verdict = attrs('verdict', {
+  code: [1, s32be],
+  chain: [2, str],
+});
+
+/** linux/netfilter/nf_tables.h, enum nft_data_attributes */
+export const data = attrs('data', {
+  value: [1, bytes],
+  verdict: [2, verdict],
+});
+
+/** What happens to a packet next: `code` is one of NF_* or NFT_*. */
+export interface Verdict {
+  readonly code: number;
+  readonly chain?: string;
+}
+
+/** Same as: `jump <chain>` */
+export function jump(chain: string): Verdict {
+  return { code: NFT_JUMP, chain };
+}
+
+/** Same as: `goto <chain>` */
+export function goto(chain: string): Verdict {
+  return { code: NFT_GOTO, chain };
+}
 
 /** linux/netfilter/nf_tables.h, enum nft_bitwise_ops */
 const NFT_BITWISE_BOOL = 0;
 
 /** linux/netfilter/nf_tables.h, enum nft_bitwise_attributes: dreg = (sreg & mask) ^ xor */
-export const bitwise = attrs('bitwise', {
+const bitwise = attrs('bitwise', {
   sreg: [1, u32be],
   dreg: [2, u32be],
   op: [6, u32be],
@@ -39,7 +72,7 @@ const NFT_CMP_NEQ = 1;
 const ORDER = { '<': 2, '<=': 3, '>': 4, '>=': 5 } as const; // NFT_CMP_LT, _LTE, _GT, _GTE
 
 /** linux/netfilter/nf_tables.h, enum nft_cmp_attributes */
-export const cmp = attrs('cmp', {
+const cmp = attrs('cmp', {
   sreg: [1, u32be],
   op: [2, u32be],
   data: [3, data],
@@ -61,21 +94,21 @@ export function isOrdered(sreg: number, order: keyof typeof ORDER, value: Uint8A
 }
 
 /** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes */
-export const match = attrs('match', {
+const match = attrs('match', {
   name: [1, str],
   revision: [2, u32be],
   info: [3, bytes],
 });
 
 /** linux/netfilter/nf_tables_compat.h, enum nft_target_attributes */
-export const target = attrs('target', {
+const target = attrs('target', {
   name: [1, str],
   revision: [2, u32be],
   info: [3, bytes],
 });
 
 /** linux/netfilter/nf_tables.h, enum nft_counter_attributes */
-export const counter = attrs('counter', {
+const counter = attrs('counter', {
   bytes: [1, u64be],
   packets: [2, u64be],
 });
@@ -94,7 +127,7 @@ export function count() {
 const CT = { state: 0, direction: 1, status: 2, mark: 3, labels: 13 } as const;
 
 /** linux/netfilter/nf_tables.h, enum nft_ct_attributes */
-export const ct = attrs('ct', {
+const ct = attrs('ct', {
   key: [2, u32be],
   dreg: [1, u32be],
   sreg: [4, u32be],
@@ -106,7 +139,7 @@ export function loadCt(dreg: number, key: keyof typeof CT) {
 }
 
 /** Adds the labels in a register to the packet's connection, which keeps its existing labels. Same as: `ct label set <bit>` */
-export function addLabels(sreg: number) {
+function addLabels(sreg: number) {
   return { name: 'ct', data: { key: CT.labels, sreg } } as const;
 }
 
@@ -127,7 +160,7 @@ export const ADDRESS_TYPES = {
 } as const;
 
 /** linux/netfilter/nf_tables.h, enum nft_fib_attributes */
-export const fib = attrs('fib', {
+const fib = attrs('fib', {
   flags: [3, u32be],
   result: [2, u32be],
   dreg: [1, u32be],
@@ -142,7 +175,7 @@ export function loadAddressType(dreg: number, which: keyof typeof FLAG) {
 const NFT_REG_VERDICT = 0;
 
 /** linux/netfilter/nf_tables.h, enum nft_immediate_attributes */
-export const immediate = attrs('immediate', {
+const immediate = attrs('immediate', {
   dreg: [1, u32be],
   data: [2, data],
 });
@@ -161,7 +194,7 @@ export function loadBytes(dreg: number, value: Uint8Array) {
 const NFT_LOOKUP_F_INV = 1;
 
 /** linux/netfilter/nf_tables.h, enum nft_lookup_attributes */
-export const lookup = attrs('lookup', {
+const lookup = attrs('lookup', {
   sreg: [2, u32be],
   dreg: [3, u32be],
   set: [1, str],
@@ -207,7 +240,7 @@ export const META = {
 } as const;
 
 /** linux/netfilter/nf_tables.h, enum nft_meta_attributes */
-export const meta = attrs('meta', {
+const meta = attrs('meta', {
   key: [2, u32be],
   dreg: [1, u32be],
   sreg: [3, u32be],
@@ -223,7 +256,7 @@ const NFT_NAT_SNAT = 0;
 const NFT_NAT_DNAT = 1;
 
 /** linux/netfilter/nf_tables.h, enum nft_nat_attributes */
-export const nat = attrs('nat', {
+const nat = attrs('nat', {
   type: [1, u32be],
   family: [2, u32be],
   addressRegister: [3, u32be], // NFTA_NAT_REG_ADDR_MIN
@@ -232,7 +265,7 @@ export const nat = attrs('nat', {
 });
 
 /** linux/netfilter/nf_tables.h, enum nft_masq_attributes */
-export const masq = attrs('masq', {
+const masq = attrs('masq', {
   flags: [1, u32be],
 });
 
@@ -260,7 +293,7 @@ const NFT_PAYLOAD_NETWORK_HEADER = 1;
 const NFT_PAYLOAD_TRANSPORT_HEADER = 2;
 
 /** linux/netfilter/nf_tables.h, enum nft_payload_attributes */
-export const payload = attrs('payload', {
+const payload = attrs('payload', {
   dreg: [1, u32be],
   base: [2, u32be],
   offset: [3, u32be],
@@ -273,7 +306,7 @@ export function loadLinkHeader(dreg: number, offset: number, length: number) {
 }
 
 /** Reads from the network header. Same as: `@nh,<offset>,<length>`, in bytes instead of bits */
-export function loadNetworkHeader(dreg: number, offset: number, length: number) {
+function loadNetworkHeader(dreg: number, offset: number, length: number) {
   return { name: 'payload', data: { dreg, base: NFT_PAYLOAD_NETWORK_HEADER, offset, length } } as const;
 }
 
@@ -286,7 +319,7 @@ export function loadTransportHeader(dreg: number, offset: number, length: number
 const NFT_RANGE_NEQ = 1;
 
 /** linux/netfilter/nf_tables.h, enum nft_range_attributes */
-export const range = attrs('range', {
+const range = attrs('range', {
   sreg: [1, u32be],
   op: [2, u32be],
   from: [3, data],

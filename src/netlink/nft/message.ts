@@ -1,8 +1,37 @@
-// What is the common structure of nf_tables messages?
-import { type AttrSet, attrs, u32be } from '../codec/attrs.ts';
-import { type Layout, layout, NLM_F_CREATE, type Request } from '../codec/message.ts';
-import { NFPROTO, nfgenmsg } from '../nfgenmsg.ts';
+// What is the common structure of nf_tables messages, and how are several changes applied as one?
+
+import { Errno } from '../../sys/errno.ts';
+import {
+  type AttrSet,
+  attrs,
+  type Layout,
+  layout,
+  NLM_F_CREATE,
+  type Request,
+  struct,
+  u8,
+  u16be,
+  u32be,
+} from '../codec.ts';
+import { isNetlinkError, type NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
+
+/** linux/netfilter.h: the families that a table can belong to, by nft's names. */
+export const NFPROTO = { inet: 1, ip: 2, arp: 3, netdev: 5, bridge: 7, ip6: 10 } as const;
+
+/** The family of a message by nft's name; undefined for others. */
+export function familyOf(number: number): keyof typeof NFPROTO | undefined {
+  return FAMILIES.find(name => NFPROTO[name] === number);
+}
+
+const FAMILIES = Object.keys(NFPROTO) as (keyof typeof NFPROTO)[];
+
+/** linux/netfilter/nfnetlink.h: struct nfgenmsg { __u8 nfgen_family; __u8 version; __be16 res_id; } */
+export const nfgenmsg = struct('nfgenmsg', [
+  ['family', u8],
+  ['version', u8],
+  ['resId', u16be],
+]);
 
 /** linux/netfilter/nfnetlink.h */
 const NFNL_SUBSYS_NFTABLES = 10;
@@ -111,4 +140,55 @@ function isNew(message: number): boolean {
     NftMsg.NEWSETELEM,
   ];
   return created.includes(message);
+}
+
+/** Each attempt takes well below a millisecond; other software changes the rule set often, but not constantly. */
+const ATTEMPTS = 100;
+
+/** linux/netfilter/nf_tables.h, enum nft_gen_attributes */
+const generationMessage = nftLayout('GEN', attrs('generation', { id: [1, u32be] }));
+
+/**
+ * Applies changes in order as one transaction: all or none. Sends nothing if there are no changes.
+ * @throws NetlinkError of the first change that the kernel refused
+ * Same as: `nft -f`
+ */
+export function commit(socket: NetlinkSocket, changes: readonly Request[]): void {
+  if (changes.length) socket.transaction(batchBegin(), changes, batchEnd());
+}
+
+/**
+ * Reads, decides and applies as one step. If the rule set was changed in between, everything is retried.
+ * @param decide reads what it needs and returns the changes; may run several times, and may throw
+ * @throws NetlinkError of the first change that the kernel refused
+ */
+export function commitAfterReading(socket: NetlinkSocket, decide: () => readonly Request[]): void {
+  for (let attempt = 1; ; attempt++) {
+    const generation = readGeneration(socket);
+    const changes = decide();
+    if (changes.length === 0) return;
+    try {
+      socket.transaction(batchBegin(generation), changes, batchEnd());
+      return;
+    } catch (thrown) {
+      if (!isNetlinkError(thrown, Errno.ERESTART) || attempt === ATTEMPTS) throw thrown;
+    }
+  }
+}
+
+/**
+ * Asks the kernel whether it would apply the changes, without applying them.
+ * @throws NetlinkError of the first change that the kernel would refuse
+ * Same as: `nft -c -f`
+ */
+export function tryOut(socket: NetlinkSocket, changes: readonly Request[]): void {
+  // The kernel checks a batch without an end like any other, and then discards it.
+  socket.transaction(batchBegin(), changes);
+}
+
+/** The rule set's generation number, which grows with every transaction of any program. */
+function readGeneration(socket: NetlinkSocket): number {
+  const request = nftRequest('read the rule set generation', NftMsg.GETGEN, generationMessage, 'inet', {});
+  const body = socket.find({ ...request, isQuestion: true }, []);
+  return body ? (generationMessage.decode(body).attrs.id ?? 0) : 0;
 }

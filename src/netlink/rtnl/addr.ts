@@ -1,13 +1,33 @@
-// How are addresses added to interfaces, listed and removed?
+// How are addresses added to interfaces, listed and removed, and to which multicast groups does one listen?
+
 import { type Cidr, lastOf, renderCidr } from '../../net/cidr.ts';
 import { type Ip, sameIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
-import { attrs, ip, s32, str, u8, u32 } from '../codec/attrs.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, type Request, struct } from '../codec/message.ts';
-import { tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import {
+  attrs,
+  ip,
+  layout,
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  NLM_F_REPLACE,
+  type Request,
+  s32,
+  str,
+  struct,
+  u8,
+  u32,
+} from '../codec.ts';
+import { type NetlinkSocket, tolerating } from '../socket.ts';
 import { traced } from '../trace.ts';
-import { addressFamily } from './family.ts';
+
+/** sys/socket.h */
+export const AF_INET = 2;
+export const AF_INET6 = 10;
+
+/** AF_INET or AF_INET6 for an address. */
+export function addressFamily(ip: Ip): number {
+  return ip.family === 4 ? AF_INET : AF_INET6;
+}
 
 /** linux/rtnetlink.h */
 const RTM_NEWADDR = 20;
@@ -151,7 +171,7 @@ export function addAddressRequest(
 }
 
 /** How long an address lasts, in seconds from now; 0xffffffff for ever. */
-export interface Lifetimes {
+interface Lifetimes {
   readonly preferred: number;
   readonly valid: number;
 }
@@ -240,4 +260,25 @@ export function decodeAddress(body: Uint8Array): Address {
     ...(own.priority ? { priority: own.priority } : {}),
     ...(own.protocol ? { protocol: own.protocol } : {}),
   };
+}
+
+/** linux/rtnetlink.h */
+const RTM_GETMULTICAST = 58;
+
+/** RTM_GETMULTICAST, request and reply; linux/if_addr.h, IFA_MULTICAST. */
+const multicastMessage = traced(
+  'NETLINK_ROUTE',
+  { [RTM_GETMULTICAST]: 'RTM_GETMULTICAST' },
+  layout(ifaddrmsg, attrs('multicast address', { multicast: [7, ip] })),
+);
+
+/** IPv6 groups of an interface. Same as: `ip -6 maddr show dev <link>` */
+export function listIpv6Groups(socket: NetlinkSocket, index: number): Ip[] {
+  const body = multicastMessage.encode({ family: AF_INET6, index }, {});
+  const replies = socket.dump({ op: 'list multicast groups', type: RTM_GETMULTICAST, body });
+  // An old kernel lists the groups of all interfaces.
+  return replies.flatMap(reply => {
+    const { header, attrs: own } = multicastMessage.decode(reply);
+    return header.index === index && own.multicast ? [own.multicast] : [];
+  });
 }

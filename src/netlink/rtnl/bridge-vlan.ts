@@ -1,9 +1,7 @@
 // Which VLANs does a bridge port belong to, and how is that changed?
-import { attrs, u16, u32 } from '../codec/attrs.ts';
-import { Writer } from '../codec/bytes.ts';
-import { layout, type Request, struct } from '../codec/message.ts';
+import { attrs, layout, type Request, struct, u16, u32, Writer } from '../codec.ts';
 import type { NetlinkSocket } from '../socket.ts';
-import { ifinfomsg, linkMessage } from './link-attrs.ts';
+import { ifinfomsg, linkMessage } from './link.ts';
 
 /** linux/rtnetlink.h */
 const RTM_NEWLINK = 16;

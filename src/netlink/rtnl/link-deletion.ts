@@ -6,7 +6,6 @@
 // process sends the request on a socket of ours and waits for the rest, while this one goes on.
 import { closeSync } from 'node:fs';
 import { SystemError } from '../../sys/libc.ts';
-import { readS32 } from '../codec/bytes.ts';
 import {
   type Envelope,
   encodeMessages,
@@ -14,7 +13,8 @@ import {
   NLM_F_REQUEST,
   NLMSG_ERROR,
   type Request,
-} from '../codec/message.ts';
+  readS32,
+} from '../codec.ts';
 import {
   exchange,
   joinGroup,

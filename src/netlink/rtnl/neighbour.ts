@@ -1,12 +1,22 @@
 // Which neighbour and forwarding entries exist?
 import { type Ip, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
-import { attrs, ip, mac, u8, u16, u32 } from '../codec/attrs.ts';
-import { layout, NLM_F_CREATE, NLM_F_REPLACE, type Request, struct } from '../codec/message.ts';
-import { tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import {
+  attrs,
+  ip,
+  layout,
+  mac,
+  NLM_F_CREATE,
+  NLM_F_REPLACE,
+  type Request,
+  struct,
+  u8,
+  u16,
+  u32,
+} from '../codec.ts';
+import { type NetlinkSocket, tolerating } from '../socket.ts';
 import { traced } from '../trace.ts';
-import { AF_INET, AF_INET6, addressFamily } from './family.ts';
+import { AF_INET, AF_INET6, addressFamily } from './addr.ts';
 
 /** linux/rtnetlink.h */
 const RTM_NEWNEIGH = 28;

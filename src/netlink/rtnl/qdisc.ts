@@ -1,23 +1,308 @@
-// How are queueing disciplines attached to devices, listed and removed?
+// How are queueing disciplines and their classes attached to devices, listed and removed?
 
+import { readFileSync } from 'node:fs';
 import { Errno } from '../../sys/errno.ts';
-import { askAll, type Question } from '../ask.ts';
-import { attrs, byKind, str, u32, type ValuesOf } from '../codec/attrs.ts';
-import { Writer } from '../codec/bytes.ts';
 import {
+  attrs,
+  byKind,
   layout,
   NLM_F_CREATE,
   NLM_F_ECHO,
   NLM_F_EXCL,
   NLM_F_REPLACE,
   type Request,
+  s16,
+  s32,
+  str,
   struct,
-} from '../codec/message.ts';
-import type { NetlinkSocket } from '../socket.ts';
+  u8,
+  u16,
+  u32,
+  u64,
+  type ValuesOf,
+  Writer,
+} from '../codec.ts';
+import { askAll, type NetlinkSocket, type Question } from '../socket.ts';
 import { traced } from '../trace.ts';
-import { defaultClassIn, htbOptions, htbToOptions } from './tc/htb.ts';
-import { type Tbf, tbfFromOptions, tbfOptions, tbfToOptions } from './tc/tbf.ts';
-import { renderTcHandle, TC_H_INGRESS, TC_H_ROOT, tcHandle, tcmsg } from './tc/tcmsg.ts';
+
+/**
+ * linux/rtnetlink.h: struct tcmsg { unsigned char tcm_family; unsigned char tcm__pad1; unsigned short tcm__pad2;
+ * int tcm_ifindex; __u32 tcm_handle; __u32 tcm_parent; __u32 tcm_info; }
+ */
+export const tcmsg = struct('tcmsg', [
+  ['family', u8],
+  ['_pad1', u8],
+  ['_pad2', u16],
+  ['index', s32],
+  ['handle', u32],
+  ['parent', u32],
+  ['info', u32],
+]);
+
+/** linux/pkt_sched.h: where a qdisc is attached to its device. */
+export const TC_H_ROOT = 0xffffffff;
+export const TC_H_INGRESS = 0xfffffff1;
+
+/** Parent of the filters that see incoming packets, for `ingress` and `clsact` alike: TC_H_CLSACT, TC_H_MIN_INGRESS. */
+export const TC_H_INGRESS_FILTERS = 0xfffffff2;
+
+/** A handle from its two halves: `1:` is (1, 0). */
+export function tcHandle(major: number, minor: number): number {
+  return ((major << 16) | minor) >>> 0;
+}
+
+/** A handle as `tc` prints it: `1:`, `ffff:fff2`, `root`. */
+export function renderTcHandle(handle: number): string {
+  if (handle === TC_H_ROOT) return 'root';
+  const minor = handle & 0xffff;
+  return `${(handle >>> 16).toString(16)}:${minor ? minor.toString(16) : ''}`;
+}
+
+/** Ticks of 64 ns: the unit of every kernel since 2.6.31. */
+const USUAL_TICKS_PER_US = 1000 / 64;
+
+/** Ticks per microsecond on this kernel, read once. Same as: what `tc` computes from /proc/net/psched */
+export function ticksPerUs(): number {
+  known ??= readTicksPerUs();
+  return known;
+}
+
+let known: number | undefined;
+
+/** Like {@link ticksPerUs}, from a file. */
+export function readTicksPerUs(path = '/proc/net/psched'): number {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch {
+    // Some sandboxes hide the file, but the unit is part of the kernel's interface.
+    return USUAL_TICKS_PER_US;
+  }
+  return parsePsched(text);
+}
+
+/**
+ * The four hexadecimal words of /proc/net/psched: nanoseconds per µs, nanoseconds per tick, clock ticks per second and
+ * the timer's resolution.
+ * @throws Error when the text is something else
+ */
+export function parsePsched(text: string): number {
+  const [perUs = Number.NaN, perTick = Number.NaN, clock = Number.NaN] = text
+    .trim()
+    .split(/\s+/)
+    .map(word => Number.parseInt(word, 16));
+  // A clock in nanoseconds means that a tick and a µs are counted in the same unit (iproute2, tc_core_init).
+  const tickUnit = clock === 1_000_000_000 ? perUs : perTick;
+  const ticksPerUs = ((perUs / tickUnit) * clock) / 1_000_000;
+  if (Number.isFinite(ticksPerUs) && ticksPerUs > 0) return ticksPerUs;
+  throw new Error(`Cannot read the packet scheduler's clock: found ${JSON.stringify(text)}`);
+}
+
+/**
+ * linux/pkt_sched.h: struct tc_ratespec { unsigned char cell_log; __u8 linklayer; unsigned short overhead;
+ * short cell_align; unsigned short mpu; __u32 rate; }
+ */
+export const tcRatespec = struct('tc_ratespec', [
+  ['cellLog', u8],
+  ['linklayer', u8],
+  ['overhead', u16],
+  ['cellAlign', s16],
+  ['mpu', u16],
+  ['rate', u32], // bytes per second
+]);
+
+type Ratespec = ReturnType<typeof tcRatespec.decode>;
+
+const U32_MAX = 0xffffffff;
+
+/** The rate's lower 32 bits, which is all that fits here. */
+function rateSpec(rateBytes: number): Ratespec {
+  return { ...tcRatespec.zero, rate: rateBytes % (U32_MAX + 1) };
+}
+
+/** The value of the additional 64-bit attribute, for a rate that does not fit. */
+function rate64Of(rateBytes: number): bigint | undefined {
+  return rateBytes > U32_MAX ? BigInt(rateBytes) : undefined;
+}
+
+/** Decodes both into bytes per second. */
+function rateOf({ rate }: Ratespec, rate64: bigint | undefined): number {
+  return rate64 === undefined ? rate : Number(rate64);
+}
+
+/**
+ * linux/pkt_sched.h: struct tc_tbf_qopt { struct tc_ratespec rate; struct tc_ratespec peakrate; __u32 limit;
+ * __u32 buffer; __u32 mtu; }
+ */
+export const tcTbfQopt = struct('tc_tbf_qopt', [
+  ['rate', tcRatespec],
+  ['peakrate', tcRatespec],
+  ['limit', u32], // bytes
+  ['buffer', u32], // ticks
+  ['mtu', u32], // ticks
+]);
+
+/** `TCA_OPTIONS` of kind `tbf`; linux/pkt_sched.h, TCA_TBF_*. */
+const tbfOptions = attrs('tbf', {
+  parms: [1, tcTbfQopt],
+  rate64: [4, u64],
+  burst: [6, u32],
+});
+
+type TbfOptions = ReturnType<typeof tbfOptions.decode>;
+
+/** A token bucket: passes `rateBytes` per second, after an initial burst of the bucket's size. */
+export interface Tbf {
+  /** Bytes per second. */
+  readonly rateBytes: number;
+  /** Size of the bucket as the time to fill it, in ticks of the packet scheduler; see {@link ticksPerUs}. */
+  readonly bufferTicks: number;
+  /** Bytes that may be queued, including those that the bucket covers; more are dropped. */
+  readonly limitBytes: number;
+}
+
+/** Encodes the options of such a qdisc. */
+export function tbfToOptions({ rateBytes, bufferTicks, limitBytes }: Tbf): TbfOptions {
+  const rate64 = rate64Of(rateBytes);
+  return {
+    parms: {
+      rate: rateSpec(rateBytes),
+      peakrate: tcRatespec.zero,
+      limit: limitBytes,
+      buffer: bufferTicks,
+      mtu: 0,
+    },
+    ...(rate64 === undefined ? {} : { rate64 }),
+  };
+}
+
+/** Decodes the options of a qdisc. */
+export function tbfFromOptions({ parms, rate64 }: TbfOptions): Tbf {
+  if (parms === undefined) throw new Error('Cannot decode tbf: it has no TCA_TBF_PARMS');
+  return {
+    rateBytes: rateOf(parms.rate, rate64),
+    bufferTicks: parms.buffer,
+    limitBytes: parms.limit,
+  };
+}
+
+/**
+ * linux/pkt_sched.h: struct tc_htb_opt { struct tc_ratespec rate; struct tc_ratespec ceil; __u32 buffer;
+ * __u32 cbuffer; __u32 quantum; __u32 level; __u32 prio; }
+ */
+export const tcHtbOpt = struct('tc_htb_opt', [
+  ['rate', tcRatespec],
+  ['ceil', tcRatespec],
+  ['buffer', u32], // ticks
+  ['cbuffer', u32], // ticks
+  ['quantum', u32], // bytes
+  ['level', u32],
+  ['prio', u32],
+]);
+
+/**
+ * linux/pkt_sched.h: struct tc_htb_glob { __u32 version; __u32 rate2quantum; __u32 defcls; __u32 debug;
+ * __u32 direct_pkts; }
+ */
+export const tcHtbGlob = struct('tc_htb_glob', [
+  ['version', u32],
+  ['rate2quantum', u32],
+  ['defcls', u32],
+  ['debug', u32],
+  ['directPkts', u32],
+]);
+
+/** `TCA_OPTIONS` of kind `htb`, of the qdisc and of its classes; linux/pkt_sched.h, TCA_HTB_*. */
+const htbOptions = attrs('htb', {
+  parms: [1, tcHtbOpt],
+  init: [2, tcHtbGlob],
+  directQlen: [5, u32],
+  rate64: [6, u64],
+  ceil64: [7, u64],
+});
+
+type HtbOptions = ReturnType<typeof htbOptions.decode>;
+
+/** net/sched/sch_htb.c, HTB_VER */
+const HTB_VERSION = 3;
+
+/**
+ * The kernel would derive a class's quantum by dividing its rate by this, and warn that the result is too small or too
+ * large; our classes set their quantum.
+ */
+const RATE_TO_QUANTUM = 10;
+
+/** A class of packets with a rate of its own. */
+export interface HtbClass {
+  /** Guaranteed rate of the class in bytes per second. */
+  readonly rateBytes: number;
+  /** Rate in bytes per second when other classes leave room. */
+  readonly ceilBytes: number;
+  /** Size of both buckets as the time to fill them, in ticks of the packet scheduler. */
+  readonly bufferTicks: number;
+  /** Bytes that it may send before the next class's turn. */
+  readonly quantumBytes: number;
+}
+
+/** linux/pkt_sched.h, enum tc_link_layer */
+const TC_LINKLAYER_ETHERNET = 1;
+
+/** Options of the qdisc. @param defaultClass minor number of the class for packets that match no filter */
+function htbToOptions(defaultClass: number): HtbOptions {
+  return {
+    init: {
+      ...tcHtbGlob.zero,
+      version: HTB_VERSION,
+      rate2quantum: RATE_TO_QUANTUM,
+      defcls: defaultClass,
+    },
+  };
+}
+
+/** Minor number of the default class in the options of a qdisc. */
+function defaultClassIn({ init }: HtbOptions): number {
+  if (init === undefined) throw new Error('Cannot decode htb: it has no TCA_HTB_INIT');
+  return init.defcls;
+}
+
+/** Options of a class. */
+function htbClassToOptions(own: HtbClass): HtbOptions {
+  const { rateBytes, ceilBytes, bufferTicks, quantumBytes } = own;
+  const [rate64, ceil64] = [rate64Of(rateBytes), rate64Of(ceilBytes)];
+  return {
+    parms: {
+      rate: htbRateSpec(rateBytes),
+      ceil: htbRateSpec(ceilBytes),
+      buffer: bufferTicks,
+      cbuffer: bufferTicks,
+      quantum: quantumBytes,
+      level: 0,
+      prio: 0,
+    },
+    ...(rate64 === undefined ? {} : { rate64 }),
+    ...(ceil64 === undefined ? {} : { ceil64 }),
+  };
+}
+
+/** Decodes the options of a class. */
+function htbClassFromOptions({ parms, rate64, ceil64 }: HtbOptions): HtbClass {
+  if (parms === undefined) throw new Error('Cannot decode htb class: it has no TCA_HTB_PARMS');
+  return {
+    rateBytes: rateOf(parms.rate, rate64),
+    ceilBytes: rateOf(parms.ceil, ceil64),
+    bufferTicks: parms.buffer,
+    quantumBytes: parms.quantum,
+  };
+}
+
+/** For larger rates, a lower half of zero would be refused as a missing rate. */
+function htbRateSpec(rateBytes: number) {
+  return {
+    ...tcRatespec.zero,
+    linklayer: TC_LINKLAYER_ETHERNET,
+    rate: Math.min(rateBytes, U32_MAX),
+  };
+}
 
 /** Neither has options: they shape nothing, filters are attached to them. */
 const ingressOptions = attrs('ingress', {});
@@ -210,4 +495,64 @@ function decodeQdisc(body: Uint8Array): Qdisc {
     return { ...place, defaultClass: defaultClassIn(options as ValuesOf<typeof htbOptions>) };
   }
   return place;
+}
+
+/** linux/rtnetlink.h */
+const RTM_NEWTCLASS = 40;
+const RTM_GETTCLASS = 42;
+
+/** linux/rtnetlink.h, TCA_* */
+const classAttrs = attrs('class', {
+  kind: [1, str],
+  options: [2, byKind('kind', { htb: htbOptions })],
+});
+
+/** RTM_NEWTCLASS and RTM_GETTCLASS. */
+export const classMessage = traced(
+  'NETLINK_ROUTE',
+  { 40: 'RTM_NEWTCLASS', 41: 'RTM_DELTCLASS', 42: 'RTM_GETTCLASS' },
+  layout(tcmsg, classAttrs),
+);
+
+/** A class as the kernel reports it. */
+interface TrafficClass {
+  readonly kind: string;
+  readonly handle: number;
+  /** The qdisc or the parent class. */
+  readonly parent: number;
+  /** For kind `htb`. */
+  readonly htb: HtbClass | undefined;
+}
+
+/** Classes of all qdiscs of a device. Same as: `tc class show dev <link>` */
+export function listClasses(socket: NetlinkSocket, index: number): TrafficClass[] {
+  const body = classMessage.encode({ index }, {});
+  const op = `list classes of link with index ${index}`;
+  return socket.dump({ op, type: RTM_GETTCLASS, body }).map(decodeClass);
+}
+
+/**
+ * Adds a class to the qdisc `1:`.
+ * Same as: `tc class add dev <link> parent 1: classid 1:<minor> htb rate … ceil … burst … cburst … quantum …`
+ */
+export function htbClassRequest(index: number, minor: number, htb: HtbClass): Request {
+  const [handle, parent] = [tcHandle(1, minor), tcHandle(1, 0)];
+  const body = classMessage.encode(
+    { index, handle, parent },
+    { kind: 'htb', options: htbClassToOptions(htb) },
+  );
+  const op = `add class ${renderTcHandle(handle)} to link with index ${index}`;
+  return { op, type: RTM_NEWTCLASS, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+}
+
+function decodeClass(body: Uint8Array): TrafficClass {
+  const { header, attrs: own } = classMessage.decode(body);
+  const { kind = '', options } = own;
+  const htb = options === undefined || options instanceof Uint8Array ? undefined : options;
+  return {
+    kind,
+    handle: header.handle,
+    parent: header.parent,
+    htb: htb && htbClassFromOptions(htb),
+  };
 }

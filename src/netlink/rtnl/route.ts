@@ -1,22 +1,30 @@
-// How are routes added, listed and removed?
+// How are routes added, listed and removed, and where would the kernel send a packet?
+
 import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
-import { type Ip, renderIp } from '../../net/ip.ts';
+import { IP_BITS, type Ip, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
-import { attrs, bytes, type Field, ip, type RawAttribute, s32, u8, u16, u32 } from '../codec/attrs.ts';
-import { align4 } from '../codec/bytes.ts';
 import {
+  align4,
+  attrs,
+  bytes,
+  type Field,
+  ip,
   layout,
   NLM_F_APPEND,
   NLM_F_CREATE,
   NLM_F_EXCL,
   NLM_F_REPLACE,
+  type RawAttribute,
   type Request,
+  s32,
   struct,
-} from '../codec/message.ts';
-import { NetlinkError, tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
+  u8,
+  u16,
+  u32,
+} from '../codec.ts';
+import { NetlinkError, type NetlinkSocket, tolerating } from '../socket.ts';
 import { traced } from '../trace.ts';
-import { AF_INET, AF_INET6, addressFamily } from './family.ts';
+import { AF_INET, AF_INET6, addressFamily } from './addr.ts';
 
 /** linux/rtnetlink.h: the gateway is on the link, whatever the addresses say. The kernel refuses most other flags of its own. */
 const RTNH_F_ONLINK = 4;
@@ -423,4 +431,106 @@ function encodeRoute(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Ui
 function describe({ dst, gateway, ways }: Route): string {
   const via = [gateway, ...(ways ?? []).map(way => way.gateway)].flatMap(ip => (ip ? renderIp(ip) : []));
   return `route to ${renderCidr(dst)}${via.length ? ` via ${via.join(', ')}` : ''}`;
+}
+
+const RTN_LOCAL = 2;
+/** asm-generic/errno.h: no route, routes that refuse, and packets that may not arrive. */
+const UNREACHABLE = [3, 18, 101, 113, 13, 22];
+
+/** A packet whose route is asked for. */
+interface RouteQuestion {
+  readonly destination: Ip;
+  readonly source?: Ip | undefined;
+  /** Index of the device on which it arrives; by default it is sent by this host. */
+  readonly iif?: number | undefined;
+}
+
+/** The result of a route lookup for an address. */
+export interface RouteLookup {
+  /** True when it is an address of this host. */
+  readonly local: boolean;
+  /** Index of the outgoing interface. */
+  readonly oif: number;
+  readonly gateway?: Ip | undefined;
+  /** The source of packets that have none yet. */
+  readonly source?: Ip | undefined;
+}
+
+/** The route to an address, or undefined when there is none. Same as: `ip route get <address>` */
+export function findWay(socket: NetlinkSocket, address: Ip): RouteLookup | undefined {
+  const reply = socket.find(questionFor({ destination: address }), UNREACHABLE);
+  return reply && decodeLookup(reply);
+}
+
+/**
+ * Asks for the route of a packet; the kernel's error number if it has none. IPv4 packets that arrive are refused without forwarding, and by
+ * reverse path filtering, too.
+ * Same as: `ip route get <destination> from <source> iif <device>`
+ */
+export function lookUpRoute(socket: NetlinkSocket, question: RouteQuestion): RouteLookup | number {
+  try {
+    const reply = socket.find(questionFor(question), []);
+    return reply === undefined ? 0 : decodeLookup(reply);
+  } catch (error) {
+    if (error instanceof NetlinkError && UNREACHABLE.includes(error.errno)) return error.errno;
+    throw error;
+  }
+}
+
+function questionFor({ destination, source, iif }: RouteQuestion): Request {
+  const op = `find the route to ${renderIp(destination)}`;
+  const bits = IP_BITS[destination.family];
+  const body = routeMessage.encode(
+    { family: addressFamily(destination), dstLength: bits, srcLength: source ? bits : 0 },
+    {
+      dst: destination,
+      ...(source === undefined ? {} : { src: source }),
+      ...(iif === undefined ? {} : { iif }),
+    },
+  );
+  return { op, type: RTM_GETROUTE, body, isQuestion: true };
+}
+
+function decodeLookup(reply: Uint8Array): RouteLookup {
+  const { header, attrs } = routeMessage.decode(reply);
+  const { oif = 0, gateway, prefsrc } = attrs;
+  return { local: header.type === RTN_LOCAL, oif, gateway, source: prefsrc };
+}
+
+/** Documentation/networking/vrf.rst: above the metric of any other default route, in every table. */
+const METRIC = 4_278_198_272;
+
+/** Adds the route; an existing one is kept. Same as: `ip route add table <table> unreachable default metric 4278198272` */
+export function addUnreachableDefault(socket: NetlinkSocket, family: 4 | 6, table: number): void {
+  const request = requestFor(RTM_NEWROUTE, family, table, RTPROT_BOOT);
+  tolerating([Errno.EEXIST], () => socket.request({ ...request, flags: NLM_F_CREATE | NLM_F_EXCL }));
+}
+
+/** Deletes the route; a missing one is ignored. Same as: `ip route del table <table> unreachable default` */
+export function removeUnreachableDefault(socket: NetlinkSocket, family: 4 | 6, table: number): void {
+  tolerating([ESRCH], () => socket.request(requestFor(RTM_DELROUTE, family, table, RTPROT_UNSPEC)));
+}
+
+/** The tables of a family that have such a route. Same as: `ip route show table all type unreachable` */
+export function listUnreachableDefaults(socket: NetlinkSocket, family: 4 | 6): number[] {
+  const body = routeMessage.encode({ family: familyOf(family) }, {});
+  return socket.dump({ op: 'list routes', type: RTM_GETROUTE, body }).flatMap(one => {
+    const { header, attrs } = routeMessage.decode(one);
+    const isIt = header.type === RTN_UNREACHABLE && header.dstLength === 0 && attrs.priority === METRIC;
+    return isIt ? [attrs.table ?? header.table] : [];
+  });
+}
+
+function requestFor(type: number, family: 4 | 6, table: number, protocol: number): Request {
+  const isSmall = table < 256;
+  const body = routeMessage.encode(
+    { family: familyOf(family), table: isSmall ? table : 0, protocol, type: RTN_UNREACHABLE },
+    { priority: METRIC, ...(isSmall ? {} : { table }) },
+  );
+  const verb = type === RTM_NEWROUTE ? 'add' : 'delete';
+  return { op: `${verb} unreachable IPv${family} default route of table ${table}`, type, body };
+}
+
+function familyOf(family: 4 | 6): number {
+  return family === 4 ? AF_INET : AF_INET6;
 }

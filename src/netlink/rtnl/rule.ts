@@ -1,12 +1,10 @@
 // How are routing policy rules listed, added and removed?
 import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
 import { Errno } from '../../sys/errno.ts';
-import { attrs, ip, str, u8, u32 } from '../codec/attrs.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL, struct } from '../codec/message.ts';
-import { tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import { attrs, ip, layout, NLM_F_CREATE, NLM_F_EXCL, str, struct, u8, u32 } from '../codec.ts';
+import { type NetlinkSocket, tolerating } from '../socket.ts';
 import { traced } from '../trace.ts';
-import { AF_INET, AF_INET6 } from './family.ts';
+import { AF_INET, AF_INET6 } from './addr.ts';
 
 /** linux/rtnetlink.h */
 const RTM_NEWRULE = 32;

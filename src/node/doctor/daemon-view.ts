@@ -2,7 +2,7 @@
 import { lstatSync, statSync } from 'node:fs';
 import { type Place, seatFileOf, socketPathOf } from '../../daemon/protocol.ts';
 import { ownPlace } from '../../daemon/who-listens.ts';
-import { findFlockHolder } from '../../sys/lock-holder.ts';
+import { findFlockHolder } from '../../sys/flock.ts';
 import { isHidden } from './readable.ts';
 
 /** State of the daemon. */

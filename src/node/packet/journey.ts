@@ -3,10 +3,8 @@
 import { namesOfHolders } from '../../files/process-stat.ts';
 import { cidrContains, renderCidr } from '../../net/cidr.ts';
 import { parseIp, renderIp } from '../../net/ip.ts';
-import type { Link } from '../../netlink/rtnl/link.ts';
-import { IFF_LOWER_UP, IFF_UP } from '../../netlink/rtnl/link-attrs.ts';
-import { RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
-import type { RouteLookup } from '../../netlink/rtnl/route-lookup.ts';
+import { IFF_LOWER_UP, IFF_UP, type Link } from '../../netlink/rtnl/link.ts';
+import { type RouteLookup, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import type { Listener } from '../../netlink/sock-diag.ts';
 import { NO_LABELS, type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
 import type { NodeAttachment } from '../model.ts';

@@ -1,11 +1,8 @@
 // Do the queues of a device let packets through in time, and do its filters lead them anywhere?
 
-import { listClasses } from '../../netlink/rtnl/class.ts';
 import { listFilters, listIngressFilters } from '../../netlink/rtnl/filter.ts';
-import type { Link } from '../../netlink/rtnl/link.ts';
-import { IFF_UP } from '../../netlink/rtnl/link-attrs.ts';
-import type { Qdisc } from '../../netlink/rtnl/qdisc.ts';
-import { ticksPerUs } from '../../netlink/rtnl/tc/psched.ts';
+import { IFF_UP, type Link } from '../../netlink/rtnl/link.ts';
+import { listClasses, type Qdisc, ticksPerUs } from '../../netlink/rtnl/qdisc.ts';
 import type { Packet } from '../doctor/filter/packet.ts';
 import { hop, lost, type Walk } from './report.ts';
 import type { Site } from './site.ts';

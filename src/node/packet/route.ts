@@ -3,8 +3,12 @@ import { EXPORT_TABLE, PROTOCOL } from '../../between/names.ts';
 import { cidrContains, renderCidr } from '../../net/cidr.ts';
 import { parseIp, renderIp } from '../../net/ip.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
-import { listRefusingRoutes, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
-import { lookUpRoute, type RouteLookup } from '../../netlink/rtnl/route-lookup.ts';
+import {
+  listRefusingRoutes,
+  lookUpRoute,
+  type RouteLookup,
+  RT_TABLE_MAIN,
+} from '../../netlink/rtnl/route.ts';
 import type { Packet } from '../doctor/filter/packet.ts';
 import { hop, type Walk } from './report.ts';
 import type { Site } from './site.ts';

@@ -1,6 +1,6 @@
 // Do the rules of a hook let a packet pass, and what becomes of its addresses?
 
-import type { HOOK } from '../../netlink/nft/chain.ts';
+import type { HOOK } from '../../netlink/nft/table.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
 import {
   acceptDevices,

@@ -3,7 +3,7 @@ import type { FindPeer } from '../../between/peers.ts';
 import { cidrContains } from '../../net/cidr.ts';
 import { parseIp } from '../../net/ip.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
-import { lookUpRoute, type RouteLookup } from '../../netlink/rtnl/route-lookup.ts';
+import { lookUpRoute, type RouteLookup } from '../../netlink/rtnl/route.ts';
 import { CLIENT_PORT, isAny, OUTSIDE } from '../doctor/filter/fates.ts';
 import { type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';

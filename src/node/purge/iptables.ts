@@ -1,7 +1,6 @@
 // Which chains of iptables no longer serve an attachment, and how are they removed?
 import type { SharedChain } from '../../cni/plugin-about.ts';
-import { isInstalled } from '../../netlink/iptables/program.ts';
-import { restoreTable, type SavedTable, saveTable } from '../../netlink/iptables/restore.ts';
+import { isInstalled, restoreTable, type SavedTable, saveTable } from '../../netlink/iptables/program.ts';
 import type { PurgeStep } from './files.ts';
 
 const FAMILIES = [

@@ -1,7 +1,6 @@
 // What of ours does the kernel hold that belongs to no attachment, and how is it removed?
 import { findOwner } from '../../cni/attachment.ts';
-import { commit } from '../../netlink/nft/batch.ts';
-import { renderTable } from '../../netlink/nft/message.ts';
+import { commit, renderTable } from '../../netlink/nft/message.ts';
 import { deleteTable } from '../../netlink/nft/table.ts';
 import { type Link, removeLinks } from '../../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../../netlink/socket.ts';

@@ -1,13 +1,11 @@
 // Are damaged replies of the kernel handled: messages, attributes of all our tables, elements, rules of other programs?
 import fc from 'fast-check';
-import { decodeMessages } from '../../../src/netlink/codec/message.ts';
+import { decodeMessages } from '../../../src/netlink/codec.ts';
 import { listFlows } from '../../../src/netlink/conntrack.ts';
-import { decodeEntries } from '../../../src/netlink/iptables/legacy.ts';
-import { decodeNatRule, listNftNat } from '../../../src/netlink/iptables/nft.ts';
+import { decodeEntries, decodeNatRule, listNftNat } from '../../../src/netlink/iptables/nat.ts';
 import { findExemption, findOvertaken } from '../../../src/netlink/iptables/precedence.ts';
 
-import { parseSaved } from '../../../src/netlink/iptables/restore.ts';
-import { listChains } from '../../../src/netlink/nft/chain.ts';
+import { parseSaved } from '../../../src/netlink/iptables/program.ts';
 import {
   findElement,
   findElements,
@@ -20,22 +18,26 @@ import {
   findOwnedProblems,
   listOwned,
   listOwners,
-} from '../../../src/netlink/nft/owned-table.ts';
-import { listRules, summarizeChains } from '../../../src/netlink/nft/rule.ts';
-import { listSets } from '../../../src/netlink/nft/set.ts';
+} from '../../../src/netlink/nft/skeleton.ts';
 import {
+  listChains,
   listDroppingChains,
+  listRules,
+  listSets,
   listTableNames,
   listTables,
   listTranslatingChains,
+  summarizeChains,
 } from '../../../src/netlink/nft/table.ts';
-import { findAddressesOf, listAddresses, listAddressMessages } from '../../../src/netlink/rtnl/addr.ts';
+import {
+  findAddressesOf,
+  listAddresses,
+  listAddressMessages,
+  listIpv6Groups,
+} from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
-import { listClasses } from '../../../src/netlink/rtnl/class.ts';
 import { listFilters, listIngressFilters } from '../../../src/netlink/rtnl/filter.ts';
-import { findLink, findLinks, getLink, listLinks } from '../../../src/netlink/rtnl/link.ts';
-import { vxlanOf } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { listIpv6Groups } from '../../../src/netlink/rtnl/multicast.ts';
+import { findLink, findLinks, getLink, listLinks, vxlanOf } from '../../../src/netlink/rtnl/link.ts';
 import {
   findForwardingPort,
   findNeighbour,
@@ -43,17 +45,22 @@ import {
   listPermanentNeighbours,
   listPermanentNeighboursOn,
 } from '../../../src/netlink/rtnl/neighbour.ts';
-import { findQdisc, findQdiscs, listQdiscs } from '../../../src/netlink/rtnl/qdisc.ts';
 import {
+  findQdisc,
+  findQdiscs,
+  listClasses,
+  listQdiscs,
+  parsePsched,
+} from '../../../src/netlink/rtnl/qdisc.ts';
+import {
+  findWay,
   listOriginRoutes,
   listRefusingRoutes,
   listRouteMessages,
   listRoutes,
+  listUnreachableDefaults,
 } from '../../../src/netlink/rtnl/route.ts';
-import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts';
-import { parsePsched } from '../../../src/netlink/rtnl/tc/psched.ts';
-import { listUnreachableDefaults } from '../../../src/netlink/rtnl/unreachable.ts';
 import { type NetlinkSocket, refusalOf } from '../../../src/netlink/socket.ts';
 import { Tables } from '../../../src/netlink/tables.ts';
 import { renderMessage } from '../../../src/netlink/trace.ts';

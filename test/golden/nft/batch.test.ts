@@ -1,6 +1,6 @@
 // Is a transaction opened and closed byte for byte as nft does?
 import { expect, test } from 'bun:test';
-import { encodeMessages, type Request } from '../../../src/netlink/codec/message.ts';
+import { encodeMessages, type Request } from '../../../src/netlink/codec.ts';
 import { batchBegin, batchEnd } from '../../../src/netlink/nft/message.ts';
 import { bytesOf } from '../rtnl/captured.ts';
 

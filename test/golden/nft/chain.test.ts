@@ -1,6 +1,6 @@
 // Are chains described to the kernel, and read from it, byte for byte?
 import { expect, test } from 'bun:test';
-import { addChain, chainMessage, listChains, NF_IP_PRI_NAT_DST } from '../../../src/netlink/nft/chain.ts';
+import { addChain, chainMessage, listChains, NF_IP_PRI_NAT_DST } from '../../../src/netlink/nft/table.ts';
 import { answering, bodyOf, bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
 

@@ -1,7 +1,6 @@
 // Are elements described to the kernel, and read from it, byte for byte?
 import { expect, test } from 'bun:test';
 import { parseIp } from '../../../src/net/ip.ts';
-import { goto } from '../../../src/netlink/nft/data.ts';
 import {
   addElements,
   deleteElements,
@@ -9,6 +8,7 @@ import {
   findElement,
   listElements,
 } from '../../../src/netlink/nft/element.ts';
+import { goto } from '../../../src/netlink/nft/expr.ts';
 import { answering, bodyOf, bytesOf, messageOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
 

@@ -1,11 +1,8 @@
 // Are hardware addresses in sets and rules described to the kernel byte for byte?
 import { expect, test } from 'bun:test';
-import { NF_DROP } from '../../../src/netlink/nft/data.ts';
-import { decodeFields } from '../../../src/netlink/nft/datatype.ts';
 import { addElements } from '../../../src/netlink/nft/element.ts';
-import { decide, isNotInSet, loadLinkHeader, loadMeta, REG } from '../../../src/netlink/nft/expr.ts';
-import { addRule } from '../../../src/netlink/nft/rule.ts';
-import { addSet } from '../../../src/netlink/nft/set.ts';
+import { decide, isNotInSet, loadLinkHeader, loadMeta, NF_DROP, REG } from '../../../src/netlink/nft/expr.ts';
+import { addRule, addSet, decodeFields } from '../../../src/netlink/nft/table.ts';
 import { bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
 

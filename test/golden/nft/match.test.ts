@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { matchFamily } from '../../../src/netlink/nft/expr.ts';
 import { parseMatch } from '../../../src/netlink/nft/match.ts';
-import { addRule } from '../../../src/netlink/nft/rule.ts';
+import { addRule } from '../../../src/netlink/nft/table.ts';
 import { bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
 

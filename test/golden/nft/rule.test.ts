@@ -1,8 +1,8 @@
 // Are rules described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
 import { hostU32, isEqual, loadCt, maskRegister, REG } from '../../../src/netlink/nft/expr.ts';
-import { addRule, listRules, ruleMessage, summarizeChains } from '../../../src/netlink/nft/rule.ts';
 import { parseRule } from '../../../src/netlink/nft/skeleton.ts';
+import { addRule, listRules, ruleMessage, summarizeChains } from '../../../src/netlink/nft/table.ts';
 import { answering, bodyOf, bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
 

@@ -1,10 +1,5 @@
 // How does a test see the message that an nf_tables change becomes?
-import {
-  encodeMessages,
-  NLM_F_ACK,
-  NLM_F_REQUEST,
-  type Request,
-} from '../../../src/netlink/codec/message.ts';
+import { encodeMessages, NLM_F_ACK, NLM_F_REQUEST, type Request } from '../../../src/netlink/codec.ts';
 
 /** The whole message of a change, with sequence number and port zero. */
 export function sent(...changes: readonly Request[]): Uint8Array {

@@ -1,6 +1,6 @@
 // Are sets and maps described to the kernel, and read from it, byte for byte?
 import { expect, test } from 'bun:test';
-import { addSet, listSets, setMessage } from '../../../src/netlink/nft/set.ts';
+import { addSet, listSets, setMessage } from '../../../src/netlink/nft/table.ts';
 import { answering, bodyOf, bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
 

@@ -1,6 +1,6 @@
 // Are tables described to the kernel byte for byte as nft does?
 import { expect, test } from 'bun:test';
-import { nfgenmsg } from '../../../src/netlink/nfgenmsg.ts';
+import { nfgenmsg } from '../../../src/netlink/nft/message.ts';
 import { addTable, tableMessage } from '../../../src/netlink/nft/table.ts';
 import { bodyOf, bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';

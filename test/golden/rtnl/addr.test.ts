@@ -2,7 +2,6 @@
 import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp } from '../../../src/net/ip.ts';
-import { NetlinkError } from '../../../src/netlink/errors.ts';
 import {
   addAddress,
   addrMessage,
@@ -14,6 +13,7 @@ import {
   removeAddress,
   restoreAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
+import { NetlinkError } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 

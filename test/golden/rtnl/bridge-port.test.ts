@@ -1,8 +1,7 @@
 // Are a bridge port's switches set, and read in the kernel's own description of a link, byte for byte?
 import { expect, test } from 'bun:test';
-import { decodeMessages } from '../../../src/netlink/codec/message.ts';
-import { findLink, setBridgePort } from '../../../src/netlink/rtnl/link.ts';
-import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
+import { decodeMessages } from '../../../src/netlink/codec.ts';
+import { findLink, linkMessage, setBridgePort } from '../../../src/netlink/rtnl/link.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 // bridge link set dev veth0 hairpin on isolated on

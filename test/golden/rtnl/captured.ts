@@ -6,9 +6,8 @@ import {
   NLM_F_ACK,
   NLM_F_REQUEST,
   type Request,
-} from '../../../src/netlink/codec/message.ts';
-import { NetlinkError } from '../../../src/netlink/errors.ts';
-import type { NetlinkSocket, Outcome } from '../../../src/netlink/socket.ts';
+} from '../../../src/netlink/codec.ts';
+import { NetlinkError, type NetlinkSocket, type Outcome } from '../../../src/netlink/socket.ts';
 
 /**
  * The bytes of a listing: one field per line, bytes in hexadecimal, two spaces, then what they mean. Braces mark

@@ -1,8 +1,12 @@
 // Are classes described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
-import { classMessage, htbClassRequest, listClasses } from '../../../src/netlink/rtnl/class.ts';
-import { tcHtbOpt } from '../../../src/netlink/rtnl/tc/htb.ts';
-import { tcHandle } from '../../../src/netlink/rtnl/tc/tcmsg.ts';
+import {
+  classMessage,
+  htbClassRequest,
+  listClasses,
+  tcHandle,
+  tcHtbOpt,
+} from '../../../src/netlink/rtnl/qdisc.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 test('the struct is as large as in linux/pkt_sched.h', () => {

@@ -2,16 +2,20 @@
 import { expect, test } from 'bun:test';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import {
+  egressRedirect,
   filterMessage,
   listFilters,
   listIngressFilters,
+  MATCH_ALL,
+  matchSubnet,
   redirectRequest,
   removeIngressFiltersRequest,
   subnetFilterRequest,
+  tcMirred,
+  tcU32Key,
+  tcU32Sel,
 } from '../../../src/netlink/rtnl/filter.ts';
-import { egressRedirect, tcMirred } from '../../../src/netlink/rtnl/tc/redirect.ts';
-import { tcHandle } from '../../../src/netlink/rtnl/tc/tcmsg.ts';
-import { MATCH_ALL, matchSubnet, tcU32Key, tcU32Sel } from '../../../src/netlink/rtnl/tc/u32.ts';
+import { tcHandle } from '../../../src/netlink/rtnl/qdisc.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 test('the structs are as large as in linux/pkt_cls.h and linux/tc_act/tc_mirred.h', () => {

@@ -1,14 +1,15 @@
 // Are links described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
-import { NetlinkError } from '../../../src/netlink/errors.ts';
 import {
   addAltNameRequest,
   createLink,
   findLink,
+  ifinfomsg,
+  linkMessage,
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
-import { ifinfomsg, linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
+import { NetlinkError } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 

@@ -1,7 +1,7 @@
 // Are macvtaps described to the kernel, and read from it, byte for byte?
 import { expect, test } from 'bun:test';
-import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { createUpper } from '../../../src/netlink/rtnl/upper.ts';
+import { createUpper } from '../../../src/netlink/rtnl/kinds.ts';
+import { linkMessage } from '../../../src/netlink/rtnl/link.ts';
 import { bodyOf, bytesOf, sentBy } from './captured.ts';
 
 // ip link add link eth1 name tap0 netns c1 type macvtap mode bridge

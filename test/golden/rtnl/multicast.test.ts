@@ -1,7 +1,7 @@
 // Are the groups of an interface asked for, and read, byte for byte?
 import { expect, test } from 'bun:test';
 import { parseIp } from '../../../src/net/ip.ts';
-import { listIpv6Groups } from '../../../src/netlink/rtnl/multicast.ts';
+import { listIpv6Groups } from '../../../src/netlink/rtnl/addr.ts';
 import { answering, bodyOf } from './captured.ts';
 
 // The answer of Linux 6.18 to RTM_GETMULTICAST for IPv6 and link 2; `ip -6 maddr` reads /proc/net/igmp6 instead.

@@ -1,6 +1,6 @@
 // Is the id of another namespace asked for, and read, byte for byte?
 import { expect, test } from 'bun:test';
-import { netnsIdOf, rtgenmsg } from '../../../src/netlink/rtnl/netns-id.ts';
+import { netnsIdOf, rtgenmsg } from '../../../src/netlink/rtnl/link.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 test('struct rtgenmsg has 1 byte', () => {

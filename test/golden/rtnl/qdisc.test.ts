@@ -8,13 +8,16 @@ import {
   listQdiscs,
   qdiscMessage,
   removeQdiscRequest,
+  TC_H_INGRESS,
+  TC_H_ROOT,
   tbfRequest,
   tcFifoQopt,
+  tcHandle,
+  tcHtbGlob,
+  tcmsg,
+  tcRatespec,
+  tcTbfQopt,
 } from '../../../src/netlink/rtnl/qdisc.ts';
-import { tcHtbGlob } from '../../../src/netlink/rtnl/tc/htb.ts';
-import { tcRatespec } from '../../../src/netlink/rtnl/tc/psched.ts';
-import { tcTbfQopt } from '../../../src/netlink/rtnl/tc/tbf.ts';
-import { TC_H_INGRESS, TC_H_ROOT, tcHandle, tcmsg } from '../../../src/netlink/rtnl/tc/tcmsg.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 test('the structs are as large as in linux/rtnetlink.h and linux/pkt_sched.h', () => {

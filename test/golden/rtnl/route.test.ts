@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp } from '../../../src/net/ip.ts';
-import { decodeMessages } from '../../../src/netlink/codec/message.ts';
+import { decodeMessages } from '../../../src/netlink/codec.ts';
 import { RT_SCOPE_HOST, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import {
   addRoute,

@@ -1,7 +1,7 @@
 // Are questions about kernel support asked so that nothing can come of them?
 import { expect, test } from 'bun:test';
-import { NetlinkError } from '../../../src/netlink/errors.ts';
-import { requireLinkKind, requireQdiscKind } from '../../../src/netlink/rtnl/supported.ts';
+import { requireLinkKind, requireQdiscKind } from '../../../src/netlink/rtnl/kinds.ts';
+import { NetlinkError } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { answering, bytesOf, sentBy } from './captured.ts';
 

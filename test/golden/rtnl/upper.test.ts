@@ -1,13 +1,13 @@
 // Are devices on top of others described byte for byte: macvlan, ipvlan, VLAN?
 import { describe, expect, test } from 'bun:test';
+import { createUpper, setUpper } from '../../../src/netlink/rtnl/kinds.ts';
 import {
   IPVLAN_FLAGS,
   IPVLAN_MODES,
   linkMessage,
   MACVLAN_MODES,
   VLAN_PROTOCOLS,
-} from '../../../src/netlink/rtnl/link-attrs.ts';
-import { createUpper, setUpper } from '../../../src/netlink/rtnl/upper.ts';
+} from '../../../src/netlink/rtnl/link.ts';
 import { bodyOf, bytesOf, sentBy } from './captured.ts';
 
 // `ip` sends the same but for the order of attributes, NLA_F_NESTED, the zero at the end of the kind, and a process id in place of

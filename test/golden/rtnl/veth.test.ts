@@ -1,8 +1,7 @@
 // Is a veth pair, with its other end in another namespace, described byte for byte?
 import { expect, test } from 'bun:test';
-import { decodeMessages } from '../../../src/netlink/codec/message.ts';
-import { createLink } from '../../../src/netlink/rtnl/link.ts';
-import { ifinfomsg, linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
+import { decodeMessages } from '../../../src/netlink/codec.ts';
+import { createLink, ifinfomsg, linkMessage } from '../../../src/netlink/rtnl/link.ts';
 import { bodyOf, bytesOf, sentBy } from './captured.ts';
 
 // ip link add veth0 mtu 1400 type veth peer name eth0 netns box

@@ -1,14 +1,13 @@
 // Are dummy devices, VRFs, their rule and their refusing routes described to the kernel byte for byte?
 import { describe, expect, test } from 'bun:test';
 import { setGroupFwdMask } from '../../../src/netlink/rtnl/bridge-vlan.ts';
-import { createLink } from '../../../src/netlink/rtnl/link.ts';
-import { ifinfomsg, linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { addL3mdevRule, listRules } from '../../../src/netlink/rtnl/rule.ts';
+import { createLink, ifinfomsg, linkMessage } from '../../../src/netlink/rtnl/link.ts';
 import {
   addUnreachableDefault,
   listUnreachableDefaults,
   removeUnreachableDefault,
-} from '../../../src/netlink/rtnl/unreachable.ts';
+} from '../../../src/netlink/rtnl/route.ts';
+import { addL3mdevRule, listRules } from '../../../src/netlink/rtnl/rule.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 // What we send was compared with what `ip` sends (strace -e trace=sendmsg -e write=3): the same but for the order of

@@ -3,9 +3,8 @@
 import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp, renderIp } from '../../../src/net/ip.ts';
-import type { Request } from '../../../src/netlink/codec/message.ts';
-import { createLink, findLink } from '../../../src/netlink/rtnl/link.ts';
-import { linkMessage, vxlanOf } from '../../../src/netlink/rtnl/link-attrs.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
+import { createLink, findLink, linkMessage, vxlanOf } from '../../../src/netlink/rtnl/link.ts';
 import {
   listForwarding,
   removeForwardingRequest,

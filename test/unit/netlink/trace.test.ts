@@ -1,10 +1,10 @@
 // Can a person read what went over the wire?
 import { describe, expect, test } from 'bun:test';
 import { parseIp } from '../../../src/net/ip.ts';
-import { decodeMessages, type Envelope, encodeMessages } from '../../../src/netlink/codec/message.ts';
+import { decodeMessages, type Envelope, encodeMessages } from '../../../src/netlink/codec.ts';
 import { addElements } from '../../../src/netlink/nft/element.ts';
 import { batchBegin } from '../../../src/netlink/nft/message.ts';
-import { IFF_UP, linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
+import { IFF_UP, linkMessage } from '../../../src/netlink/rtnl/link.ts';
 import { renderMessage } from '../../../src/netlink/trace.ts';
 
 describe('renderMessage()', () => {

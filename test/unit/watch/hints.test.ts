@@ -1,13 +1,11 @@
 // Are devices that an ADD makes no damage, and is everything that happens to them later?
 import { describe, expect, test } from 'bun:test';
 import { renderOwner } from '../../../src/cni/attachment.ts';
-import { attrs, str } from '../../../src/netlink/codec/attrs.ts';
-import { type Envelope, layout } from '../../../src/netlink/codec/message.ts';
-import { nfgenmsg } from '../../../src/netlink/nfgenmsg.ts';
+import { attrs, type Envelope, layout, str } from '../../../src/netlink/codec.ts';
 import { type Element, elementMessage } from '../../../src/netlink/nft/element.ts';
-import { NftMsg, nftType } from '../../../src/netlink/nft/message.ts';
-import { IFF_UP, linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { tcmsg } from '../../../src/netlink/rtnl/tc/tcmsg.ts';
+import { NftMsg, nfgenmsg, nftType } from '../../../src/netlink/nft/message.ts';
+import { IFF_UP, linkMessage } from '../../../src/netlink/rtnl/link.ts';
+import { tcmsg } from '../../../src/netlink/rtnl/qdisc.ts';
 import type { WatchedAttachment } from '../../../src/watch/attachments.ts';
 import { chooseSweep, DeviceHints, devicesChangedInside, hintsOfRules } from '../../../src/watch/hints.ts';
 

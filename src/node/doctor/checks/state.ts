@@ -7,7 +7,7 @@ import type { SegmentRunner } from '../../../chain/run/segment.ts';
 import { keyOf } from '../../../cni/attachment.ts';
 import { leaseDirsOf } from '../../../cni/network-plugins.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
-import { findFlockHolder } from '../../../sys/lock-holder.ts';
+import { findFlockHolder } from '../../../sys/flock.ts';
 import { type AttachmentCheck, CHECK_BUDGET_MS, checkAll } from '../../../watch/check-all.ts';
 import { findGone } from '../../../watch/collect-gone.ts';
 import { deleteCommand, forgetCommand } from '../../../watch/examine.ts';

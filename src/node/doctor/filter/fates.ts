@@ -1,6 +1,6 @@
 // Do the rules of other programs let a container's packets through?
 
-import type { Chain } from '../../../netlink/nft/chain.ts';
+import type { Chain } from '../../../netlink/nft/table.ts';
 import type { FilterTable } from '../../../netlink/tables.ts';
 import type { NodeView, RoutedPod } from '../finding.ts';
 import { type Byte, NO_LABELS, type Packet, PROTOCOLS } from './packet.ts';

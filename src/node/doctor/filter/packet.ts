@@ -1,7 +1,7 @@
 // What does a rule see of a packet that a container depends on?
 import { findIp, ipToBytes } from '../../../net/ip.ts';
-import { NFPROTO } from '../../../netlink/nfgenmsg.ts';
 import { hostU32, META } from '../../../netlink/nft/expr.ts';
+import { NFPROTO } from '../../../netlink/nft/message.ts';
 
 /** A byte; undefined if it is not known. */
 export type Byte = number | undefined;

@@ -1,10 +1,9 @@
 // Does a rule match a packet, and what does it do to it?
 
 import { ipFromBytes, renderIp } from '../../../net/ip.ts';
-import type { Verdict } from '../../../netlink/nft/data.ts';
 import type { RawElement } from '../../../netlink/nft/element.ts';
-import { type Expression, META } from '../../../netlink/nft/expr.ts';
-import type { Rule } from '../../../netlink/nft/rule.ts';
+import { type Expression, META, type Verdict } from '../../../netlink/nft/expr.ts';
+import type { Rule } from '../../../netlink/nft/table.ts';
 import type { FilterTable } from '../../../netlink/tables.ts';
 import { type Holds, iptablesMatch, markBehind, translationOf } from './iptables.ts';
 import {

@@ -1,10 +1,16 @@
 // Which way does a packet take through a base chain, as far as its rules can be judged?
 
 import { defined } from '../../../cni/defined.ts';
-import type { Chain } from '../../../netlink/nft/chain.ts';
-import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../../../netlink/nft/data.ts';
-import { type Expression, META } from '../../../netlink/nft/expr.ts';
-import type { Rule } from '../../../netlink/nft/rule.ts';
+import {
+  type Expression,
+  META,
+  NF_ACCEPT,
+  NF_DROP,
+  NFT_GOTO,
+  NFT_JUMP,
+  NFT_RETURN,
+} from '../../../netlink/nft/expr.ts';
+import type { Chain, Rule } from '../../../netlink/nft/table.ts';
 import type { FilterTable } from '../../../netlink/tables.ts';
 import { groupBy } from '../finding.ts';
 import { type Byte, eitherOf, markOf, metaBytes, type Packet, payloadBytes, unknown } from './packet.ts';

@@ -2,13 +2,13 @@
 
 import { describe, expect, test } from 'bun:test';
 import { MatchError } from '../../../../src/netlink/nft/match.ts';
-import type { ChainSummary } from '../../../../src/netlink/nft/rule.ts';
 import {
   isComplete,
   parseRule,
   type Skeleton,
   skeletonChanges,
 } from '../../../../src/netlink/nft/skeleton.ts';
+import type { ChainSummary } from '../../../../src/netlink/nft/table.ts';
 
 const table = { family: 'inet', name: 'catena' } as const;
 const SKELETON: Skeleton = {

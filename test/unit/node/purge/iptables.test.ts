@@ -1,6 +1,6 @@
 // Which rules keep the shared chains of iptables in place?
 import { expect, test } from 'bun:test';
-import { parseSaved } from '../../../../src/netlink/iptables/restore.ts';
+import { parseSaved } from '../../../../src/netlink/iptables/program.ts';
 import { findUser, removalLines } from '../../../../src/node/purge/iptables.ts';
 
 const FILTER = ['CNI-FORWARD', 'CNI-ADMIN'];

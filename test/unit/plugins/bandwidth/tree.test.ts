@@ -8,9 +8,8 @@ import {
   type Tree,
 } from '../../../../plugins/bandwidth/tree.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
-import { type Filter, protocolOf } from '../../../../src/netlink/rtnl/filter.ts';
-import { tcHandle } from '../../../../src/netlink/rtnl/tc/tcmsg.ts';
-import { matchSubnet } from '../../../../src/netlink/rtnl/tc/u32.ts';
+import { type Filter, matchSubnet, protocolOf } from '../../../../src/netlink/rtnl/filter.ts';
+import { tcHandle } from '../../../../src/netlink/rtnl/qdisc.ts';
 
 const TBF = { rateBytes: 1_250_000, bufferTicks: 781_250, limitBytes: 93_750 };
 const SUBNETS = ['10.0.0.0/8', 'fd00::/8'].map(parseCidr);

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { ensureLines, releaseLines } from '../../../../plugins/firewall/iptables-rules.ts';
 import { parseIp } from '../../../../src/net/ip.ts';
-import { parseSaved, type SavedTable } from '../../../../src/netlink/iptables/restore.ts';
+import { parseSaved, type SavedTable } from '../../../../src/netlink/iptables/program.ts';
 
 const NOTHING: SavedTable = { chains: ['INPUT', 'FORWARD', 'OUTPUT'], rules: [] };
 const pods = [parseIp('10.9.0.2')];

@@ -14,8 +14,8 @@ import type { FamilyPlan } from '../../../../plugins/portmap/plan.ts';
 import { conditionalSets, FIXED_SETS, SETS } from '../../../../plugins/portmap/sets.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
 import { parseIp } from '../../../../src/net/ip.ts';
-import { decodeFields, encodeFields, renderFields } from '../../../../src/netlink/nft/datatype.ts';
-import type { Entry, Place } from '../../../../src/netlink/nft/entries.ts';
+import type { Entry, Place } from '../../../../src/netlink/nft/element.ts';
+import { decodeFields, encodeFields, renderFields } from '../../../../src/netlink/nft/table.ts';
 
 const owner = ownerOf({ network: 'podnet', containerId: 'ctr1', ifname: 'eth0' });
 const plans: FamilyPlan[] = [

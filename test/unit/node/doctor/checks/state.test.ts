@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { locks } from '../../../../../src/node/doctor/checks/state.ts';
 import type { NodeView } from '../../../../../src/node/doctor/finding.ts';
-import { findFlockHolder } from '../../../../../src/sys/lock-holder.ts';
+import { findFlockHolder } from '../../../../../src/sys/flock.ts';
 import { until } from '../../../../helpers/until.ts';
 
 let dir: string;

@@ -1,9 +1,16 @@
 // Does a walk through chains end, whatever they jump to, and find the same fates as by each way?
 import { expect, test } from 'bun:test';
 import { ipToBytes, parseIp } from '../../../../../src/net/ip.ts';
-import { NF_ACCEPT, NF_DROP, NFT_JUMP } from '../../../../../src/netlink/nft/data.ts';
-import { decide, isOutside, loadTransportHeader, META } from '../../../../../src/netlink/nft/expr.ts';
-import type { Rule } from '../../../../../src/netlink/nft/rule.ts';
+import {
+  decide,
+  isOutside,
+  loadTransportHeader,
+  META,
+  NF_ACCEPT,
+  NF_DROP,
+  NFT_JUMP,
+} from '../../../../../src/netlink/nft/expr.ts';
+import type { Rule } from '../../../../../src/netlink/nft/table.ts';
 import type { FilterTable } from '../../../../../src/netlink/tables.ts';
 import { findFates } from '../../../../../src/node/doctor/filter/fates.ts';
 import type { Packet } from '../../../../../src/node/doctor/filter/packet.ts';

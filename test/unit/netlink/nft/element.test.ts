@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
-import { addEntries, deletePlaces } from '../../../../src/netlink/nft/entries.ts';
-import type { NftSet } from '../../../../src/netlink/nft/set.ts';
+import { addEntries, deletePlaces } from '../../../../src/netlink/nft/element.ts';
+import type { NftSet } from '../../../../src/netlink/nft/table.ts';
 
 const setOf = (name: string): NftSet => ({
   table: { family: 'inet', name: 'catena' },

@@ -1,9 +1,10 @@
 // Do datagrams arrive at a unix socket, and what is the error without a receiver?
+
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { openUnixDatagram } from '../../../src/sys/unix-datagram.ts';
+import { openUnixDatagram } from '../../../src/sys/service-manager.ts';
 import { receiveDatagrams } from '../../helpers/unix-receiver.ts';
 
 describe('openUnixDatagram()', () => {

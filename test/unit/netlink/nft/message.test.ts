@@ -1,12 +1,10 @@
 // When is a transaction sent, and when is it tried again?
 
 import { describe, expect, test } from 'bun:test';
-import type { Request } from '../../../../src/netlink/codec/message.ts';
-import { NetlinkError } from '../../../../src/netlink/errors.ts';
-import { commit, commitAfterReading } from '../../../../src/netlink/nft/batch.ts';
-import { nftType } from '../../../../src/netlink/nft/message.ts';
+import type { Request } from '../../../../src/netlink/codec.ts';
+import { commit, commitAfterReading, nftType } from '../../../../src/netlink/nft/message.ts';
 import { addTable } from '../../../../src/netlink/nft/table.ts';
-import type { NetlinkSocket } from '../../../../src/netlink/socket.ts';
+import { NetlinkError, type NetlinkSocket } from '../../../../src/netlink/socket.ts';
 import { Errno } from '../../../../src/sys/errno.ts';
 
 const change = addTable({ family: 'inet', name: 't' });

@@ -1,17 +1,49 @@
-// Do keys and values become the bytes that nft understands, and back?
+// Are comments kept where nft looks for them?
+
 import { describe, expect, test } from 'bun:test';
 import { parseIp } from '../../../../src/net/ip.ts';
+import { Writer } from '../../../../src/netlink/codec.ts';
 import {
+  comment,
   decodeFields,
   encodeFields,
   type FieldValue,
   renderFields,
+  setUserdata,
   type TypeNames,
   typeId,
   typeLength,
   typeNamesOf,
   typeOrder,
-} from '../../../../src/netlink/nft/datatype.ts';
+} from '../../../../src/netlink/nft/table.ts';
+
+describe('comment', () => {
+  test('is an entry of type 0 with a terminating zero', () => {
+    expect(encoded('hi')).toEqual([0, 3, 0x68, 0x69, 0]);
+    expect(comment.decode(Uint8Array.of(0, 3, 0x68, 0x69, 0), {})).toBe('hi');
+  });
+
+  test('is found behind entries of other types, and is empty when absent', () => {
+    expect(comment.decode(Uint8Array.of(4, 2, 9, 9, 0, 2, 0x78, 0), {})).toBe('x');
+    expect(comment.decode(Uint8Array.of(4, 2, 9, 9), {})).toBe('');
+  });
+
+  test('is refused when the kernel could not keep it', () => {
+    expect(encoded('x'.repeat(253))).toHaveLength(256);
+    expect(() => encoded('x'.repeat(254))).toThrow('the kernel keeps 253 bytes at most');
+  });
+});
+
+test('setUserdata() sets the order in which nft prints keys and data', () => {
+  expect(Array.from(setUserdata('big'))).toEqual([0, 4, 2, 0, 0, 0]);
+  expect(Array.from(setUserdata('host', 'mixed'))).toEqual([0, 4, 1, 0, 0, 0, 1, 4, 0, 0, 0, 0]);
+});
+
+function encoded(text: string): number[] {
+  const writer = new Writer();
+  comment.encode(writer, text, {});
+  return Array.from(writer.finish());
+}
 
 describe('typeNamesOf()', () => {
   test.each<[TypeNames]>([

@@ -1,6 +1,7 @@
 // Which u32 selectors let every packet through?
+
 import { expect, test } from 'bun:test';
-import { MATCH_ALL, matchesAll, tcU32Key } from '../../../../../src/netlink/rtnl/tc/u32.ts';
+import { MATCH_ALL, matchesAll, tcU32Key } from '../../../../src/netlink/rtnl/filter.ts';
 
 test('matchesAll() is true for a key with an empty mask', () => {
   expect(matchesAll(MATCH_ALL)).toBe(true);

@@ -1,7 +1,9 @@
-// Which listening sockets has the service manager passed to this process?
+// How does a service talk to systemd: the sockets that it is given, its state, and its log?
+
 import { FFIType, read } from 'bun:ffi';
+import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { errno, loadLibc, ptr } from './libc.ts';
+import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
 
 const { i32, pointer } = { i32: FFIType.i32, pointer: FFIType.ptr };
 
@@ -86,4 +88,80 @@ function listeningPath(c: Functions, fd: number): string | undefined {
   const name = new TextDecoder().decode(address.subarray(2, Math.min(length[0] ?? 0, ADDRESS_BYTES)));
   const path = name.replace(/\0+$/, '');
   return path.startsWith('/') ? path : undefined;
+}
+
+const SOCK_DGRAM_CLOEXEC = 2 | 0o2000000;
+/** sys/un.h: the size of `sun_path`. */
+const PATH_MAX_BYTES = 108;
+
+/**
+ * Sends a state such as `READY=1` to the service manager that started this process. Does nothing without one, and ignores
+ * a failure to reach it. Same as: `systemd-notify READY=1`
+ * @param socket `NOTIFY_SOCKET`: a path, or a name in the abstract namespace that starts with `@`
+ */
+export function notifyServiceManager(
+  state: string,
+  socket: string | undefined = process.env.NOTIFY_SOCKET,
+): void {
+  const name = Buffer.from(socket ?? '');
+  if (name.length === 0 || name.length >= PATH_MAX_BYTES) return;
+  if (name[0] === '@'.charCodeAt(0)) name[0] = 0;
+  const address = new Uint8Array(2 + name.length);
+  new DataView(address.buffer).setUint16(0, AF_UNIX, true);
+  address.set(name, 2);
+  const fd = libc().socket(AF_UNIX, SOCK_DGRAM_CLOEXEC, 0);
+  if (fd < 0) return;
+  const data = Buffer.from(state);
+  libc().sendto(fd, ptr(data), data.length, 0, ptr(address), address.length);
+  closeSync(fd);
+}
+
+const SOCK_DGRAM = 2;
+const SOCK_NONBLOCK = 0o4000;
+const SOCK_CLOEXEC = 0o2000000;
+const MSG_NOSIGNAL = 0x4000;
+
+/** sys/un.h: the size of `sun_path`, including the terminating zero. */
+const PATH_BYTES = 108;
+
+/** A non-blocking socket that sends to one path. */
+interface UnixDatagram {
+  /**
+   * Sends one datagram. The path is looked up each time, so the receiver may be restarted.
+   * @throws SystemError when there is no receiver, the datagram is too big, or the receiver does not keep up
+   */
+  send(bytes: Uint8Array): void;
+  close(): void;
+}
+
+/**
+ * Opens a socket for datagrams to a path, which need not exist yet.
+ * Same as: `socat - UNIX-SENDTO:<path>`
+ */
+export function openUnixDatagram(path: string): UnixDatagram {
+  const address = encodePath(path);
+  const fd = checked(
+    libc().socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+    () => 'open a unix datagram socket',
+  );
+  return {
+    send(bytes) {
+      const sent = libc().sendto(fd, ptr(bytes), bytes.length, MSG_NOSIGNAL, ptr(address), address.length);
+      if (Number(sent) < 0) throw new SystemError(`send to "${path}"`, errno());
+    },
+    close: () => closeSync(fd),
+  };
+}
+
+/** sys/un.h: struct sockaddr_un */
+function encodePath(path: string): Uint8Array {
+  const name = new TextEncoder().encode(path);
+  if (name.length >= PATH_BYTES || name.includes(0))
+    throw new Error(
+      `Cannot use socket "${path}": its path must be shorter than ${PATH_BYTES} bytes, without zeros`,
+    );
+  const bytes = new Uint8Array(2 + name.length + 1);
+  new DataView(bytes.buffer).setUint16(0, AF_UNIX, true);
+  bytes.set(name, 2);
+  return bytes;
 }

@@ -1,6 +1,7 @@
 // Are rules of the table "filter" written and read as iptables writes and prints them?
+
 import { expect, test } from 'bun:test';
-import { encodeFilterRule, renderFilterRule } from '../../../../src/netlink/iptables/filter-rule.ts';
+import { encodeFilterRule, renderFilterRule } from '../../../../src/netlink/iptables/filter.ts';
 
 const RULES: [4 | 6, string][] = [
   [4, '-d 10.9.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT'],

@@ -1,13 +1,58 @@
-// How is a device made on top of another one: a macvlan, a macvtap, an ipvlan, a VLAN?
+// Which kinds of devices and qdiscs does this kernel support, and how is a device made on top of another one?
 
-import type { ValuesOf } from '../codec/attrs.ts';
-import { NLM_F_CREATE, NLM_F_EXCL, type Request } from '../codec/message.ts';
-import type { NetlinkSocket } from '../socket.ts';
-import type { Link } from './link.ts';
-import { type ipvlan, linkMessage, type macvlan, type vlan } from './link-attrs.ts';
+import { Errno } from '../../sys/errno.ts';
+import { NLM_F_CREATE, NLM_F_EXCL, type Request, u32, type ValuesOf, Writer } from '../codec.ts';
+import { type NetlinkSocket, tolerating } from '../socket.ts';
+import { type ipvlan, type Link, linkMessage, type macvlan, type vlan } from './link.ts';
+import { qdiscMessage, TC_H_ROOT } from './qdisc.ts';
 
 /** linux/rtnetlink.h */
 const RTM_NEWLINK = 16;
+const RTM_NEWQDISC = 36;
+/** linux/if_link.h */
+const IFLA_NUM_TX_QUEUES = 31;
+/** The loopback device is the first of every namespace. */
+const LOOPBACK_INDEX = 1;
+
+/**
+ * Checks that the kernel supports a kind of device, loading its module as creating one would.
+ * @throws NetlinkError when it does not, or when we are not permitted to ask
+ */
+export function requireLinkKind(socket: NetlinkSocket, kind: string): void {
+  const none = new Writer();
+  u32.encode(none, 0, {});
+  // The kernel refuses a device without queues, but only after it has found the kind.
+  const unknown = [{ type: IFLA_NUM_TX_QUEUES, bytes: none.finish() }];
+  const body = linkMessage.encode({}, { linkinfo: { kind }, unknown });
+  const request = { op: `use devices of kind ${kind}`, type: RTM_NEWLINK, body };
+  tolerating([Errno.EINVAL], () => socket.request({ ...request, flags: NLM_F_CREATE | NLM_F_EXCL }));
+}
+
+/**
+ * Checks that the kernel supports a kind of token bucket, loading its module as using one would.
+ * @throws NetlinkError when it does not, or when we are not permitted to ask
+ */
+export function requireQdiscKind(socket: NetlinkSocket, kind: 'tbf' | 'htb'): void {
+  const body = qdiscMessage.encode({ index: LOOPBACK_INDEX, parent: TC_H_ROOT }, { kind });
+  // The kernel refuses a token bucket without parameters, but only after it has found the kind; EEXIST tells nothing.
+  tolerating([Errno.EINVAL, Errno.EEXIST], () =>
+    socket.request({
+      op: `use qdiscs of kind ${kind}`,
+      type: RTM_NEWQDISC,
+      flags: NLM_F_CREATE | NLM_F_EXCL,
+      body,
+    }),
+  );
+}
+
+/**
+ * Checks that we may change devices, with a request that changes nothing.
+ * @throws NetlinkError when we may not
+ */
+export function requireLinkChanges(socket: NetlinkSocket): void {
+  const body = linkMessage.encode({ index: LOOPBACK_INDEX }, {});
+  socket.request({ op: 'change devices', type: RTM_NEWLINK, body });
+}
 
 /** The kinds of upper devices, with their own attributes. */
 export interface UpperData {

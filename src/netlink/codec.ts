@@ -1,0 +1,658 @@
+// How are netlink messages described once, for both writing and reading: bytes, attributes, fixed header and envelope?
+
+import { type Ip, ipFromBytes, ipToBytes } from '../net/ip.ts';
+import { parseMac, renderMac } from '../net/mac.ts';
+
+/** linux/netlink.h: attributes and messages are padded to four bytes. */
+export function align4(length: number): number {
+  return (length + 3) & ~3;
+}
+
+/** A growing byte buffer in host byte order (little endian on every supported machine), with length fields patched later. */
+export class Writer {
+  #bytes = new Uint8Array(512);
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** The bytes written so far; valid until the next write. */
+  finish(): Uint8Array {
+    return this.#bytes.subarray(0, this.#length);
+  }
+
+  /** Returns a copy of the bytes written so far and empties the writer. */
+  take(): Uint8Array {
+    const bytes = this.#bytes.slice(0, this.#length);
+    this.#length = 0;
+    return bytes;
+  }
+
+  /** Discards what was written. */
+  clear(): void {
+    this.#length = 0;
+  }
+
+  u8(value: number): void {
+    const at = this.#grow(1);
+    this.#bytes[at] = value;
+  }
+
+  u16(value: number, bigEndian = false): void {
+    const at = this.#grow(2);
+    this.#putU16(at, value, bigEndian);
+  }
+
+  u32(value: number, bigEndian = false): void {
+    const at = this.#grow(4);
+    this.#putU32(at, value, bigEndian);
+  }
+
+  u64(value: bigint, bigEndian = false): void {
+    const at = this.#grow(8);
+    const [low, high] = [Number(value & 0xffffffffn), Number((value >> 32n) & 0xffffffffn)];
+    this.#putU32(at, bigEndian ? high : low, bigEndian);
+    this.#putU32(at + 4, bigEndian ? low : high, bigEndian);
+  }
+
+  bytes(value: Uint8Array): void {
+    const at = this.#grow(value.length);
+    this.#bytes.set(value, at);
+  }
+
+  zeros(count: number): void {
+    const at = this.#grow(count);
+    this.#bytes.fill(0, at, at + count);
+  }
+
+  /** Pads with zero bytes to the next multiple of four. */
+  pad(): void {
+    for (let left = align4(this.#length) - this.#length; left > 0; left--) this.u8(0);
+  }
+
+  /** Fills in a length field written earlier. */
+  patchU16(at: number, value: number): void {
+    this.#putU16(at, value, false);
+  }
+
+  /** Fills in a length field written earlier. */
+  patchU32(at: number, value: number): void {
+    this.#putU32(at, value, false);
+  }
+
+  #putU16(at: number, value: number, bigEndian: boolean): void {
+    this.#bytes[at] = bigEndian ? value >>> 8 : value;
+    this.#bytes[at + 1] = bigEndian ? value : value >>> 8;
+  }
+
+  #putU32(at: number, value: number, bigEndian: boolean): void {
+    this.#putU16(at, bigEndian ? value >>> 16 : value, bigEndian);
+    this.#putU16(at + 2, bigEndian ? value : value >>> 16, bigEndian);
+  }
+
+  /** Makes room and returns its offset. May replace the buffer: read `#bytes` only afterwards. */
+  #grow(by: number): number {
+    const at = this.#length;
+    this.#length += by;
+    if (this.#length > this.#bytes.length) {
+      const bigger = new Uint8Array(Math.max(this.#bytes.length * 2, this.#length));
+      bigger.set(this.#bytes.subarray(0, at));
+      this.#bytes = bigger;
+    }
+    return at;
+  }
+}
+
+// Byte by byte: for an attribute of a few bytes, creating a DataView costs ten times as much as reading it.
+
+/** Unsigned, 16 bits, host byte order. */
+function readU16(bytes: Uint8Array, at: number): number {
+  return (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8);
+}
+
+/** Unsigned, 32 bits, host byte order. */
+function readU32(bytes: Uint8Array, at: number): number {
+  return readS32(bytes, at) >>> 0;
+}
+
+/** Signed, 32 bits, host byte order. */
+export function readS32(bytes: Uint8Array, at: number): number {
+  return readU16(bytes, at) | (readU16(bytes, at + 2) << 16);
+}
+
+/** Unsigned, 64 bits, host byte order. */
+function readU64(bytes: Uint8Array, at: number): bigint {
+  return BigInt(readU32(bytes, at)) | (BigInt(readU32(bytes, at + 4)) << 32n);
+}
+
+/** Unsigned, 16 bits, network byte order. */
+function readU16be(bytes: Uint8Array, at: number): number {
+  return ((bytes[at] ?? 0) << 8) | (bytes[at + 1] ?? 0);
+}
+
+/** Unsigned, 32 bits, network byte order. */
+function readU32be(bytes: Uint8Array, at: number): number {
+  return readS32be(bytes, at) >>> 0;
+}
+
+/** Signed, 32 bits, network byte order. */
+function readS32be(bytes: Uint8Array, at: number): number {
+  return (readU16be(bytes, at) << 16) | readU16be(bytes, at + 2);
+}
+
+/** Unsigned, 64 bits, network byte order. */
+function readU64be(bytes: Uint8Array, at: number): bigint {
+  return (BigInt(readU32be(bytes, at)) << 32n) | BigInt(readU32be(bytes, at + 4));
+}
+
+/** linux/netlink.h */
+const NLA_F_NESTED = 0x8000;
+const NLA_TYPE_MASK = 0x3fff;
+const NLA_HDRLEN = 4;
+
+/** An attribute that is not in the table. */
+export interface RawAttribute {
+  readonly type: number;
+  readonly bytes: Uint8Array;
+}
+
+type Table = Readonly<Record<string, readonly [type: number, field: Field<unknown>]>>;
+
+/** Values of an attribute set; `unknown` holds attributes that newer kernels added. */
+export type AttrsOf<T extends Table> = {
+  -readonly [K in keyof T]?: T[K][1] extends { decode(bytes: Uint8Array, siblings: object): infer V }
+    ? V
+    : never;
+} & { unknown?: RawAttribute[] };
+
+/** A set of attributes as a field, so that sets can be nested. */
+export interface AttrSet<V> extends Field<V> {
+  readonly nested: true;
+}
+
+/** Values of an {@link AttrSet}. */
+export type ValuesOf<S> = S extends Field<infer V> ? V : never;
+
+/**
+ * Describes a set of attributes: each readable name with its kernel constant and field. Attributes are written in the order
+ * of the value's keys. When reading, unknown attributes are kept and damaged ones are an error.
+ */
+export function attrs<const T extends Table>(name: string, table: T): AttrSet<AttrsOf<T>> {
+  const byType = new Map(Object.entries(table).map(([key, [type, field]]) => [type, { key, field }]));
+  return {
+    nested: true,
+    encode(writer, values) {
+      for (const key of Object.keys(values)) {
+        const value = (values as Record<string, unknown>)[key];
+        if (value === undefined || key === 'unknown') continue;
+        const row = table[key];
+        if (row === undefined) throw new Error(`Cannot encode ${name}: it has no attribute "${key}"`);
+        encodeAttribute(writer, row[0], row[1], value, values);
+      }
+      for (const raw of (values as { unknown?: RawAttribute[] }).unknown ?? []) {
+        encodeAttribute(writer, raw.type, RAW, raw.bytes, values);
+      }
+    },
+    decode: bytes => decodeSet(name, byType, bytes, 0, bytes.length) as AttrsOf<T>,
+    decodeAt: (bytes, from, to) => decodeSet(name, byType, bytes, from, to) as AttrsOf<T>,
+  };
+}
+
+/** A list whose elements are attributes of the same type and kind (`NFTA_LIST_ELEM`; the types of action lists count up). */
+export function listOf<V>(
+  element: Field<V>,
+  { type, numbered = false }: { type?: number; numbered?: boolean } = {},
+): Field<readonly V[]> {
+  return {
+    nested: true,
+    encode(writer, values) {
+      for (const [i, value] of values.entries()) {
+        encodeAttribute(writer, numbered ? i + 1 : (type ?? 1), element, value, {});
+      }
+    },
+    decode: bytes => decodeList(element, bytes, 0, bytes.length),
+    decodeAt: (bytes, from, to) => decodeList(element, bytes, from, to),
+  };
+}
+
+/**
+ * A payload whose layout is selected by a sibling text: `IFLA_INFO_DATA` by `IFLA_INFO_KIND`, `TCA_OPTIONS` by `TCA_KIND`.
+ * Payloads of kinds that are not in the table are kept as bytes.
+ */
+export function byKind<const T extends Readonly<Record<string, Field<unknown>>>>(
+  key: string,
+  kinds: T,
+): Field<ValuesOf<T[keyof T]> | Uint8Array> {
+  const layoutFor = (siblings: object): Field<unknown> | undefined => {
+    const kind = (siblings as Record<string, unknown>)[key];
+    return typeof kind === 'string' && Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
+  };
+  return {
+    nested: true,
+    encode(writer, value, siblings) {
+      if (value instanceof Uint8Array) return writer.bytes(value);
+      const layout = layoutFor(siblings);
+      if (layout === undefined)
+        throw new Error(`Cannot encode payload: its kind is not in ${Object.keys(kinds)}`);
+      layout.encode(writer, value, siblings);
+    },
+    decode: (bytes, siblings) => decodeAs(layoutFor(siblings), bytes, 0, bytes.length, siblings),
+    decodeAt: (bytes, from, to, siblings) => decodeAs(layoutFor(siblings), bytes, from, to, siblings),
+  };
+
+  function decodeAs(
+    layout: Field<unknown> | undefined,
+    bytes: Uint8Array,
+    from: number,
+    to: number,
+    siblings: object,
+  ): ValuesOf<T[keyof T]> | Uint8Array {
+    const value = layout ? decodePart(layout, bytes, from, to, siblings) : bytes.slice(from, to);
+    return value as ValuesOf<T[keyof T]> | Uint8Array;
+  }
+}
+
+const RAW: Field<Uint8Array> = {
+  encode: (writer, value) => writer.bytes(value),
+  decode: bytes => bytes.slice(),
+};
+
+function encodeAttribute<V>(writer: Writer, type: number, field: Field<V>, value: V, siblings: object): void {
+  const start = writer.length;
+  writer.u16(0);
+  writer.u16(field.nested && !(value instanceof Uint8Array) ? type | NLA_F_NESTED : type);
+  field.encode(writer, value, siblings);
+  writer.patchU16(start, writer.length - start);
+  writer.pad();
+}
+
+type Rows = ReadonlyMap<number, { readonly key: string; readonly field: Field<unknown> }>;
+
+function decodeSet(name: string, rows: Rows, bytes: Uint8Array, from: number, to: number): object {
+  const values: Record<string, unknown> = {};
+  let unknown: number[] | undefined;
+  for (let at = from; at < to; ) {
+    const end = at + lengthAt(name, bytes, at, from, to);
+    const type = readU16(bytes, at + 2) & NLA_TYPE_MASK;
+    const row = rows.get(type);
+    if (row === undefined) {
+      unknown ??= [];
+      unknown.push(type, at + NLA_HDRLEN, end);
+    } else {
+      values[row.key] = decodeAttribute(row.field, bytes, at + NLA_HDRLEN, end, values, name, row.key);
+    }
+    at += align4(end - at);
+  }
+  if (unknown !== undefined) keepUnknown(values, bytes, unknown);
+  return values;
+}
+
+function decodeList<V>(element: Field<V>, bytes: Uint8Array, from: number, to: number): V[] {
+  const values: V[] = [];
+  for (let at = from; at < to; ) {
+    const end = at + lengthAt('list', bytes, at, from, to);
+    values.push(decodeAttribute(element, bytes, at + NLA_HDRLEN, end, {}, 'list'));
+    at += align4(end - at);
+  }
+  return values;
+}
+
+/** Length of the attribute at an offset, including its header, without its padding. */
+function lengthAt(name: string, bytes: Uint8Array, at: number, from: number, to: number): number {
+  const length = to - at < NLA_HDRLEN ? 0 : readU16(bytes, at);
+  if (length >= NLA_HDRLEN && at + length <= to) return length;
+  throw new Error(
+    `Cannot decode ${name}: attribute at byte ${at - from} claims ${length} of ${to - at} bytes`,
+  );
+}
+
+/** A link alone has forty attributes that are rarely used, so unknown attributes are copied out only on first access. */
+function keepUnknown(values: object, bytes: Uint8Array, places: readonly number[]): void {
+  let found: RawAttribute[] | undefined;
+  const get = (): RawAttribute[] => {
+    if (found) return found;
+    found = [];
+    for (let i = 0; i < places.length; i += 3) {
+      found.push({ type: places[i] ?? 0, bytes: bytes.slice(places[i + 1], places[i + 2]) });
+    }
+    return found;
+  };
+  Object.defineProperty(values, 'unknown', { enumerable: true, configurable: true, get });
+}
+
+function decodeAttribute<V>(
+  field: Field<V>,
+  bytes: Uint8Array,
+  from: number,
+  to: number,
+  siblings: object,
+  name: string,
+  key?: string,
+): V {
+  try {
+    return decodePart(field, bytes, from, to, siblings);
+  } catch (cause) {
+    const where = key === undefined ? name : `${name}.${key}`;
+    throw new Error(`Cannot decode ${where}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** A kind of value. `siblings` are the other values of the same set, which may determine a payload's layout. */
+export interface Field<T> {
+  /** True if attributes of this kind carry NLA_F_NESTED. */
+  readonly nested?: boolean;
+  encode(writer: Writer, value: T, siblings: object): void;
+  decode(bytes: Uint8Array, siblings: object): T;
+  /** {@link decode} of a part of the bytes, for frequent kinds where creating a view of the part would be noticeable. */
+  decodeAt?(bytes: Uint8Array, from: number, to: number, siblings: object): T;
+}
+
+/** Decodes a part of the bytes. */
+export function decodePart<T>(
+  field: Field<T>,
+  bytes: Uint8Array,
+  from: number,
+  to: number,
+  siblings: object,
+): T {
+  return field.decodeAt
+    ? field.decodeAt(bytes, from, to, siblings)
+    : field.decode(bytes.subarray(from, to), siblings);
+}
+
+/** A kind of value with a fixed size in bytes, as in a C struct. */
+export interface FixedField<T> extends Field<T> {
+  readonly size: number;
+}
+
+export const u8: FixedField<number> = fixed(
+  1,
+  (w, v) => w.u8(v),
+  (bytes, at) => bytes[at] ?? 0,
+);
+
+export const u16: FixedField<number> = fixed(2, (w, v) => w.u16(v), readU16);
+
+export const s16: FixedField<number> = fixed(
+  2,
+  (w, v) => w.u16(v & 0xffff),
+  (bytes, at) => (readU16(bytes, at) << 16) >> 16,
+);
+
+export const u32: FixedField<number> = fixed(4, (w, v) => w.u32(v), readU32);
+
+export const s32: FixedField<number> = fixed(4, (w, v) => w.u32(v >>> 0), readS32);
+
+export const u64: FixedField<bigint> = fixed(8, (w, v) => w.u64(v), readU64);
+
+export const u16be: FixedField<number> = fixed(2, (w, v) => w.u16(v, true), readU16be);
+
+export const u32be: FixedField<number> = fixed(4, (w, v) => w.u32(v, true), readU32be);
+
+export const s32be: FixedField<number> = fixed(4, (w, v) => w.u32(v >>> 0, true), readS32be);
+
+export const u64be: FixedField<bigint> = fixed(8, (w, v) => w.u64(v, true), readU64be);
+
+/** Text with a terminating zero (NLA_NUL_STRING). */
+export const str: Field<string> = {
+  encode(writer, value) {
+    writer.bytes(encoder.encode(value));
+    writer.u8(0);
+  },
+  decode: value => textIn(value, 0, value.length),
+  decodeAt: textIn,
+};
+
+/** Raw bytes. */
+export const bytes: Field<Uint8Array> = {
+  encode: (writer, value) => writer.bytes(value),
+  decode: value => value.slice(),
+};
+
+/** An attribute that is true by being present. */
+export const flag: Field<true> = {
+  encode() {},
+  decode: () => true,
+};
+
+/** A hardware address in colon notation. */
+export const mac: Field<string> = {
+  encode: (writer, value) => writer.bytes(parseMac(value)),
+  decode: value => renderMac(value),
+};
+
+/** An IPv4 or IPv6 address, distinguished by its length. */
+export const ip: Field<Ip> = {
+  encode: (writer, value) => writer.bytes(ipToBytes(value)),
+  decode: value => ipFromBytes(value),
+};
+
+function fixed<T>(
+  size: number,
+  encode: (writer: Writer, value: T) => void,
+  read: (bytes: Uint8Array, at: number) => T,
+): FixedField<T> {
+  const decodeAt = (value: Uint8Array, from: number, to: number): T => {
+    if (to - from < size) throw new Error(`expected ${size} bytes, found ${to - from}`);
+    return read(value, from);
+  };
+  return { size, encode, decode: value => decodeAt(value, 0, value.length), decodeAt };
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** The text up to the first zero. Nearly all texts are short and ASCII. */
+function textIn(value: Uint8Array, from: number, to: number): string {
+  let text = '';
+  for (let at = from; at < to; at++) {
+    const byte = value[at] ?? 0;
+    if (byte === 0) break;
+    if (byte > 127) return decodeUtf8(value.subarray(from, to));
+    text += String.fromCharCode(byte);
+  }
+  return text;
+}
+
+function decodeUtf8(value: Uint8Array): string {
+  const end = value.indexOf(0);
+  return decoder.decode(end < 0 ? value : value.subarray(0, end));
+}
+
+type Members = readonly (readonly [name: string, field: FixedField<unknown>])[];
+
+/** A C struct as a field: usable as a message header, as an attribute's payload and inside other structs. */
+interface Struct<V> {
+  readonly size: number;
+  /** All fields zero; spread it to fill irrelevant fields. */
+  readonly zero: V;
+  encode(writer: Writer, value: Partial<V>, siblings?: object): void;
+  decode(bytes: Uint8Array, siblings?: object): V;
+  decodeAt(bytes: Uint8Array, from: number, to: number): V;
+}
+
+/** Every field of the layout except those named `_…`, which are padding. */
+type StructOf<L extends Members> = {
+  -readonly [E in L[number] as E[0] extends `_${string}` ? never : E[0]]: E[1] extends {
+    decode(bytes: Uint8Array, siblings: object): infer T;
+  }
+    ? T
+    : never;
+};
+
+/**
+ * Describes a struct: its fields in order, with padding as explicit fields named `_pad…`. Fields left out when encoding are
+ * zero. Input longer than the struct is accepted (newer kernels append fields), shorter input is not.
+ */
+export function struct<const L extends Members>(name: string, layout: L): Struct<StructOf<L>> {
+  const size = layout.reduce((sum, [, field]) => sum + field.size, 0);
+  const decodeAt = (bytes: Uint8Array, from: number, to: number): StructOf<L> => {
+    if (to - from < size) throw new Error(`struct ${name}: expected ${size} bytes, found ${to - from}`);
+    const values: Record<string, unknown> = {};
+    let at = from;
+    for (const [key, field] of layout) {
+      if (!key.startsWith('_')) values[key] = decodePart(field, bytes, at, at + field.size, values);
+      at += field.size;
+    }
+    return values as StructOf<L>;
+  };
+  const decode = (bytes: Uint8Array): StructOf<L> => decodeAt(bytes, 0, bytes.length);
+  return {
+    size,
+    zero: decode(new Uint8Array(size)),
+    decode,
+    decodeAt,
+    encode(writer: Writer, value: Partial<StructOf<L>>) {
+      const given: Record<string, unknown> = value;
+      for (const [key, field] of layout) {
+        if (given[key] === undefined) writer.zeros(field.size);
+        else field.encode(writer, given[key], given);
+      }
+    },
+  };
+}
+
+/** linux/netlink.h, nlmsg_type */
+export const NLMSG_ERROR = 2;
+export const NLMSG_DONE = 3;
+/** Lower types belong to the protocol itself. */
+const NLMSG_MIN_TYPE = 0x10;
+
+/** linux/netlink.h, nlmsg_flags */
+export const NLM_F_REQUEST = 0x1;
+export const NLM_F_MULTI = 0x2;
+export const NLM_F_ACK = 0x4;
+export const NLM_F_ECHO = 0x8;
+export const NLM_F_DUMP_INTR = 0x10;
+export const NLM_F_CAPPED = 0x100;
+export const NLM_F_ACK_TLVS = 0x200;
+export const NLM_F_REPLACE = 0x100;
+export const NLM_F_EXCL = 0x200;
+export const NLM_F_CREATE = 0x400;
+export const NLM_F_APPEND = 0x800;
+export const NLM_F_DUMP = 0x300;
+
+/** struct nlmsghdr { __u32 nlmsg_len; __u16 nlmsg_type; __u16 nlmsg_flags; __u32 nlmsg_seq; __u32 nlmsg_pid; } */
+export const nlmsghdr = struct('nlmsghdr', [
+  ['length', u32],
+  ['type', u16],
+  ['flags', u16],
+  ['seq', u32],
+  ['pid', u32],
+]);
+
+/** struct nlmsgerr { int error; struct nlmsghdr msg; } */
+export const nlmsgerr = struct('nlmsgerr', [
+  ['error', s32],
+  ['request', nlmsghdr],
+]);
+
+/** A message with its body not yet decoded. */
+export interface Envelope {
+  readonly type: number;
+  readonly flags: number;
+  readonly seq: number;
+  readonly body: Uint8Array;
+}
+
+/** A request without its envelope. */
+export interface Request {
+  /** The operation, human-readable, for the error: `add address 10.1.0.2/24 to "eth0"`. */
+  readonly op: string;
+  readonly type: number;
+  readonly flags?: number;
+  readonly body: Uint8Array;
+  /** A question. The kernel always answers it with one message or a refusal, so no acknowledgement is requested. */
+  readonly isQuestion?: boolean;
+  /** Refusals that mean that the object does not exist. */
+  readonly absent?: readonly number[];
+}
+
+/** The body of one family of messages: a fixed header, then attributes. */
+export interface Layout<H, A> {
+  encode(header: Partial<H>, attributes: A): Uint8Array;
+  decode(body: Uint8Array): { header: H; attrs: A };
+}
+
+/** Combines a header struct and an attribute set, for example `ifinfomsg` and the link attributes. */
+export function layout<H extends object, A extends object>(header: Struct<H>, set: AttrSet<A>): Layout<H, A> {
+  return {
+    encode(values, attributes) {
+      scratch.clear();
+      header.encode(scratch, values);
+      scratch.pad();
+      set.encode(scratch, attributes, attributes);
+      return scratch.take();
+    },
+    decode(body) {
+      const end = body.length;
+      return {
+        header: header.decode(body),
+        attrs: decodePart(set, body, Math.min(align4(header.size), end), end, {}),
+      };
+    },
+  };
+}
+
+/** One shared writer: each encoding is finished before the next one starts. */
+const scratch = new Writer();
+
+/** Packs messages into one buffer, each with its envelope and padding. The bytes are valid until the next call. */
+export function encodeMessages(messages: readonly Envelope[]): Uint8Array {
+  sending.clear();
+  for (const { type, flags, seq, body } of messages) {
+    sending.u32(nlmsghdr.size + body.length);
+    sending.u16(type);
+    sending.u16(flags);
+    sending.u32(seq);
+    sending.u32(0);
+    sending.bytes(body);
+    sending.pad();
+  }
+  return sending.finish();
+}
+
+const sending = new Writer();
+
+/**
+ * Splits a buffer into messages, up to a length. The bodies are copies, which outlive the buffer.
+ * @param only skips messages that contain none of these byte strings, except those that end or interrupt a dump: of thousands
+ * of messages only a few may matter, and a byte search takes a fraction of the time
+ */
+export function decodeMessages(
+  buffer: Uint8Array,
+  end = buffer.length,
+  only?: readonly Uint8Array[],
+): Envelope[] {
+  const messages: Envelope[] = [];
+  const hits = only && placesOf(buffer.subarray(0, end), only);
+  for (let at = 0, next = 0; at < end; ) {
+    const left = end - at;
+    if (left < nlmsghdr.size)
+      throw new Error(`Cannot decode message at byte ${at}: ${left} bytes are no header`);
+    const length = readU32(buffer, at);
+    if (length < nlmsghdr.size || length > left)
+      throw new Error(`Cannot decode message at byte ${at}: it claims ${length} of ${left} bytes`);
+    const type = readU16(buffer, at + 4);
+    const flags = readU16(buffer, at + 6);
+    while (hits && (hits[next] ?? Infinity) < at) next++;
+    const isHit = hits === undefined || (hits[next] ?? Infinity) < at + length;
+    if (isHit || type < NLMSG_MIN_TYPE || flags & NLM_F_DUMP_INTR) {
+      const body = buffer.slice(at + nlmsghdr.size, at + length);
+      messages.push({ type, flags, seq: readU32(buffer, at + 8), body });
+    }
+    at += align4(length);
+  }
+  return messages;
+}
+
+/** The sorted offsets of all occurrences of the byte strings. */
+function placesOf(buffer: Uint8Array, needles: readonly Uint8Array[]): number[] {
+  const bytes = Buffer.from(buffer.buffer, buffer.byteOffset, buffer.byteLength);
+  const places: number[] = [];
+  for (const needle of needles) {
+    for (let at = bytes.indexOf(needle); at >= 0; at = bytes.indexOf(needle, at + 1)) places.push(at);
+  }
+  return places.sort((a, b) => a - b);
+}
