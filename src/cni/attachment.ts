@@ -17,6 +17,11 @@ export function keyOf({ network, containerId, ifname }: AttachmentId): string {
   return `${network}\n${containerId}\n${ifname}`;
 }
 
+/** As podman and docker shorten ids, which have 64 digits; names that people chose are left alone. */
+export function shortId(id: string): string {
+  return /^[\da-f]{32,}$/.test(id) ? id.slice(0, 12) : id;
+}
+
 /** As `catena add` and cnitool derive an id from the path of a namespace. */
 const DERIVED = /^cnitool-[\da-f]{20}$/;
 

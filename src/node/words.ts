@@ -1,4 +1,5 @@
-// How are the name, ports, rates and age of an attachment written?
+// How are the name, ports, rates, age and moments of an attachment written?
+import { shortId } from '../cni/attachment.ts';
 import { count, renderRate } from '../lab/words.ts';
 import type { NodeAttachment, NodePort, NodeRates } from './model.ts';
 
@@ -8,11 +9,6 @@ type Titled = Pick<NodeAttachment, 'containerId' | 'podNamespace' | 'podName' | 
 export function titleOf({ podNamespace, podName, containerName, containerId }: Titled): string {
   if (podName !== undefined) return [podNamespace, podName].filter(Boolean).join('/');
   return containerName ?? shortId(containerId);
-}
-
-/** As podman and docker shorten ids, which have 64 digits; names that people chose are left alone. */
-export function shortId(id: string): string {
-  return /^[\da-f]{32,}$/.test(id) ? id.slice(0, 12) : id;
 }
 
 /** `8080->80`; with the host's address and the protocol unless it is TCP. */
@@ -38,6 +34,11 @@ export function renderAge(then: string, now = Date.now()): string {
   if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min`;
   if (ms < 2 * DAY) return `${Math.floor(ms / HOUR)} h`;
   return count(Math.floor(ms / DAY), 'day');
+}
+
+/** The moment as `2026-11-27 08:00:00 UTC`, for a page that is read elsewhere. */
+export function renderMoment(time: string): string {
+  return time.replace('T', ' ').replace(/(\.\d+)?Z$/, ' UTC');
 }
 
 const SECOND = 1_000;

@@ -1,6 +1,7 @@
 // What does `catena ls` do?
 import { setTimeout as pause } from 'node:timers/promises';
 import { isatty } from 'node:tty';
+import { shortId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { didYouMean } from '../../cni/suggest.ts';
 import { type Colour, count, oneLine, painter, renderTable, type Style } from '../../lab/words.ts';
@@ -11,7 +12,7 @@ import { drawSvg } from '../../node/graph/svg.ts';
 import { drawText } from '../../node/graph/text.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
 import { withoutStandIns } from '../../node/shown.ts';
-import { renderAge, renderPort, renderRates, shortId, titleOf } from '../../node/words.ts';
+import { renderAge, renderPort, renderRates, titleOf } from '../../node/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';

@@ -4,6 +4,7 @@ import type { BetweenView } from '../../between/state.ts';
 import type { HeldAttachment } from '../../chain/records/held-attachment.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { InstalledRuntime } from '../../cli/runtimes/libcni.ts';
+import { shortId } from '../../cni/attachment.ts';
 import { defined } from '../../cni/defined.ts';
 import type { FindAbout, NetworkPlugins } from '../../cni/network-plugins.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
@@ -13,7 +14,7 @@ import type { FilterTable } from '../../netlink/tables.ts';
 import type { HostRoute } from '../devices.ts';
 import type { NodeFacts } from '../facts.ts';
 import type { NodeDevice, NodePort } from '../model.ts';
-import { shortId, some } from '../words.ts';
+import { some } from '../words.ts';
 import type { DaemonView } from './daemon-view.ts';
 
 /**

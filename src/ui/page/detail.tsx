@@ -6,7 +6,7 @@ import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { renderTime } from '../../lab/words.ts';
 import { conditionOf } from '../../node/graph/condition.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
-import { renderAge, renderPort, renderRates, titleOf } from '../../node/words.ts';
+import { renderAge, renderMoment, renderPort, renderRates, titleOf } from '../../node/words.ts';
 import type { RequestSummary, ShownList, ShownNode, ShownRequest } from '../shown.ts';
 import { Badge, Outcome } from './badge.tsx';
 import { Chain } from './chain.tsx';
@@ -108,7 +108,9 @@ function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: Sho
         <Fact name="Rates">{renderRates(one.rates)}</Fact>
         <Fact name="Policies">{one.policies.join('; ')}</Fact>
         <Fact name="Namespace">{one.netns}</Fact>
-        <Fact name="Since">{one.since && `${renderAge(one.since, now)} ago, ${one.since}`}</Fact>
+        <Fact name="Since">
+          {one.since && `${renderAge(one.since, now)} ago, ${renderMoment(one.since)}`}
+        </Fact>
         <Fact name="Made by">{`${one.origin.runner} (${one.origin.evidence})`}</Fact>
         <Fact name="Through">{one.through}</Fact>
         <Fact name="Pools">
@@ -176,11 +178,7 @@ function Requests(props: {
         },
         {
           title: 'Time',
-          cell: one =>
-            new Date(one.startedAt)
-              .toISOString()
-              .replace('T', ' ')
-              .replace(/\.\d+Z/, ' UTC'),
+          cell: one => renderMoment(new Date(one.startedAt).toISOString()),
         },
         { title: 'Took', cell: one => renderTime(one.durationMs), isNumber: true },
         { title: 'Outcome', cell: one => <Outcome code={one.code} /> },

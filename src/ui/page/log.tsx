@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { keyOf } from '../../cni/attachment.ts';
 import type { NodeAttachment } from '../../node/model.ts';
-import { titleOf } from '../../node/words.ts';
+import { renderMoment, titleOf } from '../../node/words.ts';
 import type { ShownEvent } from '../shown.ts';
 import { Outcome } from './badge.tsx';
 import { usePolled } from './polling.ts';
@@ -52,7 +52,7 @@ function columnsFor(known: ReadonlyMap<string, NodeAttachment>): Column<ShownEve
       title: 'Time',
       cell: ({ time }) => (
         <time dateTime={time}>
-          <Whole words={time.replace(/\.\d+Z$/, ' UTC').split('T')} />
+          <Whole words={renderMoment(time).split(/ (?!UTC)/)} />
         </time>
       ),
     },
@@ -60,8 +60,8 @@ function columnsFor(known: ReadonlyMap<string, NodeAttachment>): Column<ShownEve
     {
       title: 'Attachment',
       cell: ({ network = '', containerId = '', ifname = '', trace, ...names }) => {
-        const name = titleOf({ containerId, ...names });
         const one = known.get(keyOf({ network, containerId, ifname }));
+        const name = titleOf(one ?? { containerId, ...names });
         const text = <Name text={`${name} ${ifname}`.trim()} />;
         return one === undefined ? text : <a href={hrefOf(one, trace)}>{text}</a>;
       },

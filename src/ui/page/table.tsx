@@ -113,14 +113,16 @@ export function Cell(props: {
 /** An IPv6 address without `::` is wider than a column. */
 const MOST_WHOLE = 24;
 
-/** Words that stay in one line each; long addresses break after a colon. */
+/** Words that stay in one line each; a long address begins a line, and breaks after a colon. */
 export function Whole({ words }: { readonly words: readonly string[] }): JSX.Element {
   return (
     <>
       {words.map((word, i) => (
         <Fragment key={word}>
           {i > 0 && ' '}
-          {word.length <= MOST_WHOLE ? <span class="whole">{word}</span> : <Name text={word} />}
+          <span class={word.length <= MOST_WHOLE ? 'whole' : 'block'}>
+            {word.length <= MOST_WHOLE ? word : <Name text={word} />}
+          </span>
         </Fragment>
       ))}
     </>

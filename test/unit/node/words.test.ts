@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { leavesNode, renderAge, withoutElements } from '../../../src/node/words.ts';
+import { leavesNode, renderAge, renderMoment, withoutElements } from '../../../src/node/words.ts';
 
 const NOW = new Date(2026, 0, 31, 8, 30).getTime();
 const HOUR = 3_600_000;
@@ -12,6 +12,10 @@ test.each([
   [49 * HOUR, '2 days'],
 ])('renderAge() of %d ms', (ms, words) => {
   expect(renderAge(new Date(NOW - ms).toISOString(), NOW)).toBe(words);
+});
+
+test.each(['2026-11-27T08:00:00.123Z', '2026-11-27T08:00:00Z'])('renderMoment() of %s', time => {
+  expect(renderMoment(time)).toBe('2026-11-27 08:00:00 UTC');
 });
 
 test('several elements of sets are counted, one is named', () => {
