@@ -8,6 +8,7 @@ import { parseOwner } from '../ipam/owner.ts';
 import { findIp, renderIp } from '../net/ip.ts';
 import { renderFields } from '../netlink/nft/table.ts';
 import { Tables } from '../netlink/tables.ts';
+import { isBelow } from './graph/layout.ts';
 import type { NodeAttachment, NodeModel } from './model.ts';
 
 /** One owner, with everything that shows it. */
@@ -96,7 +97,9 @@ function recordedIn(one: NodeAttachment, { text, ip, mac, port, protocol }: Quer
     ...(mac !== undefined && hostDevice?.mac === mac
       ? [`its device "${hostDevice.name}" on the host has it`]
       : []),
-    ...(hostDevice?.name === text ? [`"${text}" is the other end of its interface "${one.ifname}"`] : []),
+    ...(hostDevice?.name === text
+      ? [`"${text}" is the ${isBelow(one) ? 'device below' : 'other end of'} its interface "${one.ifname}"`]
+      : []),
     ...ports.map(
       mapped => `${mapped.protocol} port ${port} of the host leads to its port ${mapped.containerPort}`,
     ),

@@ -14,10 +14,17 @@ export interface Group {
   readonly members: readonly NodeAttachment[];
 }
 
+/** Whether the host's device is the lower one of a macvlan, ipvlan or VLAN, which others may share: not the other end of a pair. */
+export function isBelow({ device, hostDevice }: NodeAttachment): boolean {
+  return hostDevice !== undefined && /^(macvlan|macvtap|ipvlan|vlan)$/.test(device?.kind ?? '');
+}
+
 /** The groups of a node, bridges first. An attachment without a device is placed with others of its network. */
 export function groupsOf(bridges: readonly NodeBridge[], attachments: readonly NodeAttachment[]): Group[] {
-  const keyFor = ({ hostDevice }: NodeAttachment): string | undefined => {
+  const keyFor = (one: NodeAttachment): string | undefined => {
+    const { hostDevice } = one;
     if (hostDevice === undefined) return undefined;
+    if (isBelow(one)) return `${hostDevice.kind === 'bridge' ? 'bridge' : 'device'} ${hostDevice.name}`;
     if (hostDevice.master !== undefined) return `bridge ${hostDevice.master}`;
     return hostDevice.kind === 'veth' ? 'routed' : `device ${hostDevice.name}`;
   };

@@ -46,6 +46,21 @@ describe('groupsOf()', () => {
     ]);
   });
 
+  test('a macvlan is at the device below it, even if that is one end of a pair, or a bridge', () => {
+    const macvlan = (id: string, below: NodeDevice): NodeAttachment => ({
+      ...attachment(id, id, below),
+      device: device('eth0', 'macvlan'),
+    });
+    const groups = groupsOf(
+      [bridge('br0')],
+      [macvlan('a', device('eth0', 'veth')), macvlan('b', device('br0', 'bridge'))],
+    );
+    expect(groups.map(({ title, kind, members }) => [title, kind, members.length])).toEqual([
+      ['br0', 'bridge', 1],
+      ['eth0', 'device', 1],
+    ]);
+  });
+
   test('an attachment that has lost its device stays with others of its network', () => {
     const whole = attachment('a', 'one', device('veth1', 'veth', 'br0'));
     const [group] = groupsOf([bridge('br0', 'veth1')], [whole, attachment('b', 'one')]);
