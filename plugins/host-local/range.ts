@@ -38,11 +38,8 @@ export function parseRangeSets(raw: readonly (readonly IpRange[])[]): RangeSet[]
   });
   for (const [i, a] of sets.entries()) {
     for (const [j, b] of sets.entries()) {
-      if (i < j && a.some(one => b.some(other => overlap(one, other)))) {
-        throw new Error(
-          `Cannot use range sets ${i} and ${j}: ${renderRangeSet(a)} overlaps ${renderRangeSet(b)}`,
-        );
-      }
+      const later = i < j ? b.find(one => a.some(other => overlap(one, other))) : undefined;
+      if (later) throw new Error(`Cannot use range sets ${i} and ${j}: ${renderOverlap(later, a)}`);
     }
   }
   return sets;
@@ -135,9 +132,15 @@ function parseRangeSet(raw: readonly IpRange[]): RangeSet {
   for (const [i, range] of set.entries()) {
     if (range.start.family !== first.start.family) throw new Error('it mixes IPv4 and IPv6');
     const other = set.slice(0, i).find(earlier => overlap(earlier, range));
-    if (other) throw new Error(`${renderRangeSet([other])} overlaps ${renderRangeSet([range])}`);
+    if (other) throw new Error(renderOverlap(range, [other]));
   }
   return set;
+}
+
+/** By its subnet, which is in the configuration, whatever part of it is meant. */
+function renderOverlap({ subnet, start, end }: Range, earlier: RangeSet): string {
+  const part = `${renderIp(start)}-${renderIp(end)}`;
+  return `"subnet" ${renderCidr(subnet)} (${part}) overlaps ${renderRangeSet(earlier)}`;
 }
 
 function parseMember(text: string | undefined, key: string, subnet: Cidr): Ip | undefined {

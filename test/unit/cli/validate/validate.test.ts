@@ -153,6 +153,10 @@ describe('a list', () => {
       '3:15 error option Cannot use range set 0: "rangeStart"',
     ],
     ['{\n"subnet": "10.22.0.1/16" }', '3:11 error option Cannot use range set 0:'],
+    [
+      '{ "subnet": "10.22.0.0/16" }], [\n{ "subnet": "10.22.4.0/24" }',
+      '3:13 error option Cannot use range sets 0 and 1: "subnet" 10.22.4.0/24',
+    ],
   ])('has a mistake in a range at its place: %s', async (ranges, expected) => {
     const text = `{"cniVersion":"1.0.0","name":"a","plugins":[{"type":"bridge",\n"ipam":{"type":"host-local","ranges":[[${ranges}]]}}]}`;
     const [first] = await validate(write('10.conflist', text));

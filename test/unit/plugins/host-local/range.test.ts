@@ -104,9 +104,11 @@ describe('parseRangeSets()', () => {
       'range set 0: it mixes IPv4 and IPv6',
     );
     expect(() => parseRangeSets([[...good, { subnet: '10.0.0.0/25' }]])).toThrow(
-      'range set 0: 10.0.0.1-10.0.0.254 overlaps',
+      'range set 0: "subnet" 10.0.0.0/25 (10.0.0.1-10.0.0.126) overlaps 10.0.0.1-10.0.0.254',
     );
-    expect(() => parseRangeSets([good, [{ subnet: '10.0.0.128/25' }]])).toThrow('range sets 0 and 1');
+    expect(() => parseRangeSets([good, [{ subnet: '10.0.0.128/25' }]])).toThrow(
+      'range sets 0 and 1: "subnet" 10.0.0.128/25 (',
+    );
   });
 });
 
