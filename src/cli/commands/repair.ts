@@ -99,6 +99,8 @@ function renderReport(
   const count = (state: AttachmentCondition['state']) =>
     attachments.filter(one => one.state === state).length;
   const states = (['sound', 'mended', 'broken', 'skipped'] as const).map(state => `${count(state)} ${state}`);
+  const stuck = recovered.filter(({ error }) => error).length;
+  if (stuck > 0) states.push(`${stuck} stuck`);
   return `${[...lines, `attachments: ${states.join(', ')}`].map(oneLine).join('\n')}\n`;
 }
 
