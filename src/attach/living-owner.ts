@@ -3,7 +3,7 @@
 // An IPAM plugin hands out an address once per network, so its previous owner no longer exists. But networks may overlap,
 // addresses may be chosen by hand, and leases may get lost. Therefore we look for the attachment that the packet filter
 // associates with the address before we replace any of its elements.
-import { type AttachmentId, findOwner } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner, shortId } from '../cni/attachment.ts';
 import { ADDRESS_TAKEN, CniError } from '../cni/errors.ts';
 import { findUse, type Holder, type Use } from '../ipam/holders.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
@@ -146,5 +146,5 @@ function describe({
   containerId,
   ifname,
 }: Pick<AttachmentId, 'network' | 'containerId'> & { ifname?: string }) {
-  return `container "${containerId}" on network "${network}"${ifname ? `, interface "${ifname}"` : ''}`;
+  return `container "${shortId(containerId)}" on network "${network}"${ifname ? `, interface "${ifname}"` : ''}`;
 }

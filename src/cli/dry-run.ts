@@ -10,6 +10,8 @@ import type { PluginEntry } from '../cni/conflist.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { oneLine, renderTable } from '../lab/words.ts';
+import { namesOf, readStorageNames } from '../node/names.ts';
+import { titleOf } from '../node/words.ts';
 import { maskSecrets } from '../observe/secrets.ts';
 import { closeNetns, openNetns } from '../sys/netns.ts';
 import type { AnswerOf } from './answers/kinds.ts';
@@ -151,15 +153,19 @@ async function show(call: CommandCall, { verb, list, attachment, runtime, order 
       return { type: entry.type, executable: findExecutable(entry.type, runtime).path, request };
     }),
   };
-  await printAnswer(call, 'ChainPlan', plan, () => renderPlan(plan, widthOf(call)));
+  await printAnswer(call, 'ChainPlan', plan, () => renderPlan(plan, titleIn(attachment), widthOf(call)));
   return 0;
 }
 
 const DONE = { ADD: 'attached to', SET: 'changed on', DEL: 'detached from' } as const;
 
-function renderPlan(plan: Plan, width: number | undefined): string {
-  const { verb, network, containerId, ifname, netns, recorded, plugins } = plan;
-  const what = `interface ${ifname} of container ${containerId}${netns && ` (${netns})`}`;
+function titleIn({ containerId, args = [], netns }: Attachment): string {
+  return titleOf({ containerId, ...namesOf({ containerId, args, netns }, readStorageNames()) });
+}
+
+function renderPlan(plan: Plan, title: string, width: number | undefined): string {
+  const { verb, network, ifname, netns, recorded, plugins } = plan;
+  const what = `interface ${ifname} of container ${title}${netns && ` (${netns})`}`;
   const said = `${what} would be ${DONE[verb]} network ${network}`;
   if (plugins.length === 0) return `${oneLine(`${what}: nothing would change on network ${network}`)}\n`;
   const rows = plugins.map(({ type, executable, request: { runtimeConfig } }) =>

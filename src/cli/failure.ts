@@ -4,6 +4,7 @@ import { type CalledPlugin, CniError, ErrorCode, type ErrorReply, toCniError } f
 import { isObject } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 import { oneLine } from '../lab/words.ts';
+import { titleOfId } from '../node/names.ts';
 
 /** How many lines of a plugin's standard error are shown. */
 const STDERR_LINES = 12;
@@ -23,10 +24,16 @@ const HINTS: Readonly<Record<number, string>> = {
  */
 export function renderFailure(thrown: unknown): string {
   const error = toCniError(thrown);
-  const lines = [`catena: ${oneLine(error.message)}`, ...detailsOf(error), ...describePlugin(error)];
+  const said = [`catena: ${oneLine(error.message)}`, ...detailsOf(error)].map(callByName);
+  const lines = [...said, ...describePlugin(error)];
   const hint = HINTS[error.code] ?? hintForPackage(thrown) ?? hintFor(error);
   if (hint !== undefined) lines.push(`  hint: ${hint}`);
   return `${lines.join('\n')}\n`;
+}
+
+/** Names instead of the ids of containers, for people: programs get what the message says. */
+export function callByName(text: string): string {
+  return text.replace(/(?<=\bcontainer "?)([\da-f]{32,}|cnitool-[\da-f]{20})\b/gi, id => titleOfId(id));
 }
 
 /** A plugin's failure in JSON output, where its type is called `link`. */

@@ -14,10 +14,12 @@ import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { namespacePath } from '../files/absolute-path.ts';
 import { oneLine } from '../lab/words.ts';
+import { deriveContainerId } from '../node/names.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
 import { inEnvelope } from './answers/envelope.ts';
 import { capabilitiesOf } from './capability-options.ts';
 import { type CommandCall, UsageError } from './command.ts';
+import { callByName } from './failure.ts';
 import { isData } from './output/format.ts';
 import { secondsIn } from './seconds.ts';
 
@@ -75,7 +77,7 @@ export function deadlinesOf(call: CommandCall): Deadlines | undefined {
 export function warn(call: CommandCall, { code, message }: CniError): void {
   const line = isData(call)
     ? JSON.stringify(inEnvelope('Warning', { code, message }))
-    : `catena: warning: ${oneLine(message)}`;
+    : `catena: warning: ${callByName(oneLine(message))}`;
   call.err(`${line}\n`);
 }
 
@@ -93,13 +95,6 @@ export function attachmentOf(call: CommandCall): Attachment {
     args: parseArgs(call.text('args') ?? call.env.CNI_ARGS ?? ''),
     capabilityArgs: capabilitiesOf(call, call.text('cap') || call.env.CAP_ARGS || ''),
   };
-}
-
-/** cnitool's way to derive a container id: a namespace always gets the same one. */
-export function deriveContainerId(netns: string): string {
-  // Not node:crypto: loading it costs more than the rest of the tool.
-  const digest = new Bun.CryptoHasher('sha512').update(netns).digest();
-  return `cnitool-${digest.subarray(0, 10).toString('hex')}`;
 }
 
 /** Arguments of a command line. @throws CniError 4 for a pair without key or value */

@@ -1,6 +1,6 @@
 // What do people call a container: which pod is it, and which name has it?
 import { join } from 'node:path';
-import { derivedNameOf } from '../cni/attachment.ts';
+import { derivedNameOf, shortId } from '../cni/attachment.ts';
 import { argOf, type CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { isObject, tryParse } from '../cni/json.ts';
@@ -37,6 +37,22 @@ function entriesOf(value: unknown): [string, string][] {
     const [name] = Array.isArray(names) ? names : [];
     return typeof id === 'string' && typeof name === 'string' ? [[id, name]] : [];
   });
+}
+
+/** cnitool's way to derive a container id: a namespace always gets the same one. */
+export function deriveContainerId(netns: string): string {
+  // Not node:crypto: loading it costs more than the rest of the tool.
+  const digest = new Bun.CryptoHasher('sha512').update(netns).digest();
+  return `cnitool-${digest.subarray(0, 10).toString('hex')}`;
+}
+
+/** Where `ip netns` keeps namespaces. */
+const NAMESPACES = '/run/netns';
+
+/** What people call a container of which only the id is known. A pod's name is in records, which may be what cannot be read. */
+export function titleOfId(id: string, storage = readStorageNames()): string {
+  const named = namesIn(NAMESPACES).find(name => deriveContainerId(join(NAMESPACES, name)) === id);
+  return storage.get(id) ?? named ?? shortId(id);
 }
 
 /**

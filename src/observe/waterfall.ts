@@ -1,5 +1,5 @@
 // How is a stored request shown on a terminal: when did each plugin run, and what did it add to the result?
-import { derivedNameOf } from '../cni/attachment.ts';
+import { derivedNameOf, shortId } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { diffResults } from '../lab/diff.ts';
@@ -64,13 +64,15 @@ function listRows(records: readonly RequestRecord[]): string[][] {
 
 function nameOfContainer(record: RequestRecord): string {
   const { podNamespace, podName = derivedNameOf(record), containerId } = record;
-  return podName ? [podNamespace, podName].filter(Boolean).join('/') : shorten(containerId);
+  return podName ? [podNamespace, podName].filter(Boolean).join('/') : shortId(containerId);
 }
 
 function heading(record: RequestRecord): string[] {
   const { id, verb, network, containerId, ifname, startedAt, durationMs, warm } = record;
   const { podNamespace, podName, netns, queueMs = 0, lockMs = 0, traceId } = record;
-  const who = [containerId && `container ${containerId}`, ifname].filter(Boolean).join(', ');
+  const who = [containerId && `container ${derivedNameOf(record) ?? shortId(containerId)}`, ifname]
+    .filter(Boolean)
+    .join(', ');
   const by = warm ? 'by the daemon' : 'by a command';
   const facts = [
     podName && `pod ${[podNamespace, podName].filter(Boolean).join('/')}`,
@@ -190,8 +192,4 @@ function saidBy({ stderr = '' }: PluginRecord): string[] {
 function verdict({ code, message = '', details }: RequestRecord): string[] {
   if (code === 0) return [];
   return ['', `  FAILED with code ${code}: ${message}`, ...(details === undefined ? [] : [`  ${details}`])];
-}
-
-function shorten(containerId: string): string {
-  return containerId.length > 20 ? `${containerId.slice(0, 12)}…` : containerId;
 }

@@ -12,7 +12,7 @@ import type { PluginCondition } from '../chain/records/repair-plugins.ts';
 import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
-import type { AttachmentId } from '../cni/attachment.ts';
+import { type AttachmentId, shortId } from '../cni/attachment.ts';
 import { argOf, renderCniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
@@ -148,7 +148,8 @@ export function repairCommand({ network }: Pick<AttachmentId, 'network'>): strin
  */
 export function commandsFor({ id, known, record, pod }: WatchedAttachment): string {
   const isOurs = record !== undefined && pod === undefined;
-  if (!isOurs) return `recreate container "${nameIn(known) || id.containerId}" with the runtime that made it`;
+  if (!isOurs)
+    return `recreate container "${nameIn(known) || shortId(id.containerId)}" with the runtime that made it`;
   const { network, containerId, ifname } = id;
   const target = [network, known.netns, '--container-id', containerId, '--ifname', ifname];
   const args = known.args.length ? ['--args', renderCniArgs(known.args)] : [];

@@ -196,7 +196,7 @@ describeRoot(
         };
         const running = await traces();
         const refused = await cri.runPod({ name: 'other', ports: PUBLISHED }).catch(String);
-        expect(refused).toContain(`"catena:pods/${web.id}/eth0" holds 8080/tcp`);
+        expect(refused).toContain(`container "${web.id.slice(0, 12)}" of network "pods" holds 8080/tcp`);
         expect(await traces()).toEqual(running);
         await cri.removePod(web.id);
         cri.close();

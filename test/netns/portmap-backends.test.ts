@@ -42,7 +42,7 @@ describeInOrder(
         ] as const) {
           const refused = await call(lab, 'ADD', neighbour, { backend: other, ports: [...ports] });
           expect(refused).toMatchObject({ exitCode: 1, error: { code: 100 } });
-          expect(refused.error?.msg).toEndWith(`"catena:podnet/${pod.id}/eth0" holds ${held}`);
+          expect(refused.error?.msg).toEndWith(`container "${pod.id}" of network "podnet" holds ${held}`);
           expect(await rules(lab)).toEqual(before);
         }
         const elsewhere = [{ ...ON_ONE[0], hostIP: BRIDGE.v4 }];

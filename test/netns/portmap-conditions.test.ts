@@ -138,7 +138,7 @@ describeRoot(
       const heir = await fakePod(lab, 9);
       const refused = await call(lab, 'ADD', heir, { ports: to(80), conf: fromPods, network: 'c' });
       expect(refused).toMatchObject({ exitCode: 1, error: { code: 100 } });
-      expect(refused.error?.msg).toEndWith(`"catena:b/${neighbour.id}/eth0" holds 8080/tcp`);
+      expect(refused.error?.msg).toEndWith(`container "${neighbour.id}" of network "b" holds 8080/tcp`);
     });
 
     test('attachments with the same conditions share rules, which GC removes with the last of them', async () => {

@@ -77,7 +77,7 @@ describeInOrder(
         ] as const) {
           const refused = await call(lab, 'ADD', neighbour, { ports: [...ports], env });
           expect(refused).toMatchObject({ exitCode: 1, error: { code: 100 } });
-          expect(refused.error?.msg).toEndWith(`"catena:podnet/${pod.id}/eth0" holds ${held}`);
+          expect(refused.error?.msg).toEndWith(`container "${pod.id}" of network "podnet" holds ${held}`);
           expect(await saveLegacyOrNft(lab)).toEqual(before);
         }
         const conf = { conditionsV4: ['-s', '192.0.2.0/24'], conditionsV6: ['-s', 'fd00:3::/64'] };

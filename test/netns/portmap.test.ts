@@ -320,7 +320,7 @@ describeInOrder(
       for (const [mapping, held] of cases) {
         const refused = await add(lab, neighbour, [{ hostPort: 7000, containerPort: 70 }, mapping]);
         expect(refused).toMatchObject({ exitCode: 1, error: { code: 100 } });
-        expect(refused.error?.msg).toEndWith(`"catena:podnet/${pod.id}/eth0" holds ${held}`);
+        expect(refused.error?.msg).toEndWith(`container "${pod.id}" of network "podnet" holds ${held}`);
         expect(await elementsOf(lab)).toEqual(before);
       }
       const free: Mapping[] = [

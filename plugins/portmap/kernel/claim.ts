@@ -40,7 +40,7 @@ import { askingChain, findConditionalSet, planSkeleton, SETS, TABLE } from '../s
 
 import { askingChanges, additions as askingRules, isAsked } from './asking.ts';
 import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
-import { refuseForeign, type Stranger, throwTaken } from './foreign.ts';
+import { holderIn, refuseForeign, type Stranger, throwTaken } from './foreign.ts';
 import { forwardChanges } from './iptables.ts';
 import { countedPlaces, countTaken, findClaims, listHostIps, type Removal, removalOf } from './release.ts';
 import { planSuccessors, transferOwnership } from './successors.ts';
@@ -201,8 +201,8 @@ function podsOf(socket: NetlinkSocket, note: string): Ip[] {
 function refuse(claim: Claim, { protocol, port, ip }: Claim, { comment = 'unknown' }: Element): never {
   throwTaken(
     claim,
-    { holder: `"${comment}"`, protocol, port, ...defined({ ip }) },
-    'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port, or "catena gc" if it no longer exists',
+    { holder: holderIn(comment) ?? `"${comment}"`, protocol, port, ...defined({ ip }) },
+    `its DEL releases the port, or "catena gc --gone" if it no longer exists; "catena who :${port}" shows it`,
   );
 }
 

@@ -1,5 +1,6 @@
 // Which containers that our own sets do not record hold a host port?
 import type { IsGone, RefuseLiving } from '../../../src/attach/living-owner.ts';
+import { findOwner, shortId } from '../../../src/cni/attachment.ts';
 import { defined } from '../../../src/cni/defined.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { cidrContains } from '../../../src/net/cidr.ts';
@@ -145,7 +146,7 @@ function hostportRules(socket: NetlinkSocket, family: Family, own: ReadonlySet<s
   return listRules(socket, hostportTable(family), 'hostports').flatMap(rule => {
     const { comment = '' } = rule;
     if (own.has(comment)) return [];
-    const holder = `container "${comment}"`;
+    const holder = `container "${shortId(comment)}"`;
     return { holder, owner: undefined, containerId: comment, rule: decodeNatRule(family, rule) };
   });
 }
@@ -157,7 +158,8 @@ function excludes({ protocol, port, ip }: Claim, rule: NatRule): boolean {
   return !(ip && destination) || cidrContains(destination.cidr, ip) !== destination.not;
 }
 
-function holderIn(comment: string | undefined): string | undefined {
-  const owner = ownerIn(comment);
-  return owner && `container "${owner.containerId}" of network "${owner.network}"`;
+/** The attachment that a comment of ours, or of the reference's portmap, names. */
+export function holderIn(comment: string | undefined): string | undefined {
+  const owner = findOwner(comment) ?? ownerIn(comment);
+  return owner && `container "${shortId(owner.containerId)}" of network "${owner.network}"`;
 }

@@ -13,6 +13,7 @@ import { listLeases } from '../../ipam/lease-files.ts';
 import { DEFAULT_DATA_DIR, withStore } from '../../ipam/lease-store.ts';
 import { count, renderTable } from '../../lab/words.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
+import { readStorageNames, titleOfId } from '../../node/names.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findList } from '../named-list.ts';
@@ -235,10 +236,11 @@ const STATES: Readonly<Record<InspectedLease['state'], string>> = {
 
 /** A table of leases, with the number of leases in each state. @param wide with the time and the evidence */
 function renderLeases(leases: readonly FoundLease[], width?: number, wide = false): string {
+  const storage = readStorageNames();
   const rows = leases.map(({ network, address, owner, state, writtenAt, evidence }) => [
     network,
     address,
-    owner?.containerId ?? '-',
+    owner === undefined ? '-' : titleOfId(owner.containerId, storage),
     owner?.ifname ?? '-',
     state,
     ...(wide ? [writtenAt.toISOString(), evidence.join('; ')] : []),
@@ -276,7 +278,7 @@ function renderPools(pools: AnswerOf<'ClusterPoolList'>['items'], width?: number
 /** Everything known about one lease, the conclusion last. */
 function renderReason({ network, address, owner, state, evidence }: FoundLease): string {
   const holder = owner
-    ? `container "${owner.containerId}"${owner.ifname ? `, interface "${owner.ifname}"` : ''}`
+    ? `container "${titleOfId(owner.containerId)}"${owner.ifname ? `, interface "${owner.ifname}"` : ''}`
     : 'an unknown owner (the lease does not name one)';
   return [
     `${address} of network "${network}" is leased to ${holder}`,

@@ -9,6 +9,7 @@ import type { Drift, WatchState } from '../../watch/state.ts';
 import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
 import type { CommandCall } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
+import { callByName } from '../failure.ts';
 import { printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
 
@@ -80,5 +81,6 @@ function describeWatch({ policy, attachments, drifted, givenUp, lastCheck }: Wat
 }
 
 function driftRow({ network, containerId, ifname, problem }: Drift): [string, string] {
-  return ['drifted', `"${ifname}" of container "${containerId}" of network "${network}": ${problem}`];
+  const what = `"${ifname}" of container "${containerId}" of network "${network}": ${problem}`;
+  return ['drifted', callByName(what)];
 }

@@ -32,6 +32,12 @@ describe('renderFailure()', () => {
     );
   });
 
+  test('shortens the ids of containers, not what can be typed', () => {
+    const id = '4f1c0a9be2d3'.padEnd(64, '0');
+    const failure = new CniError(11, `container "${id}" has it: rm /run/${id}`);
+    expect(renderFailure(failure)).toStartWith(`catena: container "4f1c0a9be2d3" has it: rm /run/${id}\n`);
+  });
+
   test('names the signal, and only the last lines of a long standard error', () => {
     const { exitCode: _, ...killed } = plugin;
     const stderr = Array.from({ length: 40 }, (_, i) => `line ${i}`).join('\n');

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'bun:test';
 import type { CommandCall } from '../../../src/cli/command.ts';
-import { attachmentOf, deriveContainerId, runtimeOf } from '../../../src/cli/target.ts';
+import { attachmentOf, runtimeOf } from '../../../src/cli/target.ts';
 import { CniError } from '../../../src/cni/errors.ts';
+import { deriveContainerId } from '../../../src/node/names.ts';
 
 function call(
   options: Record<string, string | string[]> = {},

@@ -141,9 +141,9 @@ describe('renderList()', () => {
     const long = { ...BARE, containerId: 'f'.repeat(64) };
     expect(renderList([failed, long])).toBe(
       [
-        'ID            TIME                 VERB  NETWORK  CONTAINER      IFNAME  DURATION  CODE',
-        `mi7c0a1b2c3e  ${TIME}  GC    podnet   -              -       20.0 ms   11`,
-        `mi7c0a1b2c3d  ${TIME}  ADD   podnet   ffffffffffff…  eth0    20.0 ms   0`,
+        'ID            TIME                 VERB  NETWORK  CONTAINER     IFNAME  DURATION  CODE',
+        `mi7c0a1b2c3e  ${TIME}  GC    podnet   -             -       20.0 ms   11`,
+        `mi7c0a1b2c3d  ${TIME}  ADD   podnet   ffffffffffff  eth0    20.0 ms   0`,
         '',
       ].join('\n'),
     );

@@ -7,7 +7,15 @@ import { parseOwner } from '../../../ipam/owner.ts';
 import { type PoolUse, poolUsesOf } from '../../../ipam/range-use.ts';
 import { cidrContains, cidrsOverlap, findCidr, renderCidr } from '../../../net/cidr.ts';
 import { type Ip, renderIp } from '../../../net/ip.ts';
-import { type Check, groupBy, type NodeView, type Problem, problem, type RoutedPod } from '../finding.ts';
+import {
+  type Check,
+  groupBy,
+  type NodeView,
+  type Problem,
+  problem,
+  type RoutedPod,
+  titleIn,
+} from '../finding.ts';
 import { isHidden } from '../readable.ts';
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
@@ -58,8 +66,9 @@ export const needed: Check = ({ facts, findAbout, devices }) => {
 };
 
 /** A container's packets must fit the MTU of the node's uplink. */
-export const mtu: Check = ({ facts, findAbout, routes, devices, pods = [] }) => {
-  const narrowed = pods.flatMap(one => narrowEnds(one, devices));
+export const mtu: Check = node => {
+  const { facts, findAbout, routes, devices, pods = [] } = node;
+  const narrowed = pods.flatMap(one => narrowEnds(one, node));
   if (narrowed.length > 0) return narrowed;
   const uplinks = routes.filter(({ destination }) => /\/0$/.test(destination)).map(({ device }) => device);
   // Packets to pods of other nodes may have to fit a tunnel.
@@ -96,11 +105,11 @@ export const mtu: Check = ({ facts, findAbout, routes, devices, pods = [] }) => 
 /** A device that another program made narrower than the container's end loses what the container sends. */
 function narrowEnds(
   { containerId, ifname, device, port = device, mtu: inside = 0 }: RoutedPod,
-  devices: NodeView['devices'],
+  node: NodeView,
 ): Problem[] {
-  const outer = devices.find(({ name }) => name === port);
+  const outer = node.devices.find(({ name }) => name === port);
   if (outer === undefined || outer.kind !== 'veth' || outer.mtu >= inside) return [];
-  const found = `the MTU of "${port}" is ${outer.mtu}, that of "${ifname}" of container "${containerId}" behind it ${inside}: larger packets are lost`;
+  const found = `the MTU of "${port}" is ${outer.mtu}, that of "${ifname}" of container "${titleIn(node, containerId)}" behind it ${inside}: larger packets are lost`;
   return [problem('error', found, `ip link set dev ${port} mtu ${inside}`)];
 }
 
@@ -143,14 +152,14 @@ export const pools: Check = node => {
 
 const NEARLY_FULL = 0.9;
 
-function describe(pool: PoolUse, { facts }: NodeView): Problem {
+function describe(pool: PoolUse, node: NodeView): Problem {
   const { network, ranges, used, size } = pool;
   const free = Math.max(0, size - used);
   const what =
     free === 0 ? 'is full: the next ADD fails;' : `has ${free} free address${free === 1 ? '' : 'es'};`;
   const owners = ownersOf(pool);
   const gone = new Set(
-    facts
+    node.facts
       .attachments()
       .attachments.flatMap(one => (one.known.network === network && one.isGone ? one.known.containerId : [])),
   );
@@ -160,7 +169,9 @@ function describe(pool: PoolUse, { facts }: NodeView): Problem {
   const details = [
     `${used} of ${size} addresses are in use`,
     ...(lost > 0 ? [`${lost} of them by containers that are gone`] : []),
-    ...(most && most.length > 1 ? [`container "${most[0]}" holds the most, ${most.length}`] : []),
+    ...(most && most.length > 1
+      ? [`container "${titleIn(node, most[0] ?? '')}" holds the most, ${most.length}`]
+      : []),
   ];
   return problem(
     free === 0 ? 'error' : 'warning',

@@ -4,7 +4,7 @@ import { ELSEWHERE, isElsewhere } from '../../../attachments/elsewhere.ts';
 import type { AttachmentRecord } from '../../../attachments/store.ts';
 import type { Runtime } from '../../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../../chain/run/segment.ts';
-import { keyOf } from '../../../cni/attachment.ts';
+import { keyOf, shortId } from '../../../cni/attachment.ts';
 import { leaseDirsOf } from '../../../cni/network-plugins.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
 import { findFlockHolder } from '../../../sys/flock.ts';
@@ -61,11 +61,12 @@ export const storage: Check = ({ facts, findAbout, findStorageProblem, user = RO
 };
 
 /** Attachments that are neither complete nor removed. */
-export const unsettled: Check = ({ facts, stateDir, ownNames }) => {
+export const unsettled: Check = node => {
+  const { facts, stateDir, ownNames } = node;
   if (isHidden(stateDir)) return [unseen(`operations recorded in "${stateDir}"`)];
   const { attachments, unsettled } = facts.attachments();
   const say = ({ containerId, ifname, network }: AttachmentRecord, why: string) =>
-    `container "${containerId}", interface "${ifname}", on network "${network}": ${why}`;
+    `container "${titleIn(node, containerId)}", interface "${ifname}", on network "${network}": ${why}`;
   // What a third-party plugin refuses again and again, no repair deletes.
   const isHopeless = ({ attempts, lastErrors }: AttachmentRecord) =>
     attempts > 1 &&
@@ -117,10 +118,10 @@ export const garbage: Check = ({ facts, held, user = ROOT }) => {
     .filter(one => !keys.has(keyOf(one)) && (one.inUse === undefined || one.inUse === BLINDNESS));
   if (left.length === 0) return 'nothing is left of an attachment without a record';
   if (left.some(({ inUse }) => inUse !== undefined))
-    return [unseen('whether what attachments without a record hold is in use')];
+    return [problem('unexamined', `what attachments without a record hold: ${BLINDNESS}`)];
   return left.map(({ network, containerId, ifname, isNamed, traces }) => {
     const more = traces.length > 1 ? ` and ${traces.length - 1} more` : '';
-    const found = `container "${containerId}", interface "${ifname}", on network "${network}" has no record and is gone, but has left ${traces[0]}${more}`;
+    const found = `container "${shortId(containerId)}", interface "${ifname}", on network "${network}" has no record and is gone, but has left ${traces[0]}${more}`;
     return problem('warning', found, isNamed ? deleteCommand({ network, containerId, ifname }) : undefined);
   });
 };
