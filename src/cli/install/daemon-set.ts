@@ -27,7 +27,7 @@ export const DAEMON_CAPABILITIES: Readonly<Record<string, string>> = {
 /** The manifest, as YAML. */
 export function daemonSet(options: PrintOptions): string {
   const { binDir, confDir, version, withAccount, list } = options;
-  const config = `${options.withDefinitions ? definitions() : ''}${list ? configMap(list) : ''}${withAccount ? account(confDir) : ''}`;
+  const config = `${options.withDefinitions ? definitions() : ''}${list ? configMap(list) : ''}${withAccount ? account(options) : ''}`;
   return `# Installs Catena on every node and runs its daemon there. Build the image with catena install --print containerfile.
 ${config}apiVersion: apps/v1
 kind: DaemonSet
@@ -183,8 +183,48 @@ const ACCOUNT_VOLUME = `        - name: account
               - configMap: { name: kube-root-ca.crt, items: [{ key: ca.crt, path: ca.crt }] }
 `;
 
-/** The runner's account, with exactly the permissions that the runner uses. */
-function account(confDir: string): string {
+/** The list that an account is for needs these: networks of the delegate runner may use any plugin, and those of an unknown list, too. */
+const RIGHTS: readonly (readonly [types: RegExp, rules: string])[] = [
+  [
+    /^(catena|multus)$/,
+    `  - { apiGroups: [""], resources: [pods], verbs: [get, list, watch] }
+  - { apiGroups: [""], resources: [pods/status], verbs: [patch] }
+  - { apiGroups: [""], resources: [events], verbs: [create] }
+  - { apiGroups: [k8s.cni.cncf.io], resources: [network-attachment-definitions], verbs: [get, list, watch] }
+  - { apiGroups: [k8s.cni.cncf.io], resources: [ipamclaims/status], verbs: [patch] }
+  # Devices of dynamic resource allocation.
+  - { apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get] }
+  - { apiGroups: [resource.k8s.io], resources: [resourceslices], verbs: [list] }
+`,
+  ],
+  // Routes to other nodes are a setting of the daemon.
+  [/^/, `  - { apiGroups: [""], resources: [nodes], verbs: [get, list, watch] }\n`],
+  [
+    /^cluster$/,
+    `  # Cluster-wide addresses: nodes claim blocks, give them back, and collect those of nodes that are gone.
+  - { apiGroups: [k8s.cni.cncf.io], resources: [ipamclaims], verbs: [get] }
+  - { apiGroups: [catena.cni.cncf.io], resources: [pools], verbs: [get, list, watch, create, update] }
+  - { apiGroups: [catena.cni.cncf.io], resources: [blocks, addresses], verbs: [get, list, watch, create, update, delete] }
+`,
+  ],
+  [
+    /^whereabouts$/,
+    `  # The objects of whereabouts.
+  - { apiGroups: [whereabouts.cni.cncf.io], resources: [ippools], verbs: [get, list, create, patch] }
+  - { apiGroups: [whereabouts.cni.cncf.io], resources: [overlappingrangeipreservations], verbs: [get, create, delete] }
+  - { apiGroups: [whereabouts.cni.cncf.io], resources: [nodeslicepools], verbs: [get] }
+`,
+  ],
+];
+
+function rightsFor({ text = '{ "type": "catena" }' }: { text?: string } = {}): string {
+  const types = Array.from(text.matchAll(/"type"\s*:\s*"([^"]*)"/gi), ([, type = '']) => type);
+  const isOpen = types.some(type => RIGHTS[0]?.[0].test(type));
+  return RIGHTS.flatMap(([of, rules]) => (isOpen || types.some(type => of.test(type)) ? rules : [])).join('');
+}
+
+/** The runner's account, with exactly the permissions that the list needs. */
+function account({ confDir, list }: PrintOptions): string {
   const named = 'metadata: { name: catena, namespace: kube-system }';
   return `# The runner uses this service account for the API when its entry in the list has "kubeconfig": "${kubeconfigIn(confDir)}".
 apiVersion: v1
@@ -195,24 +235,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: { name: catena }
 rules:
-  - { apiGroups: [""], resources: [pods], verbs: [get, list, watch] }
-  - { apiGroups: [""], resources: [pods/status], verbs: [patch] }
-  - { apiGroups: [""], resources: [events], verbs: [create] }
-  - { apiGroups: [""], resources: [nodes], verbs: [get, list, watch] }
-  - { apiGroups: [k8s.cni.cncf.io], resources: [network-attachment-definitions], verbs: [get, list, watch] }
-  - { apiGroups: [k8s.cni.cncf.io], resources: [ipamclaims], verbs: [get] }
-  - { apiGroups: [k8s.cni.cncf.io], resources: [ipamclaims/status], verbs: [patch] }
-  # Devices of dynamic resource allocation.
-  - { apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get] }
-  - { apiGroups: [resource.k8s.io], resources: [resourceslices], verbs: [list] }
-  # Cluster-wide addresses: nodes claim blocks, give them back, and collect those of nodes that are gone.
-  - { apiGroups: [catena.cni.cncf.io], resources: [pools], verbs: [get, list, watch, create, update] }
-  - { apiGroups: [catena.cni.cncf.io], resources: [blocks, addresses], verbs: [get, list, watch, create, update, delete] }
-  # The objects of whereabouts.
-  - { apiGroups: [whereabouts.cni.cncf.io], resources: [ippools], verbs: [get, list, create, patch] }
-  - { apiGroups: [whereabouts.cni.cncf.io], resources: [overlappingrangeipreservations], verbs: [get, create, delete] }
-  - { apiGroups: [whereabouts.cni.cncf.io], resources: [nodeslicepools], verbs: [get] }
----
+${rightsFor(list)}---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: { name: catena }

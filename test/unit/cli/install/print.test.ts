@@ -78,7 +78,46 @@ test('the DaemonSet mounts both directories of the host and installs the list', 
   expect(set.spec.template.metadata.labels).toEqual(set.spec.selector.matchLabels);
 });
 
-test('the DaemonSet has a service account on request, with exactly the rights of the runner', () => {
+const RUNNER = ['pods: get list watch', 'pods/status: patch', 'events: create'];
+const NODES = 'nodes: get list watch';
+const CLUSTER = [
+  'ipamclaims: get',
+  'pools: get list watch create update',
+  'blocks: get list watch create update delete',
+  'addresses: get list watch create update delete',
+];
+const WHEREABOUTS = [
+  'ippools: get list create patch',
+  'overlappingrangeipreservations: get create delete',
+  'nodeslicepools: get',
+];
+const ALL = [
+  ...RUNNER,
+  'network-attachment-definitions: get list watch',
+  'ipamclaims/status: patch',
+  'resourceclaims: get',
+  'resourceslices: list',
+  ...[NODES, ...CLUSTER, ...WHEREABOUTS],
+];
+
+test.each([
+  ['no list', undefined, ALL],
+  ['the delegate runner', '{ "type": "catena" }', ALL],
+  ['the delegate runner under its other name', '{ "type": "multus" }', ALL],
+  ['addresses of a cluster', '{ "type": "bridge", "ipam": { "type": "cluster" } }', [NODES, ...CLUSTER]],
+  ['whereabouts', '{ "type": "macvlan", "ipam": {"type":"whereabouts"} }', [NODES, ...WHEREABOUTS]],
+  ['neither', '{ "type": "ptp" }', [NODES]],
+])('the account of the DaemonSet has the rights that its list needs: %s', (_, plugin, expected) => {
+  const text = plugin && `{ "cniVersion": "1.0.0", "name": "net", "plugins": [${plugin}] }`;
+  const objects = yaml({ withAccount: true, ...(text ? { list: { name: 'net', text } } : {}) });
+  const { rules } = objects.find(({ kind }) => kind === 'ClusterRole');
+  const named = rules.flatMap(({ resources, verbs }: { resources: string[]; verbs: string[] }) =>
+    resources.map(resource => `${resource}: ${verbs.join(' ')}`),
+  );
+  expect(named).toEqual(expected);
+});
+
+test('the DaemonSet has a service account on request', () => {
   const objects = yaml({ list: LIST, withAccount: true });
   const of = (kind: string) => objects.find(object => object.kind === kind);
   expect(objects.map(({ kind }) => kind)).toEqual([
@@ -88,26 +127,8 @@ test('the DaemonSet has a service account on request, with exactly the rights of
     'ClusterRoleBinding',
     'DaemonSet',
   ]);
-  const rules = of('ClusterRole').rules.flatMap(
-    ({ resources, verbs }: { resources: string[]; verbs: string[] }) =>
-      resources.map(resource => `${resource}: ${verbs.join(' ')}`),
-  );
-  expect(rules).toEqual([
-    'pods: get list watch',
-    'pods/status: patch',
-    'events: create',
-    'nodes: get list watch',
-    'network-attachment-definitions: get list watch',
-    'ipamclaims: get',
-    'ipamclaims/status: patch',
-    'resourceclaims: get',
-    'resourceslices: list',
-    'pools: get list watch create update',
-    'blocks: get list watch create update delete',
-    'addresses: get list watch create update delete',
-    'ippools: get list create patch',
-    'overlappingrangeipreservations: get create delete',
-    'nodeslicepools: get',
+  expect(of('ClusterRole').rules.map(({ resources }: { resources: string[] }) => resources)).toEqual([
+    ['nodes'],
   ]);
   const { name, namespace } = of('ServiceAccount').metadata;
   expect(of('ClusterRoleBinding').subjects).toEqual([{ kind: 'ServiceAccount', name, namespace }]);
