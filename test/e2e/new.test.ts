@@ -110,8 +110,18 @@ describe('a new plugin', () => {
     );
   });
 
-  describeRoot('between bridge and tuning', () => {
-    test('completes ADD, CHECK and DEL', async () => {
+  describeRoot('on the kernel', () => {
+    test('breaks no rule of the protocol, whether its configuration is given or not', async () => {
+      const executable = path.join(project, 'dist/motd');
+      for (const more of [[], ['--from', path.join(project, 'motd.conflist'), '--chained']]) {
+        const { stdout } = await catena('conformance', executable, ...more, '--json');
+        const { rules } = JSON.parse(stdout) as { rules: { id: string; outcome: string }[] };
+        expect(rules.filter(({ outcome }) => outcome === 'broken')).toEqual([]);
+        expect(rules.some(({ outcome }) => outcome === 'kept')).toBe(true);
+      }
+    });
+
+    test('between bridge and tuning completes ADD, CHECK and DEL', async () => {
       await withHost(async lab => {
         const list = JSON.parse(fs.readFileSync(path.join(project, 'motd.conflist'), 'utf8'));
         list.plugins[0].ipam.dataDir = `${lab.tmp}/leases`;
