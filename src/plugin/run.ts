@@ -1,4 +1,5 @@
 // How does a process serve one plugin call?
+import { isatty } from 'node:tty';
 import { ASKED_VARIABLE } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { PluginDefinition } from './define.ts';
@@ -37,7 +38,8 @@ export async function runPlugin(
 
 function readRequest(): string {
   try {
-    return readStdin();
+    // By hand, VERSION does not wait for a request.
+    return process.env.CNI_COMMAND === 'VERSION' && isatty(0) ? '' : readStdin();
   } catch (cause) {
     throw new CniError(ErrorCode.ioFailure, (cause as Error).message, { cause });
   }

@@ -49,7 +49,8 @@ export async function serve(
   let version: string | undefined;
   try {
     const env = parseEnv(invocation.env);
-    if (env.command === 'VERSION') return { exitCode: 0, stdout: versionText(definition), log };
+    if (env.command === 'VERSION')
+      return { exitCode: 0, stdout: versionText(definition, versionAsked(invocation)), log };
     const requestText = invocation.readStdin();
     const asSent = parseObject(requestText, 'network configuration on standard input');
     const named = memberOf(asSent, 'cniVersion');
@@ -136,9 +137,20 @@ export function supportedVersions(definition: PluginDefinition): SpecVersion[] {
   return SPEC_VERSIONS.filter(version => atLeast(version, since));
 }
 
-/** The reply to VERSION, as it is printed. */
-export function versionText(definition: PluginDefinition): string {
-  return `${JSON.stringify({ cniVersion: CURRENT_VERSION, supportedVersions: supportedVersions(definition) })}\n`;
+/** The reply to VERSION, as it is printed. @param asked what the request says: it comes back if it is supported */
+export function versionText(definition: PluginDefinition, asked?: unknown): string {
+  const versions = supportedVersions(definition);
+  const cniVersion = versions.find(version => version === asked) ?? CURRENT_VERSION;
+  return `${JSON.stringify({ cniVersion, supportedVersions: versions })}\n`;
+}
+
+/** A request that is missing or damaged fails no VERSION. */
+function versionAsked({ readStdin }: ServedCall): unknown {
+  try {
+    return memberOf(parseObject(readStdin(), 'request'), 'cniVersion');
+  } catch {
+    return undefined;
+  }
 }
 
 /** CHECK may come with another path of the namespace than ADD: `/var/run/netns/a`, `/proc/<pid>/ns/net`. */

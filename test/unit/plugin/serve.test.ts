@@ -62,15 +62,20 @@ describe('serve() results', () => {
     expect(await call({ env: { CNI_COMMAND: command } })).toMatchObject({ exitCode: 0, stdout: '' });
   });
 
-  test('VERSION answers without reading the request', async () => {
-    const readStdin = () => {
-      throw new Error('must not be read');
-    };
-    const { stdout } = await serve(sample({ since: '0.4.0' }), {
+  test.each([
+    ['that is missing', '', '1.1.0'],
+    ['that is damaged', '{', '1.1.0'],
+    ['of a version that is not supported', '{"cniVersion":"0.3.1"}', '1.1.0'],
+    ['of a supported version', '{"cniVersion":"0.4.0"}', '0.4.0'],
+  ])('VERSION answers a request %s', async (_, request, cniVersion) => {
+    const { exitCode, stdout } = await serve(sample({ since: '0.4.0' }), {
       env: { CNI_COMMAND: 'VERSION' },
-      readStdin,
+      readStdin: () => request,
     });
-    expect(stdout).toBe('{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}\n');
+    expect([exitCode, stdout]).toEqual([
+      0,
+      `{"cniVersion":"${cniVersion}","supportedVersions":["0.4.0","1.0.0","1.1.0"]}\n`,
+    ]);
   });
 
   test('keys match in any letter case, as in Go, and null counts as absent', async () => {
