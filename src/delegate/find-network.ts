@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { findPluginFiles, unreadable } from '../chain/config/conf-files.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../chain/config/load.ts';
+import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
@@ -63,9 +64,16 @@ export async function findNetwork(
     return { label: name, list: loadNetwork(places.confDir, name) };
   } catch (error) {
     const late = byPod ? undefined : await places.fetchDefinition?.(namespace, name);
-    if (late === undefined) throw error;
+    if (late === undefined) throw withDefinitions(error, places, namespace, name);
     return networkOf(places, namespace, late);
   }
+}
+
+/** The name may be that of a definition in another namespace. */
+function withDefinitions(error: unknown, { definitionsDir }: NetworkPlaces, namespace: string, name: string) {
+  if (!(error instanceof NetworkNotFound) || definitionsDir === undefined) return error;
+  const where = `${error.where}, and no NetworkAttachmentDefinition "${namespace}/${name}" in "${definitionsDir}"`;
+  return new NetworkNotFound(name, where, defined({ details: error.details, cause: error }));
 }
 
 function undefinedFor(namespace: string, name: string, isolated: boolean): CniError {

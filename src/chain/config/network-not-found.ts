@@ -3,11 +3,15 @@ import { CniError, type CniErrorOptions, ErrorCode } from '../../cni/errors.ts';
 
 /** CniError 7: there is no network of that name where it was looked for. */
 export class NetworkNotFound extends CniError {
+  /** Where it was looked for, and what was found there instead. */
+  readonly where: string;
+
   /**
    * @param network its name
-   * @param where where it was looked for, and what was found there instead
+   * @param where see the property
    */
   constructor(network: string, where: string, options: CniErrorOptions = {}) {
     super(ErrorCode.invalidConfig, `Cannot find network "${network}"${where}`, options);
+    this.where = where;
   }
 }

@@ -39,3 +39,11 @@ test('the configuration names files of the node in any case, and a pod does with
   expect((await findNetwork({ ...places, fetchDefinition }, byConfiguration)).label).toBe('storage');
   expect((await findNetwork(places, asked('a'))).label).toBe('storage');
 });
+
+test('a name that is neither a file nor a definition is told with both directories', async () => {
+  const places = { confDir: dir, definitionsDir: '/proc/self/fdinfo', cniVersion: '1.0.0' };
+  const asked = { namespace: 'kube-system', name: 'gone', byPod: false, isolated: false };
+  await expect(findNetwork(places, asked)).rejects.toThrow(
+    ', and no NetworkAttachmentDefinition "kube-system/gone" in "/proc/self/fdinfo"',
+  );
+});
