@@ -26,7 +26,7 @@ export async function installCatena(cluster: Cluster): Promise<void> {
   fs.mkdirSync(dir, { recursive: true });
   fs.writeFileSync(`${dir}/pods.conflist`, manual('pods.conflist'));
   await kubectl.apply(DEFINITIONS, CLAIMS);
-  await kubectl.follow(manual('kinds', { executables: BIN_DIR }), dir);
+  await kubectl.follow(manual('kinds', { executables: BIN_DIR, release: RELEASE }), dir);
   await kubectl.follow(manual('manifest', { executables: BIN_DIR, release: RELEASE }), dir);
   await untilInstalled(cluster);
 }

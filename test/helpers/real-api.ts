@@ -81,7 +81,7 @@ export async function startRealApi(dir: string): Promise<RealApi> {
   };
   try {
     const server = await untilReady(kubeconfig, dir, () => started.exitCode !== null);
-    for (const text of crds().split(/^---$/m)) {
+    for (const text of crds({ kubernetes: 20 }).split(/^---$/m)) {
       const kind = Bun.YAML.parse(text) as Record<string, unknown>;
       await server.ask('POST', 'apis/apiextensions.k8s.io/v1/customresourcedefinitions', kind, [409]);
     }

@@ -1,13 +1,17 @@
 // Which kinds of objects do addresses of a whole cluster need?
 
+import type { PrintOptions } from './print-options.ts';
+
 /** API group of the kinds; src/pools/objects.ts has the same. */
 const GROUP = 'catena.cni.cncf.io';
 
-/** The custom resource definitions, as YAML. */
-export function crds(): string {
+/** The first release whose tokens name the node of their pod, and that has policies; minor number. */
+const POLICIES = 30;
+
+/** The custom resource definitions, and the policy for their objects if the cluster can have one, as YAML. */
+export function crds({ kubernetes }: Pick<PrintOptions, 'kubernetes'>): string {
   return `# The kinds of objects of cluster-wide addresses: kubectl apply -f -
-${[POOL, BLOCK, ADDRESS].map(render).join('---\n')}---
-${POLICY}`;
+${[POOL, BLOCK, ADDRESS].map(render).join('---\n')}${kubernetes < POLICIES ? '' : `---\n${POLICY}`}`;
 }
 
 /**
@@ -123,7 +127,6 @@ const RULES: readonly (readonly [operation: string, expression: string, message:
   ],
 ];
 
-/** Kubernetes 1.30 and later. */
 const POLICY = `# Which node may write what: of Kubernetes 1.30 and later, where tokens name the node of their pod.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

@@ -21,7 +21,7 @@ export interface PrintOptions {
   readonly image: string;
   /** Whether the daemon serves metrics at the node's address. */
   readonly withMetrics: boolean;
-  /** The oldest minor release of Kubernetes 1 that the manifest is for. */
+  /** The oldest minor release of Kubernetes 1 that the objects are for. */
   readonly kubernetes: number;
   /** Name of the list in its directory, unless it follows from the network's. */
   readonly confName?: string;

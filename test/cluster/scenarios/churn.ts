@@ -3,8 +3,6 @@
 import fs from 'node:fs';
 import { cidrContains, parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp } from '../../../src/net/ip.ts';
-import { CATENA } from '../../helpers/catena.ts';
-import { runOk } from '../../helpers/command.ts';
 import type { Row } from '../../helpers/netns.ts';
 import { Random } from '../../storm/random.ts';
 import { awaiting } from '../awaiting.ts';
@@ -52,7 +50,6 @@ export const churn: Scenario = {
   leaves: /^br-(blocks|singles)$/,
   async play(cluster, namespace, saw) {
     const { kubectl } = cluster;
-    await kubectl.apply((await runOk([CATENA, 'install', '--print', 'crds'])).stdout);
     await kubectl.apply(...definitionsIn(namespace), ...deploymentsIn(cluster, namespace));
     const watch = watchPools(cluster, WATCHED);
     try {

@@ -299,6 +299,7 @@ test('beside them, a policy keeps each node from the blocks of others', () => {
   expect(policy.spec.validations[0].expression).toBe(
     "request.operation != 'CREATE' || (object.spec.node == variables.me)",
   );
+  expect(printFor('crds', { ...OPTIONS, kubernetes: 29 })).not.toContain('Policy');
 });
 
 test.each(PRINTABLE)('the %s ends with a newline', what => {
