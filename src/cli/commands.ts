@@ -582,7 +582,10 @@ export const COMMANDS: readonly Command[] = [
         'have the printed daemonset bring the kind NetworkAttachmentDefinition, which multus brings as well',
       ),
       image: value('<name>', 'image of the printed daemonset (localhost/catena of this version)'),
-      kubernetes: value('<version>', 'print a daemonset or crds for clusters of this version and later (1.30)'),
+      kubernetes: value(
+        '<version>',
+        'print a daemonset or crds for clusters of this version and later (1.30)',
+      ),
       account: value('<dir>', "a pod's service account, for a kubeconfig in catena.d next to the list"),
       'account-on-host': value('<dir>', 'path of that directory on the host (the same path)'),
       daemon: value(

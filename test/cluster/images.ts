@@ -49,7 +49,9 @@ async function writeBase(dir: string): Promise<string> {
     const { stdout } = await runOk(['ldd', program]);
     for (const file of stdout.match(/\/\S+(?= \()/g) ?? []) files.add(file);
   }
-  const relative = [...files].map(file => file.slice(1));
-  await runOk(['tar', '--dereference', '-cf', archive, '-C', '/', ...relative]);
+  // With their directories: docker makes those that an archive lacks so that only root with all capabilities enters them.
+  const dirs = [...files].flatMap(file => file.split('/').map((_, i, parts) => parts.slice(1, i).join('/')));
+  const relative = [...new Set([...dirs.filter(Boolean), ...[...files].map(file => file.slice(1))])];
+  await runOk(['tar', '--dereference', '--no-recursion', '-cf', archive, '-C', '/', ...relative]);
   return archive;
 }

@@ -5,7 +5,15 @@ import { gatewayOf, MACHINES, type NodePlace, subnetFile } from './addresses.ts'
 import { awaiting } from './awaiting.ts';
 import type { Account } from './certificates.ts';
 import type { ControlPlane } from './control-plane.ts';
-import { DOCKER_VERSION, DOCKERD, dockerLoad, dockerPid, KUBELET_OPTIONS } from './docker.ts';
+import {
+  DOCKER_VERSION,
+  DOCKERD,
+  dockerLoad,
+  dockerPid,
+  KUBELET_OPTIONS,
+  RUNTIME,
+  RUNTIME_SCRIPT,
+} from './docker.ts';
 import { inGroup, makeGroups } from './groups.ts';
 import {
   CONTAINERD_SOCKET,
@@ -149,6 +157,10 @@ export async function startNode(
     machine.write('/etc/kubelet.json', kubeletConfig(config));
     machine.write('/etc/kube-proxy.json', proxyConfig(control.kubeconfigOf(proxy)));
     machine.write('/etc/containerd/config.toml', containerdConfig());
+    if (runtime === 'docker') {
+      machine.write(RUNTIME, RUNTIME_SCRIPT);
+      await machine.ok(['chmod', '+x', RUNTIME]);
+    }
     machine.write('/etc/resolv.conf', `nameserver ${MACHINES.outside}\n`);
     await written();
     await node.start(runtime);

@@ -5,9 +5,18 @@ import { awaiting } from '../awaiting.ts';
 import { isReady } from '../cluster.ts';
 import { unpackDocker } from '../docker.ts';
 import { differences, holdingsOf } from '../holdings.ts';
+import { manual } from '../manual.ts';
 import { answerOf, fetchFrom, must, pod, type Scenario, untilAnswers, untilPods } from '../scenario.ts';
 
 const PORT = 8080;
+/** Before the manifest's. */
+const LIST = '/etc/cni/net.d/00-0-docker.conflist';
+
+/** The manual's list, as it has it for such a kubelet. */
+function listForKubelet(): string {
+  const { cniVersions: _, ...list } = JSON.parse(manual('pods.conflist'));
+  return JSON.stringify({ ...list, cniVersion: '0.4.0' });
+}
 
 export const dockershim: Scenario = {
   name: 'kubelet with docker',
@@ -22,6 +31,7 @@ export const dockershim: Scenario = {
       await awaiting(`${place.name} to be ready`, 180, async () =>
         isReady(await kubectl.get('node', place.name)),
       );
+      machine.write(LIST, listForKubelet());
       const held = await holdingsOf(machine);
       const on = { metadata: { namespace }, spec: { nodeName: place.name, restartPolicy: 'Always' } };
       const ports = [{ hostPort: PORT, containerPort: 80 }];
