@@ -5,7 +5,7 @@
 // only after proof that it is ours: its environment names the dead runner, by process id and start. Its own start is compared
 // again before every signal, because process ids are reused.
 import { readdirSync, readFileSync } from 'node:fs';
-import { isRunning, readRunningStat, thisProcess } from '../files/process-stat.ts';
+import { ageMsOf, isRunning, readRunningStat, thisProcess } from '../files/process-stat.ts';
 import { pause } from '../wait.ts';
 import type { AttachmentRecord } from './record.ts';
 import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE, type Runner, WORKER_VARIABLE } from './runner.ts';
@@ -175,7 +175,7 @@ function prove(pid: number, match: Match): OrphanProcess | undefined {
   if (stat === undefined || found === undefined || readRunningStat(pid)?.start !== stat.start)
     return undefined;
   const { start, group } = stat;
-  const ageMs = upMs() - Number(start) * TICK_MS;
+  const ageMs = ageMsOf(stat);
   const { runner, begun } = found;
   // After the clock was set back, it must not look as if it had just begun.
   const workedMs = begun === undefined ? ageMs : Math.min(ageMs, Math.abs(Date.now() - begun));
@@ -187,14 +187,6 @@ function prove(pid: number, match: Match): OrphanProcess | undefined {
 function findDead(runners: AttachmentRecord['runners']): string[] {
   const own = processOf();
   return runners.map(processOf).filter(one => one !== own);
-}
-
-/** The kernel reports times to user space in ticks of 10 ms on every machine (USER_HZ). */
-const TICK_MS = 10;
-
-/** How long the machine has been running, in milliseconds. */
-function upMs(): number {
-  return Number(readFileSync('/proc/uptime', 'latin1').split(' ')[0]) * 1000;
 }
 
 /** Empty if the process has exited, or belongs to another user. */

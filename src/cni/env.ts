@@ -28,8 +28,8 @@ export const UPKEEP_VARIABLE = 'CATENA_UPKEEP';
 export const HANDOVER_VARIABLE = 'CATENA_HANDOVER';
 
 /**
- * When a GC was requested, in milliseconds since the epoch. Set for a plugin that is called long after its caller asked: its list of
- * valid attachments is as old as the request.
+ * When a GC was requested, in milliseconds since the epoch. Set by a daemon for a plugin or a command that begins long after its caller
+ * asked: the list of valid attachments is as old as the request.
  */
 export const ASKED_VARIABLE = 'CATENA_ASKED';
 

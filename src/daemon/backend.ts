@@ -217,13 +217,15 @@ function replyOf(plugin: string, outcome: ExecOutcome, late: Outcome | undefined
 }
 
 /** Environment for the call and its children: relative directories are resolved against the client's working directory. */
-function environmentFor({ env, cwd }: RunRequest, queueMs: number): RunRequest['env'] {
+function environmentFor({ args, env, cwd }: RunRequest, queueMs: number): RunRequest['env'] {
   const { CNI_PATH, NETCONFPATH } = env;
   return {
     ...env,
     // A worker must not wait for a call that itself needs a worker (deadlock).
     [SERVED_VARIABLE]: '1',
-    ...(env.CNI_COMMAND === 'GC' ? { [ASKED_VARIABLE]: String(Date.now() - queueMs) } : {}),
+    ...(env.CNI_COMMAND === 'GC' || args[0] === 'gc'
+      ? { [ASKED_VARIABLE]: String(Date.now() - queueMs) }
+      : {}),
     ...(CNI_PATH
       ? {
           CNI_PATH: CNI_PATH.split(':')

@@ -56,6 +56,23 @@ export function isRunning({ pid, start, pidns }: ProcessId): boolean | undefined
   return start !== '' && readRunningStat(pid)?.start === start;
 }
 
+/** The kernel reports times to user space in ticks of 10 ms on every machine (USER_HZ). */
+const TICK_MS = 10;
+
+/** How long ago a process was started, in milliseconds. */
+export function ageMsOf({ start }: Pick<ProcessStat, 'start'>): number {
+  return Number(readFileSync('/proc/uptime', 'latin1').split(' ')[0]) * 1000 - Number(start) * TICK_MS;
+}
+
+/**
+ * When this process was started, in milliseconds since the epoch, and a tick before rather than behind. It may have executed this program
+ * long after that: the front waits for a daemon first.
+ */
+export function startedAt(): number {
+  const { start } = thisProcess();
+  return start === '' ? performance.timeOrigin : Date.now() - ageMsOf({ start }) - TICK_MS;
+}
+
 function ownPidns(): string {
   try {
     return readlinkSync('/proc/self/ns/pid');

@@ -2,6 +2,7 @@
 import { isatty } from 'node:tty';
 import { ASKED_VARIABLE } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { startedAt } from '../files/process-stat.ts';
 import type { PluginDefinition } from './define.ts';
 import type { PluginLookup } from './invocation.ts';
 import { serve, supportedVersions } from './serve.ts';
@@ -29,7 +30,7 @@ export async function runPlugin(
   const { env } = process;
   if (again && env.CNI_COMMAND === 'ADD')
     await serve(definition, { env: { ...env, CNI_COMMAND: 'DEL' }, readStdin: readRequest }, siblings);
-  const asked = env.CNI_COMMAND === 'GC' ? { [ASKED_VARIABLE]: String(performance.timeOrigin) } : {};
+  const asked = env.CNI_COMMAND === 'GC' ? { [ASKED_VARIABLE]: String(startedAt()) } : {};
   const reply = await serve(definition, { env: { ...env, ...asked }, readStdin: readRequest }, siblings);
   if (reply.stdout) writeAll(1, reply.stdout);
   await reply.log.flush();

@@ -27,6 +27,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What distinguishes one ADD of an attachment from the next.
     ...[
       'src/files/boot-id',
+      'src/files/process-stat',
       'src/attachments/generation',
       'src/attachments/lock',
       'src/attachments/runner',

@@ -5,10 +5,11 @@ import { collectGarbage } from '../../chain/records/collect-garbage.ts';
 import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
 import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
-import { findContainerIdProblem } from '../../cni/env.ts';
+import { ASKED_VARIABLE, findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { loadAbouts, typesOf } from '../../cni/network-plugins.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
+import { startedAt } from '../../files/process-stat.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { readRecords } from '../../node/facts.ts';
 import { type Look, lookOrTell } from '../../node/garbage/find-traced.ts';
@@ -76,7 +77,7 @@ function scopeOf(call: CommandCall): GcScope {
   }
   const more = {
     unrecorded: call.on('foreign'),
-    since: call.queueMs === undefined ? performance.timeOrigin : Date.now() - call.queueMs,
+    since: Number(call.env[ASKED_VARIABLE]) || startedAt(),
   };
   return call.on('all') ? { all: true, ...more } : { valid: valid.map(parseKey), ...more };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { isRunning, thisProcess } from '../../../src/files/process-stat.ts';
+import { isRunning, startedAt, thisProcess } from '../../../src/files/process-stat.ts';
 
 test('isRunning() is true for this process, and false for another one with its id', () => {
   const own = thisProcess();
@@ -18,4 +18,9 @@ test('isRunning() is false for one that has exited, even before its parent reaps
 
 test('isRunning() cannot judge another process id namespace', () => {
   expect(isRunning({ ...thisProcess(), pidns: 'pid:[1]' })).toBeUndefined();
+});
+
+test('startedAt() is before this program was executed, and behind its parent', () => {
+  expect(startedAt()).toBeLessThanOrEqual(performance.timeOrigin);
+  expect(startedAt()).toBeGreaterThan(performance.timeOrigin - 600_000);
 });
