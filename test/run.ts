@@ -277,10 +277,10 @@ async function runBun(
   const prefix =
     isOpen || (fast && machine.notice !== undefined)
       ? []
-      : machine.prefix(
-          tmp,
-          files.some(one => SEES_ALL.includes(one)),
-        );
+      : machine.prefix(tmp, {
+          processes: files.some(one => SEES_ALL.includes(one)),
+          runtimes: files.some(needsRuntimes),
+        });
   const report = prefix.length > 0 ? '/tmp/report.xml' : path.join(tmp, 'report.xml');
   const timeoutMs = deadline(TEST_DEADLINE_MS).toFixed();
   const argv = files.some(file => file.endsWith('.mjs'))

@@ -18,20 +18,28 @@ const EMPTIED = [
     '/var/lib/containerd',
   ],
   ...['/var/lib/docker', '/var/lib/kubelet'],
+  // What udev does to new devices, which doctor warns of on every machine that has udev.
+  ...['/etc/systemd/network', '/usr/local/lib/systemd/network', '/usr/lib/systemd/network'],
 ];
+
+/** Doctor and init judge a list by the version of the runtime that they find. */
+const RUNTIMES = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'].flatMap(
+  dir => ['podman', 'containerd'].map(name => `${dir}/${name}`),
+);
 
 // A file whose directory is missing has to fail: in the machine's /tmp, it would take what other tests have for garbage of processes that
 // have ended. The first process stays a shell: it reaps the children of processes that have ended. The resolver's file is often a link into
 // /run. The project is mounted at its own path again, in case it is below /tmp.
 const SETUP = `
 set -e
-tmp=$1; root=$2; shift 2
+tmp=$1; root=$2; hidden=$3; shift 3
 cd "$root"
 resolv=$(cat /etc/resolv.conf 2>/dev/null || :)
 file=$(readlink -f /etc/resolv.conf || :)
 mount -t tmpfs -o mode=0755 run /run
 case "$file" in /run/*) mkdir -p "\${file%/*}"; printf '%s\\n' "$resolv" > "$file";; esac
 for dir in ${EMPTIED.join(' ')}; do if [ -d "$dir" ]; then mount -t tmpfs -o mode=0755 empty "$dir"; fi; done
+for file in $hidden; do if [ -x "$file" ]; then mount --bind /dev/null "$file"; fi; done
 mount --bind "$tmp" /tmp
 case "$root" in /tmp/*) mkdir -p "$root"; mount --rbind . "$root";; esac
 cd "$root"
@@ -43,8 +51,15 @@ ip link set lo up || :
 export interface OwnMachine {
   /** What the reader should know: less than root's rights, or no namespaces at all. */
   readonly notice: string | undefined;
-  /** The words before a command, for which `tmp` is /tmp. @param seesAll whether it must see the machine's processes */
-  prefix(tmp: string, seesAll?: boolean): string[];
+  /** The words before a command, for which `tmp` is /tmp. */
+  prefix(tmp: string, needs?: MachineNeeds): string[];
+}
+
+/** What a file must see of the machine itself. */
+interface MachineNeeds {
+  readonly processes?: boolean;
+  /** The programs of container runtimes, where the tests' own cannot be unpacked. */
+  readonly runtimes?: boolean;
 }
 
 const PROCESSES = ['--pid', '--fork', '--kill-child', '--mount-proc'];
@@ -55,9 +70,9 @@ export async function findOwnMachine(): Promise<OwnMachine> {
   const user = isRoot ? [] : ['--user', '--map-root-user'];
   for (const processes of [PROCESSES, []]) {
     const unshare = ['unshare', ...user, '--mount', '--propagation', 'private', '--net', ...processes];
-    const prefix = (tmp: string, seesAll = false): string[] => {
-      const words = seesAll ? unshare.filter(word => !PROCESSES.includes(word)) : unshare;
-      return [...words, 'sh', '-c', SETUP, 'sh', tmp, ROOT];
+    const prefix: OwnMachine['prefix'] = (tmp, needs = {}) => {
+      const words = needs.processes ? unshare.filter(word => !PROCESSES.includes(word)) : unshare;
+      return [...words, 'sh', '-c', SETUP, 'sh', tmp, ROOT, needs.runtimes ? '' : RUNTIMES.join(' ')];
     };
     const works = await run([...prefix(tmpdir()), 'true']).catch(() => undefined);
     if (works?.exitCode !== 0) continue;
