@@ -70,12 +70,6 @@ export function requires(...commands: string[]): Need {
   return missing.length === 0 ? undefined : `needs ${missing.map(name => `"${name}"`).join(', ')}`;
 }
 
-/** Needs a device that users other than root may open too: distributions let every user make taps, minimal systems only root. */
-export function requiresDeviceForAll(device: string): Need {
-  const mode = fs.statSync(device, { throwIfNoEntry: false })?.mode ?? 0;
-  return (mode & 0o006) === 0o006 ? undefined : `needs "${device}" with mode 0666`;
-}
-
 /** Needs the reference executables of Debian's containernetworking-plugins. */
 export function requiresReference(...names: string[]): Need {
   const missing = names.find(name => !fs.existsSync(`${REFERENCE_BIN_DIR}/${name}`));
