@@ -463,7 +463,7 @@ function decodeUtf8(value: Uint8Array): string {
 type Members = readonly (readonly [name: string, field: FixedField<unknown>])[];
 
 /** A C struct as a field: usable as a message header, as an attribute's payload and inside other structs. */
-interface Struct<V> {
+export interface Struct<V> {
   readonly size: number;
   /** All fields zero; spread it to fill irrelevant fields. */
   readonly zero: V;
