@@ -42,7 +42,7 @@ export async function makeSecrets(dir: string): Promise<Secrets> {
   });
   fs.writeFileSync(at('accounts.key'), pair.privateKey, { mode: 0o600 });
   fs.writeFileSync(at('accounts.pub'), pair.publicKey);
-  const authority = ['-CA', at('ca.crt'), '-CAkey', at('ca.key'), '-CAcreateserial'];
+  const authority = ['-CA', at('ca.crt'), '-CAkey', at('ca.key')];
   return {
     authority: at('ca.crt'),
     serviceAccounts: { key: at('accounts.key'), publicKey: at('accounts.pub') },
@@ -51,8 +51,10 @@ export async function makeSecrets(dir: string): Promise<Secrets> {
       const made = { certificate: at(`${file}.crt`), key: at(`${file}.key`) };
       fs.writeFileSync(extensions, names.length ? `subjectAltName=${names.join(',')}\n` : '');
       await runOk(['openssl', 'req', ...KEY, '-keyout', made.key, '-out', request, '-subj', subject]);
+      // Of its own, as a file of serial numbers would be written by all nodes that start.
+      const serial = ['-set_serial', `0x${crypto.randomBytes(16).toString('hex')}`];
       const out = ['-in', request, '-out', made.certificate, '-days', '2', '-extfile', extensions];
-      await runOk(['openssl', 'x509', '-req', ...authority, ...out]);
+      await runOk(['openssl', 'x509', '-req', ...authority, ...serial, ...out]);
       return made;
     },
   };

@@ -3,6 +3,7 @@
 //   npm run cluster -- test                 builds what is missing, starts a cluster, plays all scenarios
 //   npm run cluster -- test hostports       those whose name contains this
 //   npm run cluster -- test figures --runs 5 --pods 1,30,110 --sides plain,runner      the last scenario but one: what and how often
+//   npm run cluster -- test devices move --count 200      pods with devices, moves of machines
 //   npm run cluster -- up --nodes 2         starts one that stays, with Catena
 //   npm run cluster -- shell                a shell with kubectl there; `shell node1` on a node
 //   npm run cluster -- down                 ends it
@@ -30,6 +31,7 @@ const { positionals, values } = parseArgs({
     runs: { type: 'string', default: '5' },
     pods: { type: 'string', default: '1,30,110' },
     sides: { type: 'string', default: 'plain,runner' },
+    count: { type: 'string' },
     out: { type: 'string', default: path.join(os.tmpdir(), 'catena-cluster') },
   },
 });
@@ -87,7 +89,12 @@ async function main(): Promise<number> {
   say(`${running.nodes.length} nodes are ready after ${((performance.now() - started) / 1000).toFixed(0)} s`);
   if (command === 'keep') return keep(running);
   const list = (text: string): string[] => text.split(/,(?! )/);
-  const asked = { runs: Number(values.runs), pods: list(values.pods).map(Number), sides: list(values.sides) };
+  const asked = {
+    runs: Number(values.runs),
+    pods: list(values.pods).map(Number),
+    sides: list(values.sides),
+    ...(values.count && { count: Number(values.count) }),
+  };
   const code = await playScenarios(running, words, asked, say);
   await end();
   return code;

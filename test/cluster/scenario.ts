@@ -24,6 +24,8 @@ export interface FiguresAsked {
   readonly pods: readonly number[];
   /** Texts of which the name of a side has one. */
   readonly sides: readonly string[];
+  /** Pods of the scenario with devices, moves of the one with machines; by default as many as take two minutes. */
+  readonly count?: number;
 }
 
 /** A pod that answers at port 80 with its name, and at once ends when it is asked to. */

@@ -8,6 +8,7 @@ import { churn } from './scenarios/churn.ts';
 import { claims } from './scenarios/claims.ts';
 import { definitions } from './scenarios/definitions.ts';
 import { deployments } from './scenarios/deployments.ts';
+import { devices } from './scenarios/devices.ts';
 import { dockershim } from './scenarios/dockershim.ts';
 import { drain } from './scenarios/drain.ts';
 import { figures } from './scenarios/figures.ts';
@@ -16,6 +17,7 @@ import { fullNode } from './scenarios/full-node.ts';
 import { handover } from './scenarios/handover.ts';
 import { hostPorts } from './scenarios/host-ports.ts';
 import { longNames } from './scenarios/long-names.ts';
+import { migrations } from './scenarios/migrations.ts';
 import { pods } from './scenarios/pods.ts';
 import { readiness } from './scenarios/readiness.ts';
 import { reboot } from './scenarios/reboot.ts';
@@ -47,6 +49,8 @@ export const SCENARIOS: readonly Scenario[] = [
   dockershim,
   between,
   churn,
+  devices,
+  migrations,
   figures,
   uninstall,
 ];
