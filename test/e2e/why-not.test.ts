@@ -5,7 +5,14 @@ import { AS_ORDINARY_USER, CATENA, requiresOrdinaryUser } from '../helpers/caten
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { lineReader, within } from '../helpers/lines.ts';
-import { type Container, directories, type Lab, type Namespace, withHost } from '../helpers/netns.ts';
+import {
+  type Container,
+  directories,
+  type Lab,
+  type Namespace,
+  useLabs,
+  withHost,
+} from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresUpperKind } from '../helpers/skip.ts';
 import { echo, startServer } from '../helpers/traffic.ts';
@@ -546,4 +553,121 @@ describeRoot(
   requires('iptables', 'iptables-restore', 'conntrack'),
   requiresUpperKind('macvlan'),
   requiresOrdinaryUser(),
+);
+
+/** A cause, and what of it is named as long as the packet meets no other one before. */
+type Pile = readonly (readonly [make: string, hop: string, evidence: RegExp])[];
+
+describeRoot(
+  'why-not, where several things would stop a packet',
+  () => {
+    const makeLab = useLabs();
+
+    /** Adds one cause after the other, from the end of the way to its beginning: the last one is the first that the packet meets. */
+    async function pileUp(way: readonly string[], causes: (web: Container, port: string) => Pile) {
+      const lab = await makeLab();
+      const { ask, paste } = operator(lab);
+      await lab.outside();
+      const web = await lab.container();
+      const portMappings = [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }];
+      await writeChain(lab, fullChain(lab, { rate: 100_000_000 })).add(web, { cap: { portMappings } });
+      await startServer(lab, web, { ...TCP, port: 80, seconds: 100 });
+      const [pair] = await lab.ip(lab.host, 'link', 'show', 'master', 'br0');
+      const words = way.map(word => (word === 'web' ? web.name : word));
+      expect(await ask(...words)).toMatchObject({ outcome: expect.not.stringContaining('stopped') });
+      for (const [make, name, evidence] of causes(web, pair?.ifname)) {
+        await paste(make);
+        const { outcome, last } = await ask(...words);
+        const found = [make, outcome, last.name, last.evidence];
+        expect(found).toEqual([make, 'stopped', name, expect.stringMatching(evidence)]);
+      }
+    }
+
+    test('names the first that a packet from outside meets', () =>
+      pileUp(['outside', ':8080'], ({ path }, port) => {
+        const inside = (line: string) => `nsenter --net=${path} ${line}`;
+        const drop = (hook: string, what: string) =>
+          `{ chain c { type filter hook ${hook} priority -10; ${what} drop; }; }`;
+        return [
+          [inside('ip route del default'), 'reply', /^route: no route leads to/],
+          [inside('nft add table inet late'), 'reply', /^route: no route leads to/],
+          [inside(`nft 'table inet own ${drop('input', 'tcp dport 80')}'`), 'rules', /table inet own/],
+          [inside('ip link set eth0 down'), 'device', /^"eth0" is down/],
+          [
+            `tc qdisc replace dev ${port} root handle 1: tbf rate 8bit burst 10 limit 10`,
+            'queue',
+            /^tbf of "/,
+          ],
+          [
+            `nft 'table bridge last ${drop('postrouting', `oifname "${port}"`)}'`,
+            'rules',
+            /table bridge last/,
+          ],
+          [`ip link set ${port} down`, 'device', new RegExp(`^"${port}" is down`)],
+          [
+            'ip neigh replace 10.88.0.2 lladdr 02:00:00:00:00:99 dev br0 nud permanent',
+            'neighbour',
+            /has 10.88.0.2 at 02:00:00:00:00:99/,
+          ],
+          [`nft 'table inet post ${drop('postrouting', 'tcp dport 80')}'`, 'rules', /table inet post/],
+          [`nft 'table inet mid ${drop('forward', 'tcp dport 80')}'`, 'rules', /table inet mid/],
+          ['ip link set br0 down', 'device', /^"br0" is down/],
+          ['sysctl -qw net.ipv4.ip_forward=0', 'forwarding', /ip_forward = 0/],
+          ['ip route add blackhole 10.88.0.2/32', 'route', /a route of type blackhole/],
+          [
+            `nft 'table ip other { chain c { type nat hook prerouting priority -110; tcp dport 8080 dnat to 10.9.9.9:80; }; }'`,
+            'translation',
+            /10\.9\.9\.9:80 instead/,
+          ],
+          [`nft 'table inet pre ${drop('prerouting', 'tcp dport 8080')}'`, 'translation', /instead/],
+          [
+            `nft 'table inet raw { chain c { type filter hook prerouting priority -300; tcp dport 8080 drop; }; }'`,
+            'rules',
+            /table inet raw/,
+          ],
+        ];
+      }));
+
+    test('names the first that a packet of a container meets', () =>
+      pileUp(['web', '10.201.0.2:9000'], ({ path }, port) => {
+        const inside = (line: string) => `nsenter --net=${path} ${line}`;
+        const drop = (hook: string) =>
+          `{ chain c { type filter hook ${hook} priority -10; tcp dport 9000 drop; }; }`;
+        return [
+          ['nft delete table inet catena_masquerade', 'translation', /is not masqueraded/],
+          [
+            `tc qdisc replace dev outside0 root handle 1: tbf rate 8bit burst 10 limit 10`,
+            'queue',
+            /"outside0"/,
+          ],
+          [`nft 'table inet post ${drop('postrouting')}'`, 'rules', /table inet post/],
+          [`nft 'table inet mid ${drop('forward')}'`, 'rules', /table inet mid/],
+          ['sysctl -qw net.ipv4.ip_forward=0', 'forwarding', /ip_forward = 0/],
+          ['ip route add blackhole 10.201.0.2/32', 'route', /a route of type blackhole/],
+          [`nft 'table inet pre ${drop('prerouting')}'`, 'rules', /table inet pre/],
+          [
+            inside('ip neigh replace 10.88.0.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent'),
+            'neighbour',
+            /has 10.88.0.1 at 02:00:00:00:00:99/,
+          ],
+          [`nft 'table bridge b ${drop('prerouting')}'`, 'rules', /table bridge b/],
+          [
+            'ip link del $(ip -br link show type ifb | cut -d" " -f1)',
+            'queue',
+            /a device that no longer exists/,
+          ],
+          [`ip link set ${port} down`, 'device', new RegExp(`^"${port}" is down`)],
+          ['ip link set br0 down', 'device', /^"br0" is down/],
+          [
+            inside('tc qdisc replace dev eth0 root handle 1: tbf rate 8bit burst 10 limit 10'),
+            'queue',
+            /"eth0"/,
+          ],
+          [inside(`nft 'table inet own ${drop('output')}'`), 'rules', /table inet own/],
+          [inside('ip route del default'), 'route', /^no route leads to/],
+          [inside('ip link set eth0 down'), 'device', /^"eth0" is down/],
+        ];
+      }));
+  },
+  requires('nft', 'tc'),
 );

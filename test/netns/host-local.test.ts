@@ -5,6 +5,8 @@ import { loadAbout } from '../../plugins/registry.ts';
 import { loadAbouts } from '../../src/cni/network-plugins.ts';
 import { bootOf, noteBoot, thisBoot } from '../../src/ipam/boot-note.ts';
 import { rangeUsesOf } from '../../src/ipam/range-use.ts';
+import { deadline } from '../helpers/deadline.ts';
+import { lineReader, within } from '../helpers/lines.ts';
 import { createLab, directories, type Lab } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -424,14 +426,15 @@ describeRoot('host-local', () => {
   test('the process that keeps the lock is named, and STATUS waits only briefly', async () => {
     const { call, dir } = network({ subnet: '10.1.0.0/29' });
     await call('ADD', 'one');
-    const holder = lab.start(lab.host, ['flock', '--no-fork', join(dir, 'lock'), 'sleep', '60']);
-    await Bun.sleep(300);
+    const held = ['sh', '-c', 'echo held; exec sleep 60'];
+    const holder = lab.start(lab.host, ['flock', '--no-fork', join(dir, 'lock'), ...held]);
+    await within(deadline(20_000), 'the lock', lineReader(holder.stdout)());
     const { error } = await call('STATUS', 'x');
     holder.kill('SIGKILL');
     await holder.exited;
     expect(error).toMatchObject({
       code: 50,
-      msg: expect.stringMatching(/process \d+ \((flock|sleep)\) holds it/),
+      msg: expect.stringMatching(/process \d+ \((flock|sh|sleep)\) holds it/),
     });
   });
 

@@ -8,6 +8,7 @@ import { writeChain } from '../helpers/chain.ts';
 import { runOk } from '../helpers/command.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { filesBelow } from '../helpers/journal.ts';
+import { lineReader, within } from '../helpers/lines.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, copyPlugins, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { binWith } from '../helpers/script.ts';
@@ -259,7 +260,9 @@ describeRoot(
 
         // sbr takes its turn at the container, here after the test.
         const lock = `${lab.tmp}/run/container-${fs.statSync(first.path).ino}.lock`;
-        const holder = Bun.spawn(['flock', '--no-fork', lock, 'sleep', '60']);
+        const held = ['sh', '-c', 'echo held; exec sleep 60'];
+        const holder = lab.start(lab.host, ['flock', '--no-fork', lock, ...held]);
+        await within(deadline(20_000), 'the lock', lineReader(holder.stdout)());
         const deleted = chain.run('del', first, { binDir });
         await until(() => fs.existsSync(begun));
         await Bun.sleep(300);
