@@ -3,11 +3,12 @@
 // Each device has a number, which is in its name and its hardware address, and the kubelet puts the names that a container was given into the
 // environment of that container. So who has which, and in which order, is read from /proc.
 import fs from 'node:fs';
-import { Client, credentials, Server, ServerCredentials, type ServerWritableStream } from '@grpc/grpc-js';
+import { Client, credentials } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
 import { runOk } from '../helpers/command.ts';
 import type { Row } from '../helpers/netns.ts';
 import { awaiting } from './awaiting.ts';
+import { type Listening, listenForCalls } from './grpc-calls.ts';
 import type { Node } from './node.ts';
 
 /** Resources, each with devices of its own kind. */
@@ -56,9 +57,9 @@ export async function offerDevices({ machine, place }: Node, each: number): Prom
       all.set(`${resource}${n}`, `02:00:0${ofNode}:0${i}:00:${n.toString(16).padStart(2, '0')}`);
   let boot = 0;
   let kubelet: number | undefined;
-  let servers: Server[] = [];
+  let servers: Listening[] = [];
   const end = (): void => {
-    for (const server of servers.splice(0)) server.forceShutdown();
+    for (const server of servers.splice(0)) server.close();
   };
   const offer = async (): Promise<void> => {
     // The socket of a kubelet that has just started; it has removed those of all plugins.
@@ -116,43 +117,21 @@ async function serve(
   pathOf: (file: string) => string,
   resource: Resource,
   all: ReadonlyMap<string, string>,
-): Promise<Server> {
-  const server = new Server();
+): Promise<Listening> {
   const ids = [...all.keys()].filter(name => name.startsWith(resource));
-  const method = (name: string, request: string, response: string, responseStream = false) => ({
-    path: `/v1beta1.DevicePlugin/${name}`,
-    requestStream: false,
-    responseStream,
-    requestSerialize: encode(request),
-    requestDeserialize: decode(request),
-    responseSerialize: encode(response),
-    responseDeserialize: decode(response),
-  });
-  server.addService(
-    {
-      GetDevicePluginOptions: method('GetDevicePluginOptions', 'Nothing', 'Nothing'),
-      ListAndWatch: method('ListAndWatch', 'Nothing', 'List', true),
-      Allocate: method('Allocate', 'AllocateRequest', 'AllocateResponse'),
-    },
-    {
-      GetDevicePluginOptions: (_: unknown, reply: (error: null, value: object) => void) => reply(null, {}),
-      // It stays open: the kubelet takes its end for the end of the plugin.
-      ListAndWatch(stream: ServerWritableStream<object, object>) {
-        stream.write({ devices: ids.map(ID => ({ ID, health: 'Healthy' })) });
-      },
-      Allocate({ request }: { request: Row }, reply: (error: null, value: object) => void) {
-        const given = (request.container_requests as { devicesIDs: string[] }[]).map(({ devicesIDs }) => ({
-          envs: { [resource.toUpperCase()]: devicesIDs.join() },
-        }));
-        reply(null, { container_responses: given });
-      },
-    },
-  );
+  const list = encode('List')({ devices: ids.map(ID => ({ ID, health: 'Healthy' })) });
   const endpoint = `${resource}.sock`;
-  const at = `unix:${pathOf(`${DIR}/${endpoint}`)}`;
-  await new Promise<void>((done, fail) =>
-    server.bindAsync(at, ServerCredentials.createInsecure(), error => (error ? fail(error) : done())),
-  );
+  const at = pathOf(`${DIR}/${endpoint}`);
+  fs.rmSync(at, { force: true });
+  const server = await listenForCalls(at, message => {
+    // That of ListAndWatch is empty. Its answer has no end: the kubelet would take that for the end of the plugin.
+    if (message.length === 0) return { answer: list, isOpen: true };
+    const { container_requests } = decode('AllocateRequest')(message) as unknown as Row;
+    const given = (container_requests as { devicesIDs: string[] }[]).map(({ devicesIDs }) => ({
+      envs: { [resource.toUpperCase()]: devicesIDs.join() },
+    }));
+    return { answer: encode('AllocateResponse')({ container_responses: given }), isOpen: false };
+  });
   const client = new Client(`unix:${pathOf(`${DIR}/kubelet.sock`)}`, credentials.createInsecure());
   try {
     await new Promise<void>((done, fail) =>
@@ -167,7 +146,7 @@ async function serve(
     );
     return server;
   } catch (error) {
-    server.forceShutdown();
+    server.close();
     throw error;
   } finally {
     client.close();

@@ -49,8 +49,8 @@ export const SCENARIOS: readonly Scenario[] = [
   dockershim,
   between,
   churn,
-  devices,
   migrations,
+  devices,
   figures,
   uninstall,
 ];

@@ -11,13 +11,13 @@ import type { Node } from '../node.ts';
 import { must, pod, type Scenario } from '../scenario.ts';
 import { NETWORKS } from './definitions.ts';
 
-/** In all, unless `--count` says otherwise, and at a time: a wave on three nodes has as many as there are devices for. */
-const PODS = 66;
-const AT_ONCE = 33;
+/** In all, unless `--count` says otherwise, and at a time: one of each order. */
+const PODS = 88;
+const AT_ONCE = 22;
 /** Of each resource on a node: each pod has at most two. */
-const EACH = 24;
+const EACH = 16;
 /** Faults that come in turn, one in each wave; a reboot is one of them. */
-const STRUCK = ['kubelet killed', 'daemon killed', 'API server killed', 'node rebooted'];
+const STRUCK = ['kubelet killed', 'node rebooted', 'daemon killed', 'API server killed'];
 const STRUCK_AFTER_MS = 1500;
 /** In a pod, with its own devices. */
 const NET = '/sys/class/net';
