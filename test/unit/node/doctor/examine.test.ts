@@ -394,6 +394,7 @@ describeNeeding(
         'hardware addresses by name',
         'udev.mac-policy',
         {
+          '/run/udev/control': '',
           '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
         },
       ],
@@ -404,11 +405,11 @@ describeNeeding(
 
     test('treats an empty file as the end of the MAC address policy', async () => {
       writeList('podnet');
-      const files = {
-        '/etc/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=none\n',
-        '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
-      };
-      expect(await idsOf(node(files))).toEqual([]);
+      const policy = { '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n' };
+      const none = { '/etc/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=none\n' };
+      expect(await idsOf(node({ '/run/udev/control': '', ...policy, ...none }))).toEqual([]);
+      // The files alone, as in a container, change nothing.
+      expect(await idsOf(node(policy))).toEqual([]);
     });
 
     test('reports a check that cannot be made, and makes the others', async () => {
