@@ -21,7 +21,7 @@ const STRUCK = ['kubelet killed', 'daemon killed', 'API server killed', 'daemon 
 const PAUSE_MS = 8000;
 const NETWORK = 'machines';
 const SUBNET = '10.67.0.0/26';
-const NEIGHBOUR = '10.67.0.62/26';
+const NEIGHBOUR = '10.67.0.62';
 const KUBECONFIG = '/etc/cni/net.d/catena.d/kubeconfig';
 const CLAIM_KIND = 'k8s.cni.cncf.io/v1alpha1';
 
@@ -45,7 +45,7 @@ export const migrations: Scenario = {
     const { lab } = wire;
     await kubectl.apply((await runOk([CATENA, 'install', '--print', 'crds', '--kubernetes', '1.20'])).stdout);
     await kubectl.apply(...objectsIn(namespace));
-    await lab.run(lab.host, ['ip', 'addr', 'add', NEIGHBOUR, 'dev', 'switch']);
+    await lab.run(lab.host, ['ip', 'addr', 'add', `${NEIGHBOUR}/26`, 'dev', 'switch']);
     const machines: Machine[] = [];
     for (let i = 0; i < MACHINES; i++) {
       const name = `vm${i}`;
@@ -62,6 +62,9 @@ export const migrations: Scenario = {
       machines.map(({ address }) => address),
     );
     const play = { cluster, namespace, said };
+    await awaiting('an answer at each address', 60, async () =>
+      machines.every(({ address }) => said.some(one => one.address === address && 'holder' in one)),
+    );
     const losses: number[] = [];
     const struck = new Map<string, number>();
     let begun = 0;
@@ -85,7 +88,7 @@ export const migrations: Scenario = {
       isOver = true;
       await failing;
       await stop();
-      await lab.run(lab.host, ['ip', 'addr', 'del', NEIGHBOUR, 'dev', 'switch']);
+      await lab.run(lab.host, ['ip', 'addr', 'del', `${NEIGHBOUR}/26`, 'dev', 'switch']);
     }
     const faults = Array.from(struck, ([name, times]) => `${name} ${times}`).join(', ');
     const [half, most] = [quantile(losses, 0.5), quantile(losses, 1)];
@@ -93,6 +96,10 @@ export const migrations: Scenario = {
       `${losses.length} moves of ${MACHINES} machines over ${cluster.nodes.length} nodes: without an answer to ping or TCP for ${half} ms (median), ${most} ms (longest); less than 250 counts as 0`,
     );
     saw(`${faults}; never two that answer ARP, and none that answers again after it was left`);
+    must(
+      most !== undefined && most < MOST_LOSS_MS,
+      `losses in ms: ${losses.toSorted((a, b) => a - b).join(' ')}`,
+    );
     await forget(cluster, namespace);
   },
 };
@@ -101,7 +108,8 @@ export const migrations: Scenario = {
 function objectsIn(namespace: string): Row[] {
   const ipam = {
     ...{ type: 'cluster', kubeconfig: KUBECONFIG, pool: NETWORK, subnets: [{ ipv4: SUBNET }] },
-    ...{ blockSize: 1, layout: 'flat' },
+    // A gateway is never handed out.
+    ...{ blockSize: 1, layout: 'flat', gateways: [NEIGHBOUR] },
   };
   const plugins = [{ type: 'macvlan', master: 'eth0', capabilities: { ips: true }, ipam }];
   return [
@@ -181,7 +189,6 @@ async function move(
   must(holders().length === 1, `${address} of ${name} was answered by ${holders()} in turn`);
   const gaps = own().flatMap(one => ('gapMs' in one ? one : []));
   const loss = Math.max(0, ...gaps.map(({ gapMs }) => gapMs));
-  must(loss < MOST_LOSS_MS, `${address} of ${name} did not answer: ${JSON.stringify(gaps)}`);
   return loss;
 }
 
