@@ -38,6 +38,8 @@ const CALLS_THAT_WEIGH = 200;
 /** How often a worker's memory is checked, in calls. */
 const LOOK_EVERY = 50;
 const READY_DEADLINE_MS = 10_000;
+/** A container whose call was answered so long ago gets its next call sooner than others their first. */
+const UNDER_WAY_MS = 10_000;
 /** Longer than a netlink socket waits for its answer. */
 const REMOVE_DEADLINE_MS = 40_000;
 /** A request that takes longer waits for something: a plugin that it has started, a server, a lock. Another one must not wait for that. */
@@ -74,8 +76,7 @@ interface Member {
 }
 
 /** A request that was begun. */
-interface Running {
-  readonly network: string;
+interface Running extends Asker {
   /** Work of the daemon itself, which no client has asked for. */
   readonly isOwn: boolean;
   /** The worker that serves it now. */
@@ -86,8 +87,21 @@ interface Running {
   wantedMs: number;
 }
 
-interface Waiter {
+/** Whose request it is. */
+export interface Asker {
+  /** Empty for those of no network. */
   readonly network: string;
+  /** The container and the verb, if it is one of several calls that a runtime makes one by one. */
+  readonly series?: string;
+}
+
+/** The asker of one plugin call: a runtime calls the plugins of a list one by one. */
+export function askerOf({ CNI_COMMAND, CNI_CONTAINERID }: Invocation['env'], stdin: string): Asker {
+  const series = CNI_CONTAINERID ? { series: `${CNI_COMMAND} ${CNI_CONTAINERID}` } : {};
+  return { network: networkIn(stdin), ...series };
+}
+
+interface Waiter extends Asker {
   readonly since: number;
   begin(): void;
 }
@@ -124,6 +138,8 @@ export class WorkerPool implements WorkerSource {
   #movedAt = 0;
   /** The same by network, while many run. */
   readonly #moved = new Map<string, number>();
+  /** When the last call of a series was answered. */
+  readonly #underWay = new Map<string, number>();
 
   constructor(env: Invocation['env'], limits: PoolLimits, events: HealthEvents) {
     this.#env = env;
@@ -158,9 +174,9 @@ export class WorkerPool implements WorkerSource {
    * Decides about a request by what runs and waits now.
    * @returns undefined if it is declined: that is known at once, and what waits is never declined
    */
-  enter(network: string): Turn | Promise<Turn> | undefined {
-    if (this.#mayBegin({ network, since: performance.now() })) return this.#begin(network);
-    return this.#isHeldUp(network) ? undefined : this.#wait(network);
+  enter(asker: Asker): Turn | Promise<Turn> | undefined {
+    if (this.#mayBegin({ ...asker, since: performance.now() })) return this.#begin(asker);
+    return this.#isHeldUp(asker.network) ? undefined : this.#wait(asker);
   }
 
   /** For work of the daemon itself: each use of a worker is a request. */
@@ -171,7 +187,7 @@ export class WorkerPool implements WorkerSource {
   ): Promise<T> {
     const network = call.stdin === undefined ? '' : networkIn(call.stdin);
     const mayBegin = which !== undefined || this.#mayBegin({ network, since: performance.now() });
-    const turn = mayBegin ? this.#begin(network, true) : await this.#wait(network, true);
+    const turn = mayBegin ? this.#begin({ network }, true) : await this.#wait({ network }, true);
     try {
       return await turn.use({ path: '', env: {}, ...call }, work, which);
     } finally {
@@ -183,15 +199,15 @@ export class WorkerPool implements WorkerSource {
     return this.#reaper.remove(indexes);
   }
 
-  #wait(network: string, isOwn = false): Promise<Turn> {
+  #wait(asker: Asker, isOwn = false): Promise<Turn> {
     return new Promise(resolve => {
-      const begin = () => resolve(this.#begin(network, isOwn));
-      this.#waiting.add({ network, since: performance.now(), begin });
+      const begin = () => resolve(this.#begin(asker, isOwn));
+      this.#waiting.add({ ...asker, since: performance.now(), begin });
     });
   }
 
-  #begin(network: string, isOwn = false): Turn {
-    const request: Running = { network, isOwn, member: undefined, since: performance.now(), wantedMs: 0 };
+  #begin(asker: Asker, isOwn = false): Turn {
+    const request: Running = { ...asker, isOwn, member: undefined, since: performance.now(), wantedMs: 0 };
     this.#running.add(request);
     return {
       use: (_, work, which) => this.#lend(request, work, which),
@@ -204,6 +220,7 @@ export class WorkerPool implements WorkerSource {
     if (!this.#running.delete(request)) return;
     if (!request.isOwn) this.#served += 1;
     this.#movedAt = performance.now();
+    if (request.series) this.#underWay.set(request.series, this.#movedAt);
     // Of each network only while many run: a list of networks may be long.
     if (this.#running.size >= WITH_WORKER.ofOne) this.#moved.set(request.network, this.#movedAt);
     else this.#moved.clear();
@@ -306,7 +323,12 @@ export class WorkerPool implements WorkerSource {
   #serveWaiting(): void {
     if (this.#waiting.size === 0) return;
     const stuck = this.#stuck();
-    for (const waiter of this.#waiting) {
+    // What has begun ends first: its next call comes after the answer to the last, so that it would wait for all others each time.
+    const isUnderWay = ({ series = '' }: Waiter) => this.#underWay.has(series);
+    const [first, others] = [true, false].map(wanted =>
+      [...this.#waiting].filter(one => isUnderWay(one) === wanted),
+    );
+    for (const waiter of [...(first ?? []), ...(others ?? [])]) {
       if (!this.#mayBegin(waiter, stuck)) continue;
       this.#waiting.delete(waiter);
       waiter.begin();
@@ -323,6 +345,8 @@ export class WorkerPool implements WorkerSource {
 
   #tidy(): void {
     this.#tryAgain();
+    const until = performance.now() - UNDER_WAY_MS;
+    for (const [series, at] of this.#underWay) if (at < until) this.#underWay.delete(series);
     this.#serveWaiting();
     this.#letGoOfForgotten();
     this.#shrink();

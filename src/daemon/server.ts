@@ -1,12 +1,11 @@
 // Which requests does the daemon take, and when does it end?
 import * as z from 'zod/mini';
 import { inEnvelope } from '../cli/answers/envelope.ts';
-import { networkIn } from '../cni/invocation.ts';
 import { describeIssue, tryParse } from '../cni/json.ts';
 import { type BegunCalls, hasGone } from './calls.ts';
 import { openDoor, problem } from './door.ts';
 import { type OwnStart, startSuccessor } from './on-demand.ts';
-import type { Turn, WorkerPool } from './pool.ts';
+import { askerOf, type Turn, type WorkerPool } from './pool.ts';
 import {
   CALL_PATH,
   DAEMON_COMMANDS,
@@ -158,10 +157,12 @@ class Admission {
   ): Promise<AnsweredCall> => {
     const why = this.#findObstacle(request, await hasGone(signal));
     if (why) return { reply: why };
-    const { ageMs = 0, key, args, stdin } = request;
+    const { ageMs = 0, key, args, env, stdin } = request;
     const asked = performance.now();
     // What hangs in one network must not hold up others.
-    const turn = await this.#backend.pool.enter(args.length === 0 ? networkIn(stdin) : (args[1] ?? ''));
+    const turn = await this.#backend.pool.enter(
+      args.length === 0 ? askerOf(env, stdin) : { network: args[1] ?? '' },
+    );
     if (turn === undefined) return { reply: this.#refuse('busy', BUSY) };
     try {
       if (signal.aborted || !calls.begin(key))

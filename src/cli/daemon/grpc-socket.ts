@@ -42,7 +42,7 @@ export async function openGrpcSocket({
     env,
     async call(invocation, signal) {
       const asked = performance.now();
-      const turn = await pool.enter(networkIn(invocation.stdin));
+      const turn = await pool.enter({ network: networkIn(invocation.stdin) });
       if (turn === undefined) throw new CniError(ErrorCode.tryAgainLater, BUSY);
       return call(invocation, signal, performance.now() - asked, turn).finally(() => turn.leave());
     },

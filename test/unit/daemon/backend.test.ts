@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import type { Segment } from '../../../src/chain/run/segment.ts';
 import { withWorkers } from '../../../src/daemon/backend.ts';
-import { POOL_LIMITS, WorkerPool } from '../../../src/daemon/pool.ts';
+import { POOL_LIMITS, type Turn, WorkerPool } from '../../../src/daemon/pool.ts';
 import { ownSegments, type WorkerSource } from '../../../src/worker/client.ts';
 import { WorkerProcess } from '../../../src/worker/process.ts';
 
@@ -56,9 +56,31 @@ test('requests wait until a thousand do; those beyond are declined', () => {
   const events = { failing() {}, recovered() {}, hopeless() {} };
   const pool = new WorkerPool(env, { ...POOL_LIMITS, workers: 1 }, events);
   try {
-    const entered = Array.from({ length: 1_030 }, () => pool.enter('net'));
+    const entered = Array.from({ length: 1_030 }, () => pool.enter({ network: 'net' }));
     expect(entered.filter(turn => turn === undefined)).toHaveLength(5);
     expect(pool.state).toMatchObject({ running: 1, queued: 1_024 });
+  } finally {
+    pool.close();
+  }
+});
+
+test('the next call of a container that has begun is served before the first of others', async () => {
+  const events = { failing() {}, recovered() {}, hopeless() {} };
+  const pool = new WorkerPool({ BUN_OPTIONS: '-e 0' }, { ...POOL_LIMITS, workers: 1 }, events);
+  try {
+    const begun: string[] = [];
+    const call = async (series: string): Promise<void> => {
+      const turn = await pool.enter({ network: 'net', series });
+      begun.push(series);
+      // The runtime makes the container's next call once this one is answered.
+      await Promise.resolve();
+      turn?.leave();
+    };
+    const first = pool.enter({ network: 'net', series: 'DEL a' }) as Turn;
+    const others = [call('DEL b'), call('DEL c'), call('DEL a')];
+    first.leave();
+    await Promise.all(others);
+    expect(begun).toEqual(['DEL a', 'DEL b', 'DEL c']);
   } finally {
     pool.close();
   }
