@@ -53,6 +53,8 @@ interface Spare {
 const WITH_WORKER: Spare = { all: 12, ofOne: 8 };
 /** Without one, as those that have started a foreign plugin: they take next to nothing. */
 const WITHOUT_WORKER: Spare = { all: 256, ofOne: 64 };
+/** Requests whose devices the kernel deletes, and that are not at work meanwhile. Each keeps its worker; those that wait go into one deletion. */
+const REMOVING = 8;
 /** A request that has waited for this time may begin though twice as many wait for something: its client would not have needed longer. */
 const PATIENCE_MS = 1_000;
 /** Where nothing ends for this time and all wait for something, further requests are declined. */
@@ -81,6 +83,8 @@ interface Running extends Asker {
   readonly isOwn: boolean;
   /** The worker that serves it now. */
   member: Member | undefined;
+  /** Its devices are being deleted: it needs no processor until they are gone. */
+  isRemoving: boolean;
   /** When it got that worker, or gave the last one back. */
   since: number;
   /** Milliseconds for which the worker had had or wanted a processor then. */
@@ -207,11 +211,12 @@ export class WorkerPool implements WorkerSource {
   }
 
   #begin(asker: Asker, isOwn = false): Turn {
-    const request: Running = { ...asker, isOwn, member: undefined, since: performance.now(), wantedMs: 0 };
+    const nothingYet = { isRemoving: false, member: undefined, wantedMs: 0 };
+    const request: Running = { ...asker, isOwn, ...nothingYet, since: performance.now() };
     this.#running.add(request);
     return {
       use: (_, work, which) => this.#lend(request, work, which),
-      remove: indexes => this.#reaper.remove(indexes),
+      remove: indexes => this.#removeFor(request, indexes),
       leave: () => this.#end(request),
     };
   }
@@ -225,6 +230,17 @@ export class WorkerPool implements WorkerSource {
     if (this.#running.size >= WITH_WORKER.ofOne) this.#moved.set(request.network, this.#movedAt);
     else this.#moved.clear();
     this.#serveWaiting();
+  }
+
+  /** Gives the request's turn to others meanwhile, whose devices then go into the next deletion. */
+  async #removeFor(request: Running, indexes: readonly number[]): Promise<boolean> {
+    request.isRemoving = true;
+    this.#serveWaiting();
+    try {
+      return await this.#reaper.remove(indexes);
+    } finally {
+      Object.assign(request, { isRemoving: false, since: performance.now() });
+    }
   }
 
   async #lend<T>(
@@ -284,13 +300,16 @@ export class WorkerPool implements WorkerSource {
     if (this.#running.size < workers || this.problem !== undefined) return true;
     const waiting = stuck ?? this.#stuck();
     const times = performance.now() - since < PATIENCE_MS ? 1 : 2;
-    return this.#running.size - waiting.length < workers && !isFull(waiting, network, times);
+    const removing = [...this.#running].filter(({ isRemoving }) => isRemoving).length;
+    const atWork = this.#running.size - waiting.length - Math.min(removing, REMOVING);
+    return atWork < workers && !isFull(waiting, network, times);
   }
 
   /** Those that take long without need of a processor. One that gets none on a busy node is not helped by others that begin. */
   #stuck(): Running[] {
     const now = performance.now();
-    return [...this.#running].filter(({ member, since, wantedMs }) => {
+    return [...this.#running].filter(({ isRemoving, member, since, wantedMs }) => {
+      if (isRemoving) return false;
       const forMs = now - since;
       if (forMs < STUCK_MS || member === undefined) return forMs >= STUCK_MS;
       const { serves, pid } = member.process;
@@ -407,7 +426,6 @@ export class WorkerPool implements WorkerSource {
   }
 
   async #removeNow(indexes: readonly number[]): Promise<boolean> {
-    if (indexes.length === 0) return true;
     if (!this.#reaping?.usable) this.#reaping = new WorkerProcess(OWN_PROGRAM, this.#env, true);
     this.#removing = true;
     const outcome = await this.#reaping.ask({ deadlineMs: REMOVE_DEADLINE_MS }, { remove: indexes });
@@ -461,6 +479,8 @@ class DeviceRemover {
 
   /** @returns whether the devices were deleted, once they are */
   remove(indexes: readonly number[]): Promise<boolean> {
+    // Most plugins have none to delete, and need not wait for the deletion that is in progress.
+    if (indexes.length === 0) return Promise.resolve(true);
     if (this.#next) {
       this.#next.indexes.push(...indexes);
       return this.#next.done;

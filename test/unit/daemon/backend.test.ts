@@ -85,3 +85,20 @@ test('the next call of a container that has begun is served before the first of 
     pool.close();
   }
 });
+
+test('while the devices of a request are deleted, others are served, and those without devices do not wait', async () => {
+  const events = { failing() {}, recovered() {}, hopeless() {} };
+  const pool = new WorkerPool({ BUN_OPTIONS: '-e 0' }, { ...POOL_LIMITS, workers: 1 }, events);
+  try {
+    const first = pool.enter({ network: 'net' }) as Turn;
+    const order: string[] = [];
+    const second = Promise.resolve(pool.enter({ network: 'net' })).then(() => order.push('served'));
+    const removed = first.remove?.([7], { deadlineMs: 1_000 }).then(() => order.push('removed'));
+    await first.remove?.([], { deadlineMs: 1_000 }).then(() => order.push('nothing to remove'));
+    await Promise.all([second, removed]);
+    expect(order.at(-1)).toBe('removed');
+    expect(order).toHaveLength(3);
+  } finally {
+    pool.close();
+  }
+});
