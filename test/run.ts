@@ -26,7 +26,7 @@ import { needsShells, unpackShells } from './helpers/shells.ts';
 import { ROOT } from './helpers/source-tree.ts';
 import { LOOK_EVERY_MS, now, type Span, spareCores, takenByOthers, wasQuiet } from './load.ts';
 import { ALONE, includes, NEEDS_ZOD, needsExecutables, type Ring, ringOf, testFiles } from './rings.ts';
-import { longestFirst, rememberTimes, renderSlowest, type Time } from './times.ts';
+import { longestFirst, rememberTimes, renderFolders, renderSlowest, type Time } from './times.ts';
 
 const FILE_DEADLINE_MS = 15 * 60_000;
 const TEST_DEADLINE_MS = 120_000;
@@ -384,7 +384,10 @@ function finish(): never {
   for (const [reason, titles] of total.skipped) {
     say(`skipped, ${reason}:\n${indent(titles.join('\n'))}`);
   }
-  if (times.size > SLOWEST) say(`the slowest files:\n${indent(renderSlowest(times, SLOWEST))}`);
+  if (times.size > SLOWEST) {
+    say(`seconds of files by folder: ${renderFolders(times)}`);
+    say(`the slowest files:\n${indent(renderSlowest(times, SLOWEST))}`);
+  }
   for (const { file, span, alone } of unsteady) {
     const share = `other programs took ${Math.round(takenByOthers(span, spans) * 100)} % of the cores`;
     // One that passes beside others is unsteady, but no sign that something needs the machine for itself.

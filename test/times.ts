@@ -60,3 +60,14 @@ export function renderSlowest(times: ReadonlyMap<string, Time>, count: number): 
     }),
   ].join('\n');
 }
+
+/** Seconds of all files of each folder of test/, the most first: `e2e 1600, netns 1250`. */
+export function renderFolders(times: ReadonlyMap<string, Time>): string {
+  const sums = new Map<string, number>();
+  for (const [file, { seconds }] of times) {
+    const folder = file.split('/')[1] ?? file;
+    sums.set(folder, (sums.get(folder) ?? 0) + seconds);
+  }
+  const sorted = [...sums].sort(([, a], [, b]) => b - a);
+  return sorted.map(([folder, seconds]) => `${folder} ${Math.round(seconds)}`).join(', ');
+}

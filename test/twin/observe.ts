@@ -90,9 +90,12 @@ async function settledDump(lab: Lab, ns: Namespace): Promise<Dump> {
       return linkinfo?.info_kind === 'veth' && operstate !== 'UP' && isUp;
     });
     const addresses: Row[] = dump.addresses.flatMap(({ addr_info }) => addr_info ?? []);
-    const isTentative = addresses.some(({ tentative, dadfailed }) => tentative && !dadfailed);
+    const usable = addresses.filter(({ family, dadfailed }) => family === 'inet6' && !dadfailed);
+    const isTentative = usable.some(({ tentative }) => tentative);
     const after = await routes();
-    if ((!waking && !isTentative && before === after) || attempt === 100) return dump;
+    // The kernel ends the detection of duplicates before it adds the route of the address.
+    const isRouted = usable.every(({ local }) => after.includes(`local ${local} `));
+    if ((!waking && !isTentative && isRouted && before === after) || attempt === 100) return dump;
     before = after;
     await Bun.sleep(20);
   }
