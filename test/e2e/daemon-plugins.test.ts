@@ -22,7 +22,12 @@ function bridgeOf(lab: Lab, more: object = {}): Row {
 }
 
 function leasesIn(dir: string): string[] {
-  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => /^(10\.|fd)/.test(name)) : [];
+  return fs.existsSync(dir)
+    ? fs
+        .readdirSync(dir)
+        .filter(name => /^(10\.|fd)/.test(name))
+        .sort()
+    : [];
 }
 
 async function servedBy(daemon: Daemon): Promise<number> {

@@ -37,7 +37,12 @@ function call(
 
 function leasesOf({ tmp }: Lab): string[] {
   const dir = `${tmp}/leases/podnet`;
-  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => /^(10\.|fd60)/.test(name)) : [];
+  return fs.existsSync(dir)
+    ? fs
+        .readdirSync(dir)
+        .filter(name => /^(10\.|fd60)/.test(name))
+        .sort()
+    : [];
 }
 
 async function deviceOf({ lab, container }: Place, name = 'eth0'): Promise<Row | undefined> {

@@ -49,7 +49,9 @@ async function add(lab: Lab, container: Container, conf: object, more: object = 
 
 const kept = (lab: Lab) => (existsSync(`${lab.tmp}/flannel`) ? readdirSync(`${lab.tmp}/flannel`).sort() : []);
 const leases = (lab: Lab) =>
-  readdirSync(`${lab.tmp}/leases/cbr0`).filter(name => /^[0-9a-f]+[.:]/.test(name));
+  readdirSync(`${lab.tmp}/leases/cbr0`)
+    .filter(name => /^[0-9a-f]+[.:]/.test(name))
+    .sort();
 
 describeRoot('flannel', () => {
   test('ADD connects two containers, the gateway and the outside; DEL removes everything', async () => {
@@ -214,7 +216,7 @@ describeRoot('flannel', () => {
       });
       expect(reply).toMatchObject({ exitCode: 0, stdout: '' });
       expect(kept(lab)).toEqual([two.id, `${two.id}:eth0`]);
-      expect(leases(lab).sort()).toEqual(['10.244.3.3', 'fd00:244:0:3::3']);
+      expect(leases(lab)).toEqual(['10.244.3.3', 'fd00:244:0:3::3']);
     });
   });
 

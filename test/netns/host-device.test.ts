@@ -106,7 +106,12 @@ function recordsOf(lab: Lab): string[] {
 
 function leasesOf(lab: Lab): string[] {
   const dir = `${lab.tmp}/leases/podnet`;
-  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => /^(10|fd)/.test(name)) : [];
+  return fs.existsSync(dir)
+    ? fs
+        .readdirSync(dir)
+        .filter(name => /^(10|fd)/.test(name))
+        .sort()
+    : [];
 }
 
 function call(lab: Lab, command: string, container: Container, more: Row = {}) {

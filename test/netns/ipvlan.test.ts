@@ -44,7 +44,12 @@ async function namesIn(lab: Lab, container: Container): Promise<string[]> {
 
 function leasesOf(lab: Lab): string[] {
   const dir = `${lab.tmp}/leases/podnet`;
-  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => /^[0-9a-f]+[.:]/.test(name)) : [];
+  return fs.existsSync(dir)
+    ? fs
+        .readdirSync(dir)
+        .filter(name => /^[0-9a-f]+[.:]/.test(name))
+        .sort()
+    : [];
 }
 
 describeRoot(

@@ -50,7 +50,12 @@ async function deviceIn(lab: Lab, container: Container, name = 'eth0'): Promise<
 
 function leasesOf(lab: Lab): string[] {
   const dir = `${lab.tmp}/leases/podnet`;
-  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => /^[0-9a-f]+[.:]/.test(name)) : [];
+  return fs.existsSync(dir)
+    ? fs
+        .readdirSync(dir)
+        .filter(name => /^[0-9a-f]+[.:]/.test(name))
+        .sort()
+    : [];
 }
 
 describeRoot(
@@ -538,7 +543,7 @@ describeRoot(
         expect(await lab.plugin('macvlan', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
         expect(await deviceIn(lab, one)).toBeUndefined();
         expect(await deviceIn(lab, two)).toBeDefined();
-        expect(leasesOf(lab).sort()).toEqual(['10.201.0.11', 'fd00:201::11']);
+        expect(leasesOf(lab)).toEqual(['10.201.0.11', 'fd00:201::11']);
       });
     });
 

@@ -45,7 +45,9 @@ async function add(lab: Lab, container: Container, conf: object): Promise<Row> {
 }
 
 function leasesOf(lab: Lab): string[] {
-  return readdirSync(`${lab.tmp}/leases/podnet`).filter(name => /^[0-9a-f]+[.:]/.test(name));
+  return readdirSync(`${lab.tmp}/leases/podnet`)
+    .filter(name => /^[0-9a-f]+[.:]/.test(name))
+    .sort();
 }
 
 describeRoot('ptp', () => {

@@ -37,7 +37,12 @@ async function add(lab: Lab, container: Container, more: Row = {}): Promise<Row>
 
 function leasesOf(lab: Lab): string[] {
   const dir = `${lab.tmp}/leases/podnet`;
-  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => /^(10|fd)/.test(name)) : [];
+  return fs.existsSync(dir)
+    ? fs
+        .readdirSync(dir)
+        .filter(name => /^(10|fd)/.test(name))
+        .sort()
+    : [];
 }
 
 async function linkOf(lab: Lab, container: Container, name = 'eth0'): Promise<Row | undefined> {

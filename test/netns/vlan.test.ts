@@ -57,7 +57,12 @@ async function namesIn(lab: Lab, container: Container): Promise<string[]> {
 
 function leasesOf(lab: Lab): string[] {
   const dir = `${lab.tmp}/leases/podnet`;
-  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => /^[0-9a-f]+[.:]/.test(name)) : [];
+  return fs.existsSync(dir)
+    ? fs
+        .readdirSync(dir)
+        .filter(name => /^[0-9a-f]+[.:]/.test(name))
+        .sort()
+    : [];
 }
 
 describeRoot(
@@ -214,7 +219,7 @@ describeRoot(
         expect(await lab.plugin('vlan', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
         expect(await namesIn(lab, one)).toEqual(['lo']);
         expect(await namesIn(lab, two)).toEqual(['lo', 'eth0']);
-        expect(leasesOf(lab).sort()).toEqual(['10.88.0.3', 'fd88::3']);
+        expect(leasesOf(lab)).toEqual(['10.88.0.3', 'fd88::3']);
       });
     });
 
