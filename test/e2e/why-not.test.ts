@@ -590,8 +590,8 @@ describeRoot(
           `{ chain c { type filter hook ${hook} priority -10; ${what} drop; }; }`;
         return [
           [inside('ip route del default'), 'reply', /^route: no route leads to/],
-          [inside('nft add table inet late'), 'reply', /^route: no route leads to/],
           [inside(`nft 'table inet own ${drop('input', 'tcp dport 80')}'`), 'rules', /table inet own/],
+          [inside(`nft 'table inet way ${drop('prerouting', 'tcp dport 80')}'`), 'rules', /table inet way/],
           [inside('ip link set eth0 down'), 'device', /^"eth0" is down/],
           [
             `tc qdisc replace dev ${port} root handle 1: tbf rate 8bit burst 10 limit 10`,
