@@ -1,24 +1,17 @@
 // What does the library offer? The protocol and the runner, on Node and Bun; plugins are written with `./plugin`.
 
-export type {
-  AttachmentRecord,
-  PendingChange,
-  RecordedError,
-  Settings,
-} from './attachments/store.ts';
 export {
   type AttachmentFilter,
   type AttachmentList,
   type CachedAttachment,
   DEFAULT_CACHE_DIR,
   listAttachments,
-  listRecords,
   parseRecord,
-  type RecordList,
   readAttachment,
-  readRecord,
   renderAttachment,
-} from './attachments/store.ts';
+} from './attachments/entries.ts';
+export type { AttachmentRecord, PendingChange, RecordedError, Settings } from './attachments/record.ts';
+export { listRecords, type RecordList, readRecord } from './attachments/store.ts';
 export { changeNetwork } from './chain/change/change.ts';
 export type { Change } from './chain/change/settings.ts';
 export { type Conflist, parseNetwork, parsePlugin } from './chain/config/conflist.ts';

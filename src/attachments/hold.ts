@@ -10,10 +10,31 @@ import { bootId } from '../files/boot-id.ts';
 import { endFrozen, isFrozen } from '../files/frozen-process.ts';
 import { fileExists } from '../files/read-file.ts';
 import { pause } from '../wait.ts';
-import { refuseElsewhere } from './elsewhere.ts';
-import { isOfAnother, removeAside, removeAttachment, replaceAttachment, writeAttachment } from './entries.ts';
-import type { CachedAttachment } from './entry.ts';
-import { buryOwner, type Lock, type LockPlace, type Purpose, takeLock } from './lock.ts';
+import {
+  type CachedAttachment,
+  isOfAnother,
+  removeAside,
+  removeAttachment,
+  replaceAttachment,
+  sweepCache,
+  writeAttachment,
+} from './entries.ts';
+import {
+  buryOwner,
+  endOrphanProcesses,
+  findOrphanProcesses,
+  GRACE_MS,
+  holderOf,
+  type Lock,
+  type LockPlace,
+  type Orphaned,
+  type OrphanProcess,
+  type Purpose,
+  type Runner,
+  takeLock,
+  wasCutOff,
+} from './lock.ts';
+import { compareNetns, identifyNetns } from './netns-identity.ts';
 import {
   createNote,
   dropNote,
@@ -21,24 +42,23 @@ import {
   entryOf,
   isEntryOf,
   keepCacheDir,
-  noteFiles,
-  readNote,
   readRecord,
   recordOfForeign,
   tryEntry,
   writeNote,
 } from './notes.ts';
+import { hostCookie, type Past, pastOf, refuseElsewhere } from './past.ts';
 import { cacheFileOf } from './place.ts';
 import {
   type AttachmentRecord,
   begunAdd,
   type Intent,
+  lastBegun,
   type PendingChange,
   type RecordedError,
   type Settings,
   toRemembered,
 } from './record.ts';
-import { holderOf, type Runner } from './runner.ts';
 
 /** Who holds an attachment, and what for. */
 export interface HoldCall {
@@ -57,6 +77,7 @@ export interface HoldCall {
 /** One of which something is known. */
 export interface HeldKnown extends Held {
   readonly record: AttachmentRecord;
+  readonly past: Past;
 }
 
 /** Whether anything is known of it. */
@@ -66,6 +87,8 @@ export function isKnown(held: Held): held is HeldKnown {
 
 /** Longest wait for another process that works on the attachment. */
 const WAIT_MS = 30_000;
+/** Longest wait for plugins whose runner has died. */
+const ORPHAN_PROCESSES_MS = 5_000;
 /** Longest wait for a process that is stopped. */
 const FROZEN_MS = 1_000;
 const LOOK_AGAIN_MS = 50;
@@ -161,6 +184,9 @@ function waitLimit(id: AttachmentId, { signal, onWarning }: HoldCall): (holder: 
   };
 }
 
+/** What an ADD is about to do. Where it does that is found when it begins. */
+export type WantedAdd = Omit<Intent, 'runner' | 'boot' | 'netnsIdentity' | 'netnsCookie' | 'hostCookie'>;
+
 /** An ADD that has begun. */
 interface BegunAdd {
   readonly intent: Omit<Intent, 'runner'>;
@@ -195,14 +221,42 @@ export class Held {
     return this.#record;
   }
 
+  /** What operations or a reboot have left of it; undefined if nothing is known of it. */
+  get past(): Past | undefined {
+    return this.#record && pastOf(this.#record, this.#call.env);
+  }
+
+  /** Index of the last plugin that may have begun to work: what is undone is all up to it. */
+  lastBegun(plugins: number): number {
+    return lastBegun(this.#known(), plugins);
+  }
+
   /** Operations that worked on it and died: their orphans may still do. */
-  get orphans(): Pick<AttachmentRecord, 'containerId' | 'ifname' | 'runners'> {
+  get orphans(): Orphaned {
     return { ...this.#id, runners: [...(this.#lock?.dead ?? []), ...(this.#record?.runners ?? [])] };
   }
 
-  /** Their orphans are gone. */
-  forgetDead(): void {
+  /**
+   * Waits for plugins of a dead runner, and ends those that are past the deadline which the runner had set: what a plugin makes
+   * after its DEL would leak. Also deletes the runner's temporary files.
+   * @throws CniError 11 when they do not end in time
+   */
+  async awaitOrphans(): Promise<void> {
+    const { orphans } = this;
+    const until = performance.now() + ORPHAN_PROCESSES_MS;
+    for (;;) {
+      const processes = findOrphanProcesses(orphans);
+      const [first] = processes;
+      if (first === undefined) break;
+      const overdue = processes.filter(({ isOverdue }) => isOverdue);
+      if (performance.now() > until) throw stillWorks(first, orphans, overdue.length > 0);
+      if (overdue.length) {
+        this.#call.onWarning?.(endsOrphans(overdue, orphans));
+        await endOrphanProcesses(overdue, GRACE_MS);
+      } else await pause(LOOK_AGAIN_MS);
+    }
     this.#lock?.forgetDead();
+    if (wasCutOff(orphans)) sweepCache(this.#cacheDir);
   }
 
   /** Goes on for another purpose, without giving the lock away. @throws CniError 5 */
@@ -215,8 +269,11 @@ export class Held {
    * @param over an attachment of an earlier ADD stands: it is replaced when all has succeeded, and until then nothing is noted
    * @throws CniError 5: nothing may be done then, because no note would tell how to undo it; 7 if its entry would be another attachment's
    */
-  beginAdd(intent: Omit<Intent, 'runner'>, over: boolean): void {
-    refuseSharedName(intent);
+  beginAdd(wanted: WantedAdd, over: boolean): void {
+    refuseSharedName(wanted);
+    const { netns } = wanted;
+    const place = { ...identifyNetns(netns), ...hostCookie(), boot: bootId(this.#call.env) };
+    const intent = { ...wanted, ...place };
     this.#adding = { intent, over };
     if (this.#call.stateDir === undefined || this.#lock === undefined) return;
     const begun = { ...intent, runner: this.#lock.runner };
@@ -237,7 +294,9 @@ export class Held {
   /** A DEL begins, of something known. @throws CniError 5: that was not written, and neither will be how it ends */
   beginDel(): void {
     if (this.#record === undefined || this.#lock === undefined) return;
-    const { attempts, runners } = this.#record;
+    const { attempts, runners, cacheDir } = this.#record;
+    // An operation that died may have left a temporary file.
+    if (runners.length) sweepCache(cacheDir);
     this.#note({ phase: attempts > 0 ? 'failed' : 'deleting', runners: [...runners, this.#lock.runner] });
     this.#hasBegun = true;
   }
@@ -255,7 +314,7 @@ export class Held {
 
   /**
    * All plugins succeeded: writes the entry, which settles the ADD or the change. That of another ADD, made while this change ran, stays.
-   * @throws CniError 5: it is not committed
+   * @throws CniError 5: it is not committed; 11: nor is an ADD if the path of its namespace leads to another one
    */
   commit(outcome: Partial<Settings> & Pick<Intent, 'result'>): void {
     const stateDir = this.#call.stateDir;
@@ -274,6 +333,7 @@ export class Held {
 
   #commitAdd({ intent, over }: BegunAdd, outcome: Partial<Intent>): void {
     const { cacheDir } = intent;
+    if (this.#record) refuseReplaced(this.#record);
     if (this.#call.stateDir === undefined || this.#lock === undefined) {
       const { file: _, ...known } = toRemembered({ ...intent, ...outcome } as AttachmentRecord);
       writeAttachment(cacheDir, known);
@@ -313,7 +373,7 @@ export class Held {
     if (record.foreign) removeAside(record.cacheDir, record);
     else if (this.#isOwn(tryEntry(record.cacheDir, record))) removeAttachment(record.cacheDir, record);
     this.#settled();
-    this.forgetDead();
+    this.#lock?.forgetDead();
   }
 
   /** Some plugins failed: notes them for the next attempt. @throws CniError 5 */
@@ -354,6 +414,10 @@ export class Held {
     this.#lock?.release();
   }
 
+  get #cacheDir(): string {
+    return this.#record?.cacheDir ?? (this.#call.cacheDir || cniCacheDir(this.#call.env));
+  }
+
   #right(): { readonly stateDir: string; readonly runner: Runner } {
     const [stateDir, lock] = [this.#call.stateDir, this.#lock];
     if (stateDir !== undefined && lock) return { stateDir, runner: lock.runner };
@@ -391,6 +455,34 @@ export class Held {
   }
 }
 
+/**
+ * A container may have ended and its name been given to a new namespace while plugins ran. They opened the path after the note was
+ * written, so the entry would name a namespace that the interface is not in, and DEL would not look for it where it is.
+ */
+function refuseReplaced(record: AttachmentRecord): void {
+  if (compareNetns(record.netns, record) !== 'other') return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot add container "${record.containerId}": "${record.netns}" was replaced by another namespace while plugins ran; call ADD again`,
+  );
+}
+
+function stillWorks({ pid }: OrphanProcess, { containerId, ifname }: Orphaned, isOverdue: boolean): CniError {
+  const end = isOverdue ? 'SIGKILL does not end it' : 'it is ended at its deadline; try again after that';
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot work on interface "${ifname}" of container "${containerId}": process ${pid}, a plugin whose runner died, is still working on it; ${end}`,
+  );
+}
+
+function endsOrphans(overdue: readonly OrphanProcess[], { containerId, ifname }: Orphaned): CniError {
+  const pids = overdue.map(({ pid }) => pid).join(', ');
+  return new CniError(
+    ErrorCode.unknown,
+    `Ending process ${pids}, which is working on interface "${ifname}" of container "${containerId}": its runner died and its deadline has passed`,
+  );
+}
+
 /** All three parts of the name of an entry's file may contain "-": two attachments can have one name, and the entry is all that tells of one. */
 function refuseSharedName({ cacheDir, ...id }: AttachmentId & { readonly cacheDir: string }): void {
   const file = cacheFileOf(cacheDir, id);
@@ -414,28 +506,4 @@ function toRecorded(thrown: unknown): RecordedError {
   const { code, message, details, plugin } = toCniError(thrown);
   const place = plugin ? { link: plugin.type, index: plugin.index } : {};
   return { code, msg: message, ...(details === undefined ? {} : { details }), ...place };
-}
-
-/** Says that a settled attachment is to be deleted. @throws CniError 5 */
-export function markUnsettled(stateDir: string, record: AttachmentRecord): void {
-  writeNote(stateDir, record);
-}
-
-/** Removes the note of an attachment if it is over, unless a process works on the attachment. @throws CniError 5 */
-export function clearNote(place: LockPlace, id: AttachmentId): void {
-  // Who takes the lock removes a note that is over.
-  const held = tryHold(id, { ...place, purpose: 'repair' });
-  if (!('holder' in held)) held.release();
-}
-
-/** Removes the notes of a network that are over. Those that cannot be read stay. @throws CniError 5 */
-export function sweepNotes(place: LockPlace, network: string): void {
-  for (const file of noteFiles(place.stateDir, network)) {
-    try {
-      const note = readNote(file);
-      if (note && !readRecord(place.stateDir, note)?.isNoted) clearNote(place, note);
-    } catch (error) {
-      if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
-    }
-  }
 }

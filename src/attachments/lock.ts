@@ -1,21 +1,98 @@
-// Which process works on an attachment, and how does exactly one get the right to?
+// Which process works on an attachment, how does exactly one get the right to, and what does a dead one leave at work?
 //
 // A lock is a directory that is not empty. Its entry, a symbolic link, is named after the owner's operation, and its target says the rest.
 // Only renaming a prepared directory to that path gives the lock, which the kernel refuses unless there is none or an empty one. A thief
 // removes entries by the names of operations that are dead, so it can never remove a living owner's. It keeps a copy of them: what their
 // orphans still do is known until these are gone. The directory is in the run directory, so it excludes on a full or read-only disk, too.
-import { mkdirSync, readlinkSync, renameSync, rmdirSync, rmSync, symlinkSync, unlinkSync } from 'node:fs';
+//
+// A plugin has its own process group and outlives its runner: what it makes after DEL would leak. The runner would have ended it
+// at the deadline that its record names, so the next process that works on the attachment does that instead. A process is ended
+// only after proof that it is ours: its environment names the dead runner, by process id and start. Its own start is compared
+// again before every signal, because process ids are reused.
+
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
-import { bootId } from '../files/boot-id.ts';
+import { bootId, isOfEarlierBoot } from '../files/boot-id.ts';
 import { fileFailure } from '../files/failure.ts';
-import { isRunning } from '../files/process-stat.ts';
+import { ageMsOf, isRunning, type ProcessId, readRunningStat, thisProcess } from '../files/process-stat.ts';
 import { namesIn } from '../files/read-file.ts';
-import { isOfEarlierBoot } from './boot.ts';
-import { hasOrphans } from './orphan-processes.ts';
+import { pause } from '../wait.ts';
 import { directoryOf, fileNameOf } from './place.ts';
-import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
+
+/** One operation of one runner. */
+export interface Runner extends ProcessId {
+  /** Distinguishes the operations of one process. */
+  readonly op: string;
+  /** When the operation began. */
+  readonly time: string;
+  /** Milliseconds after which it ends a plugin; {@link PLUGIN_DEADLINE_MS} if the record does not say. */
+  readonly deadlineMs?: number;
+}
+
+/** Time for a plugin to run, unless its runner sets another. */
+export const PLUGIN_DEADLINE_MS = 60_000;
+
+/** A process in another process id namespace counts as alive this long. */
+const UNSEEN_MS = 10 * 60_000;
+
+/** Variable that marks plugins with their runner: they do not end with it. */
+export const RUNNER_VARIABLE = 'CATENA_RUNNER';
+
+/** The same for a worker, which serves all plugin calls of its runner, for any attachment. */
+export const WORKER_VARIABLE = 'CATENA_WORKER_OF';
+
+/** The value of {@link RUNNER_VARIABLE} and {@link WORKER_VARIABLE}: the process of the runner. */
+export function processOf({ pid, start }: Pick<Runner, 'pid' | 'start'> = thisProcess()): string {
+  return `${pid}-${start}`;
+}
+
+/**
+ * Begins an operation of this process. It is alive until {@link endRunner}, or until the process ends.
+ * @param deadlineMs milliseconds after which it ends a plugin
+ */
+export function startRunner(deadlineMs?: number): Runner {
+  const own = thisProcess();
+  count += 1;
+  const op = `${processOf(own)}-${count}`;
+  active.add(op);
+  const time = new Date().toISOString();
+  return { ...own, op, time, ...(deadlineMs === undefined ? {} : { deadlineMs }) };
+}
+
+/** Ends an operation of this process. */
+export function endRunner({ op }: Runner): void {
+  active.delete(op);
+}
+
+/** Whether the operation may still be running. */
+export function isAlive({ pid, start, pidns, op, time }: Runner): boolean {
+  if (active.has(op)) return true;
+  if (pidns === thisProcess().pidns && processOf({ pid, start }) === processOf()) return false;
+  return isRunning({ pid, start, pidns }) ?? Math.abs(Date.now() - Date.parse(time)) < UNSEEN_MS;
+}
+
+/**
+ * The living operation that a record names as not ended. A lock (lock.ts) says the same and more, but the run directory may have been
+ * lost, and who only reads need not look there.
+ */
+export function holderOf({ runners }: { readonly runners: readonly Runner[] }): Runner | undefined {
+  return runners.find(isAlive);
+}
+
+let count = 0;
+const active = new Set<string>();
 
 /** What a lock is for. `remove`: a deletion that no runtime asked for, so the ADD of another runtime waits for its end. */
 export type Purpose = 'add' | 'del' | 'remove' | 'change' | 'repair';
@@ -107,7 +184,7 @@ export function isBeingRemoved(env: LockPlace['env'], id: AttachmentId): boolean
 /** Where removals are of attachments that a plugin of ours may be adding. A pod is removed by its networks. */
 const REMOVING_SCOPES = ['own', 'delegates'];
 
-/** The name of an operation, of runner.ts. */
+/** The name of an operation. */
 export const OPERATION = /^(\d+)-(\d*)-\d+$/;
 
 /** An operation that has, or had, a lock. */
@@ -259,5 +336,224 @@ function remove(path: string): void {
     unlinkSync(path);
   } catch {
     // The run directory was lost.
+  }
+}
+
+/** An orphan process: its runner has died. */
+export interface OrphanProcess {
+  readonly pid: number;
+  /** When it started, in ticks since boot. */
+  readonly start: string;
+  /** Whether it leads its process group; then the whole group was started by it. */
+  readonly isLeader: boolean;
+  /** Whether its runner would already have ended it. */
+  readonly isOverdue: boolean;
+}
+
+/** An interface, and operations that began to work on it and have not ended. */
+export interface Orphaned extends Pick<AttachmentId, 'containerId' | 'ifname'> {
+  readonly runners: readonly Runner[];
+}
+
+/** Time between SIGTERM and SIGKILL. */
+export const GRACE_MS = 2_000;
+
+/** Which processes to look for. */
+export interface OrphanProcessScope {
+  readonly containerId: string;
+  readonly ifnames: readonly string[];
+  /** Runners that began to work on the attachment and have not ended. */
+  readonly runners: readonly Runner[];
+  /** Only plugins that were started for this verb. */
+  readonly verb?: string;
+}
+
+/**
+ * Processes of plugins that were started for the attachment by runners that began to work on it and have not ended. Also the
+ * workers of these runners, which may be in the middle of one of its plugins.
+ */
+export function findOrphanProcesses({ containerId, ifname, runners }: Orphaned): OrphanProcess[] {
+  const isPlugin = pluginOf({ containerId, ifnames: [ifname], runners });
+  const isWorker = workerOf(runners);
+  return find(runners, environment => isPlugin(environment) ?? isWorker(environment));
+}
+
+/** Whether any process is left that these runners, which are dead, have started for whatever attachment. */
+export function hasOrphans(runners: readonly Runner[]): boolean {
+  const isWorker = workerOf(runners);
+  const isPlugin: Match = environment => {
+    const runner = runners.find(one => environment.includes(`${RUNNER_VARIABLE}=${processOf(one)}`));
+    return runner && { runner, begun: undefined };
+  };
+  return find(runners, environment => isPlugin(environment) ?? isWorker(environment)).length > 0;
+}
+
+/** Processes of plugins that dead runners started for one of the container's interfaces. */
+export function findPlugins(scope: OrphanProcessScope): OrphanProcess[] {
+  return find(scope.runners, pluginOf(scope));
+}
+
+/** Finds the runner of a process from its environment; undefined if it is not one of ours. */
+type Match = (environment: readonly string[]) => Owned | undefined;
+
+interface Owned {
+  readonly runner: Runner;
+  /** When it began its current work, in milliseconds; undefined if that was its start. */
+  readonly begun: number | undefined;
+}
+
+function pluginOf({ containerId, ifnames, runners, verb }: OrphanProcessScope): Match {
+  const container = `CNI_CONTAINERID=${containerId}`;
+  return environment => {
+    if (!environment.includes(container)) return undefined;
+    if (!ifnames.some(ifname => environment.includes(`CNI_IFNAME=${ifname}`))) return undefined;
+    if (verb !== undefined && !environment.includes(`CNI_COMMAND=${verb}`)) return undefined;
+    const runner = runners.find(one => environment.includes(`${RUNNER_VARIABLE}=${processOf(one)}`));
+    return runner && { runner, begun: undefined };
+  };
+}
+
+function workerOf(runners: readonly Runner[]): Match {
+  return environment => {
+    const runner = runners.find(one => environment.includes(`${WORKER_VARIABLE}=${processOf(one)}`));
+    // The worker may have served other attachments before.
+    return runner && { runner, begun: Date.parse(runner.time) };
+  };
+}
+
+/** Whether a process has begun to work on the attachment and died; call only with the lock. */
+export function wasCutOff({ runners }: Pick<Orphaned, 'runners'>): boolean {
+  return findDead(runners).length > 0;
+}
+
+/** Time for a killed process to disappear. */
+const GONE_MS = 2_000;
+const LOOK_AGAIN_MS = 5;
+
+/**
+ * Ends processes, and the groups that they lead: SIGTERM, then SIGKILL for what remains after the grace; a grace of zero kills
+ * at once.
+ * @returns whether all of them are gone
+ */
+export async function endOrphanProcesses(
+  orphans: readonly OrphanProcess[],
+  graceMs: number,
+): Promise<boolean> {
+  if (graceMs > 0) {
+    for (const one of orphans) signal(one, 'SIGTERM');
+    if (await areGone(orphans, graceMs)) return endGroups(orphans);
+  }
+  for (const one of orphans) signal(one, 'SIGKILL');
+  return areGone(orphans, GONE_MS);
+}
+
+/** Kills the rest of a group whose leader has exited: no unrelated process can have joined it since. */
+function endGroups(orphans: readonly OrphanProcess[]): true {
+  for (const { pid, isLeader } of orphans) if (isLeader && !exists(pid)) trySignal(-pid, 'SIGKILL');
+  return true;
+}
+
+async function areGone(orphans: readonly OrphanProcess[], withinMs: number): Promise<boolean> {
+  const until = performance.now() + withinMs;
+  while (orphans.some(isHere)) {
+    if (performance.now() > until) return false;
+    await pause(LOOK_AGAIN_MS);
+  }
+  return true;
+}
+
+function signal(orphan: OrphanProcess, name: NodeJS.Signals): void {
+  if (isHere(orphan)) trySignal(orphan.isLeader ? -orphan.pid : orphan.pid, name);
+}
+
+function trySignal(target: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(target, name);
+  } catch {
+    // It has just exited.
+  }
+}
+
+/** A zombie, which only waits for its parent, does not count. */
+function isHere({ pid, start }: OrphanProcess): boolean {
+  return isRunning({ pid, start, pidns: thisProcess().pidns }) === true;
+}
+
+function exists(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function find(runners: readonly Runner[], match: Match): OrphanProcess[] {
+  const dead = findDead(runners);
+  if (dead.length === 0) return [];
+  const isOfDead: Match = environment => {
+    const found = match(environment);
+    return found && dead.includes(processOf(found.runner)) ? found : undefined;
+  };
+  return readdirSync('/proc').flatMap(name =>
+    /^\d+$/.test(name) ? (prove(Number(name), isOfDead) ?? []) : [],
+  );
+}
+
+/** Proves that the environment is that of the process with this start: both are read twice and must match. */
+function prove(pid: number, match: Match): OrphanProcess | undefined {
+  // Most processes are not ours, and one check is enough.
+  if (match(environmentOf(pid)) === undefined) return undefined;
+  const stat = readRunningStat(pid);
+  const found = match(environmentOf(pid));
+  if (stat === undefined || found === undefined || readRunningStat(pid)?.start !== stat.start)
+    return undefined;
+  const { start, group } = stat;
+  const ageMs = ageMsOf(stat);
+  const { runner, begun } = found;
+  // After the clock was set back, it must not look as if it had just begun.
+  const workedMs = begun === undefined ? ageMs : Math.min(ageMs, Math.abs(Date.now() - begun));
+  const isOverdue = workedMs > (runner.deadlineMs ?? PLUGIN_DEADLINE_MS);
+  return { pid, start, isLeader: group === pid, isOverdue };
+}
+
+/** Runners other than this process, which has the lock: they must be dead. */
+function findDead(runners: readonly Runner[]): string[] {
+  const own = processOf();
+  return runners.map(processOf).filter(one => one !== own);
+}
+
+/** Empty if the process has exited, or belongs to another user. */
+function environmentOf(pid: number): string[] {
+  try {
+    return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0');
+  } catch {
+    return [];
+  }
+}
+
+/** Removes what processes left that died while they prepared a lock. */
+export function sweepLocks(env: LockPlace['env']): void {
+  const { locks } = notesDirs(runDir(env));
+  for (const name of namesIn(locks).filter(one => one.startsWith('.'))) {
+    const [, pid, start = ''] = OPERATION.exec(name.slice(1)) ?? [];
+    // A living process whose directory is gone makes it again, so one that cannot be seen loses nothing.
+    if (isRunning({ ...thisProcess(), pid: Number(pid), start }) !== true)
+      rmSync(join(locks, name), { recursive: true, force: true });
+  }
+}
+
+/** Removes the locks of dead processes of which nothing runs any longer. Those of attachments that are settled are not met otherwise. */
+export function sweepDeadLocks(place: LockPlace): void {
+  const root = join(notesDirs(runDir(place.env)).locks, lockScopeOf(place.stateDir));
+  for (const network of namesIn(root)) {
+    for (const name of namesIn(join(root, network))) {
+      const key = join(network, name);
+      const owners = ownersIn(join(root, key), place.env);
+      if (owners.length === 0 || owners.some(({ isLiving }) => isLiving)) continue;
+      if (hasOrphans(owners.map(({ runner }) => runner))) continue;
+      const lock = takeLock(place, key, 'repair');
+      if (!('holder' in lock)) lock.release();
+    }
   }
 }

@@ -20,13 +20,24 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIn } from '../files/read-file.ts';
-import { parseNote, renderNote } from './decode.ts';
-import { hostCookie } from './elsewhere.ts';
-import { readEvenAside, removeAttachment } from './entries.ts';
-import { type CachedAttachment, type Made, renderAttachment } from './entry.ts';
+import {
+  type CachedAttachment,
+  type Made,
+  readEvenAside,
+  removeAttachment,
+  renderAttachment,
+} from './entries.ts';
 import { identifyNetns } from './netns-identity.ts';
+import { hostCookie } from './past.ts';
 import { cacheFileOf, cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
-import { type AttachmentRecord, begunAdd, type Intent, toRemembered } from './record.ts';
+import {
+  type AttachmentRecord,
+  begunAdd,
+  type Intent,
+  parseNote,
+  renderNote,
+  toRemembered,
+} from './record.ts';
 
 /** The entry that a record of ours stands for. */
 export function entryOf(stateDir: string, intent: Intent, change?: string): CachedAttachment {
@@ -191,6 +202,13 @@ export function isEntryOf({ made, ...entry }: CachedAttachment, record: Attachme
   if (!record.added) return false;
   if (!record.foreign) return made?.op === record.runner.op;
   return made?.op === undefined && renderAttachment(entry) === renderAttachment(toRemembered(record));
+}
+
+/** Human-readable evidence that an entry is of a later ADD than a record. */
+export function findLaterEntry(record: AttachmentRecord): string | undefined {
+  const entry = tryEntry(record.cacheDir, record);
+  if (entry === undefined || isEntryOf(entry, record)) return undefined;
+  return `cached result "${cacheFileOf(record.cacheDir, record)}" belongs to a later ADD`;
 }
 
 /**

@@ -1,66 +1,53 @@
 // Which attachments do we know, and what of them is unfinished?
 //
-// libcni's entry is the truth about every settled attachment (entry.ts); a note exists only while something is unfinished (record.ts). An
+// libcni's entry is the truth about every settled attachment (entries.ts); a note exists only while something is unfinished (record.ts). An
 // ADD commits by the rename of its entry, a DEL by its removal, and only then does the note go. So a note can be over: its process died in
 // between, or another runtime has made or deleted the attachment since. The entry tells. Who meets a note that is over passes it over, and
 // who has the lock removes it.
 //
 // Nothing is synced. This is about kernel state, which a power failure ends as well, and attachments of an earlier boot are taken down
 // whether their files are complete or not.
-import { basename, join } from 'node:path';
-import { keyOf } from '../cni/attachment.ts';
-import { CniError } from '../cni/errors.ts';
+import { basename, dirname, join } from 'node:path';
+import { type AttachmentId, keyOf } from '../cni/attachment.ts';
+import { runDir } from '../cni/directories.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { bootId, isOfEarlierBoot } from '../files/boot-id.ts';
 import { FileCache } from '../files/file-cache.ts';
-import { namesIn, readIfThere } from '../files/read-file.ts';
-import { listAttachments } from './entries.ts';
-import { type CachedAttachment, parseRecord } from './entry.ts';
+import { putFile, sweepUnfinished } from '../files/put-file.ts';
+import { fileExists, namesIn, readIfThere, tryRead } from '../files/read-file.ts';
+import {
+  type CachedAttachment,
+  listAttachments,
+  parseRecord,
+  renderAttachment,
+  sweepCache,
+} from './entries.ts';
+import { type HoldCall, tryHold } from './hold.ts';
+import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
   cacheDirsOf,
   entryOfNote,
+  findLaterEntry,
   misplaced,
   noteFiles,
   readNote,
   readRecord,
   recordOf,
   standing,
+  writeNote,
 } from './notes.ts';
+import { type Past, pastOf } from './past.ts';
 import { cacheFileOf, noteFileOf, notesDir } from './place.ts';
 import { type AttachmentRecord, type KnownAttachment, toRemembered } from './record.ts';
+import { sweepSnapshots } from './snapshot.ts';
 
-export { lastBegun } from './decode.ts';
-export {
-  type AttachmentFilter,
-  type AttachmentList,
-  DEFAULT_CACHE_DIR,
-  editEntry,
-  listAttachments,
-  readAttachment,
-  sweepCache,
-} from './entries.ts';
-export { type CachedAttachment, parseRecord, renderAttachment } from './entry.ts';
-export {
-  clearNote,
-  type Held,
-  type HeldKnown,
-  type HoldCall,
-  hold,
-  isKnown,
-  markUnsettled,
-  sweepNotes,
-  tryHold,
-} from './hold.ts';
-export { isEntryOf, noteFiles, readNote, readRecord, tryEntry } from './notes.ts';
+export { type CachedAttachment, editEntry, listAttachments, readAttachment } from './entries.ts';
+export { type Held, type HeldKnown, type HoldCall, hold, isKnown, tryHold, type WantedAdd } from './hold.ts';
+export { findLaterEntry, readRecord } from './notes.ts';
+export { EARLIER_BOOT, findNetns, type Past, pastOf, refuseElsewhere } from './past.ts';
 export { cacheFileOf } from './place.ts';
-export {
-  type AttachmentRecord,
-  type Intent,
-  type KnownAttachment,
-  type PendingChange,
-  type RecordedError,
-  type RememberedAdd,
-  type Settings,
-  toRemembered,
-} from './record.ts';
+export type { AttachmentRecord, KnownAttachment, RememberedAdd, Settings } from './record.ts';
+
 /** What a state directory and the entries that it names hold. */
 export interface RecordList {
   /** Those with a note, then the settled ones of each directory of entries, sorted by file. */
@@ -79,7 +66,8 @@ export interface KnownList {
 
 /** Where entries and notes are. */
 interface Places {
-  readonly cacheDir: string;
+  /** Of other runtimes' entries; without one, only those of the journals are read. */
+  readonly cacheDir?: string;
   /** State directories. */
   readonly journals: readonly string[];
 }
@@ -98,7 +86,7 @@ export function listRecords(stateDir: string, network?: string): RecordList {
  * Lists attachments of all networks, or of one, whichever runtime made them. An unusable file does not hide the others.
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
  */
-export function listKnown({ cacheDir, journals }: Places, network?: string): KnownList {
+export function listKnown({ cacheDir = '', journals }: Places, network?: string): KnownList {
   const { known, damaged } = readFiles(cacheDir, journals, network);
   return { attachments: known, damaged };
 }
@@ -200,6 +188,11 @@ function isTheirs({ foreign, phase }: AttachmentRecord): boolean {
   return foreign === true && phase === 'attached';
 }
 
+/** Text that differs between an attachment and a later one of the same name: the ADD of its record, and its entry. */
+export function lifeOf(record: AttachmentRecord | undefined, cached: CachedAttachment | undefined): string {
+  return `${record?.runner.op ?? ''} ${cached ? renderAttachment(cached) : ''}`;
+}
+
 /** Undefined without one, and for one whose content names an attachment that no file can be of. */
 export function findCacheFile({
   cached,
@@ -223,7 +216,7 @@ export type Lister<T> = (scope?: 'all' | 'new') => T[];
  * @param isDoubted whether what was read of an attachment's file may not hold any longer
  */
 export function knownLister(
-  { cacheDir, journals }: Places,
+  { cacheDir = '', journals }: Places,
   isDoubted: (file: object) => boolean,
 ): Lister<KnownAttachment> {
   const noted = journals.map(stateDir => ({ stateDir, files: new FileCache(readNote, () => false) }));
@@ -274,4 +267,124 @@ function entryAt(path: string): CachedAttachment | undefined {
   if (basename(path).startsWith('.')) return undefined;
   const text = readIfThere(path, 'cached result');
   return text === undefined ? undefined : parseRecord(text, path, undefined);
+}
+
+/** An attachment of which something is unfinished, and no process works on it. */
+export interface Unsettled {
+  readonly record: AttachmentRecord;
+  readonly past: Past;
+}
+
+/** Files of the notes of a network, or of all; each is to be read when it is its turn. @throws CniError 5 */
+export function listUnsettled(stateDir: string, network?: string): string[] {
+  return noteFiles(stateDir, network);
+}
+
+/**
+ * What a note says is to be deleted, or was being changed. One that is over is removed.
+ * @param onAgain told of a note that is over because the attachment has been made again, with the evidence
+ * @throws CniError 6 for a note that is damaged, 5
+ */
+export function readUnsettled(
+  place: LockPlace,
+  file: string,
+  onAgain: (note: AttachmentRecord, later: string) => void,
+): Unsettled | undefined {
+  const note = readNote(file);
+  const noted = note && pastOf(note, place.env);
+  // The note stays for a runner of that namespace.
+  if (note === undefined || noted?.kind === 'elsewhere') return undefined;
+  const record = readRecord(place.stateDir, note);
+  const past = record && pastOf(record, place.env);
+  const isChanging = past?.kind === 'changing' && !past.holder;
+  if (record && past && (isChanging || (record.isNoted && past.toDelete !== undefined)))
+    return { record, past };
+  const later = !record && noted?.toDelete !== undefined && findLaterEntry(note);
+  if (later) onAgain(note, later);
+  clearNote(place, note);
+  return undefined;
+}
+
+/** Where dead processes may have left something. */
+export interface SweptPlace extends Pick<LockPlace, 'env'> {
+  readonly stateDir: string | undefined;
+  readonly cacheDir: string;
+}
+
+/**
+ * Removes what dead processes have left half written.
+ * @param how `brief`: what a verb on one network has time for, and not what all networks share
+ * @param network whose notes are removed, too, if they are over
+ * @throws CniError 5
+ */
+export function sweep({ stateDir, env, cacheDir }: SweptPlace, how: 'brief' | 'all', network?: string): void {
+  sweepSnapshots(runDir(env));
+  sweepLocks(env);
+  if (how === 'brief') return;
+  sweepCache(cacheDir);
+  if (stateDir === undefined) return;
+  sweepUnfinished(stateDir);
+  sweepDeadLocks({ stateDir, env });
+  if (network !== undefined) sweepNotes({ stateDir, env }, network);
+}
+
+/** Removes the note of an attachment if it is over, unless a process works on the attachment. @throws CniError 5 */
+function clearNote(place: LockPlace, id: AttachmentId): void {
+  // Who takes the lock removes a note that is over.
+  const held = tryHold(id, { ...place, purpose: 'repair' });
+  if (!('holder' in held)) held.release();
+}
+
+/** Removes the notes of a network that are over. Those that cannot be read stay. @throws CniError 5 */
+function sweepNotes(place: LockPlace, network: string): void {
+  for (const file of noteFiles(place.stateDir, network)) {
+    try {
+      const note = readNote(file);
+      if (note && !readRecord(place.stateDir, note)?.isNoted) clearNote(place, note);
+    } catch (error) {
+      if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
+    }
+  }
+}
+
+/**
+ * Once per boot: notes the attachments of an earlier boot. They are then recovered like any other of which something is unfinished.
+ * @param onlyLooking a directory that was never used is left as it is
+ * @throws CniError 5
+ */
+export function noteEarlierBoots(
+  { stateDir, env }: LockPlace,
+  onlyLooking: boolean,
+  onWarning: HoldCall['onWarning'],
+): void {
+  const boot = bootId(env);
+  if (boot === '' || seen.get(stateDir) === boot) return;
+  const former = join(stateDir, 'attachments');
+  if (fileExists(former))
+    onWarning?.(
+      new CniError(
+        ErrorCode.ioFailure,
+        `Cannot use "${former}": it has the layout of an earlier build; what it has of settled attachments is not needed, and what is unsettled is deleted by "catena repair" of that build; then remove it`,
+      ),
+    );
+  const stamp = join(stateDir, 'boot');
+  if (tryRead(stamp) !== boot) {
+    const { records, damaged } = listRecords(stateDir);
+    for (const problem of damaged) onWarning?.(problem);
+    for (const record of records)
+      if (!record.isNoted && isOfEarlierBoot(record, env)) writeNote(stateDir, record);
+    // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
+    const isThere = records.length || damaged.length || tryRead(stamp) !== undefined;
+    if (isThere || !onlyLooking) writeStamp(stamp, boot);
+  }
+  seen.set(stateDir, boot);
+}
+
+/** State directories that this process has already searched, and in which boot. */
+const seen = new Map<string, string>();
+
+/** Happens only once per boot, so this also sweeps the temporary files of processes that died here. */
+function writeStamp(stamp: string, boot: string): void {
+  sweepUnfinished(dirname(stamp));
+  putFile(stamp, boot, { what: 'boot note' });
 }

@@ -1,9 +1,8 @@
 // How does a pod get either all of its networks, or none?
 
-import { findNetns, isStanding } from '../attachments/past.ts';
-import { editEntry, type Held, type HeldKnown, isKnown } from '../attachments/store.ts';
-import { hold } from '../chain/records/hold.ts';
+import { editEntry, findNetns, type Held, type HeldKnown, hold, isKnown } from '../attachments/store.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
+import { holdCall } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
@@ -57,7 +56,7 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
   await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
-  const held = await hold(key, inPods(runner.podsDir, runner.runtime), 'add');
+  const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
     if (isKnown(held)) await settleEarlierAdd(runner, key.netns, held);
     refuseTaken(runner, networks);
@@ -73,9 +72,9 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
  * @throws CniError 7 when the pod is attached in this same namespace; of what cannot be deleted; 11 when it was attached elsewhere
  */
 async function settleEarlierAdd(runner: Runner, netns: string, held: HeldKnown): Promise<void> {
-  const { record } = held;
+  const { record, past } = held;
   const { env } = runner.runtime;
-  if (isStanding(record) && findNetns(record, env, netns) === 'same')
+  if (past.stands && findNetns(record, env, netns) === 'same')
     throw new CniError(
       ErrorCode.invalidConfig,
       `Cannot attach "${record.ifname}" of container "${record.containerId}": it is already attached; run DEL first`,

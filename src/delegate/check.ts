@@ -1,8 +1,7 @@
 // Are all networks of a pod still attached, and could another pod be attached?
 
 import { findHolder } from '../attachments/lock.ts';
-import { isStanding } from '../attachments/past.ts';
-import { type AttachmentRecord, readRecord } from '../attachments/store.ts';
+import { type AttachmentRecord, pastOf, readRecord } from '../attachments/store.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
@@ -29,7 +28,7 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
     const calls = cached.map(one => () => recallCached(one, netns));
     return refuseAny(key, await checkAll(calls, runner.runtime));
   }
-  if (!isStanding(record)) refuseHeld(runner, record);
+  if (!pastOf(record, runner.runtime.env).stands) refuseHeld(runner, record);
   const pod = parsePod(record);
   // What was cut off is completed by the daemon, and what is in progress by its process.
   const settled = pod.networks.filter(({ state }) => state === undefined);

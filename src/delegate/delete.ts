@@ -1,13 +1,11 @@
 // How does a pod lose all networks that its record names, without leaks?
 
-import { findNetns } from '../attachments/past.ts';
-import { type AttachmentRecord, type Held, lastBegun } from '../attachments/store.ts';
+import { type AttachmentRecord, findNetns, type Held, hold } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { beginDel, endDel } from '../chain/records/delete-attachment.ts';
-import { hold } from '../chain/records/hold.ts';
 import { findRemembered } from '../chain/records/known-add.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
-import { checkAttachment, type Runtime } from '../chain/run/runtime.ts';
+import { checkAttachment, holdCall, type Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { removeDeviceInfo } from './device-info.ts';
@@ -34,7 +32,7 @@ export async function deletePod(
   const { podsDir, runtime } = runner;
   checkAttachment({ ...key, netns }, 'DEL', runtime);
   // With `wanted`, it is GC, which ends if it cannot have the lock or write to the note.
-  const held = await hold(key, inPods(podsDir, runtime), wanted ? 'remove' : 'del');
+  const held = await hold(key, holdCall(inPods(podsDir, runtime), wanted ? 'remove' : 'del'));
   try {
     const { record } = held;
     if (wanted && !(record && wanted(record))) return;
@@ -96,11 +94,11 @@ async function endPluginsOf({ record, orphans }: Held, runner: Runner): Promise<
   await endOrphanPlugins(orphans, ifnames);
 }
 
-async function deleteAll(runner: Runner, key: PodKey, { record }: Held, netns: string): Promise<unknown[]> {
-  const pod = record && findPod(runner, record);
+async function deleteAll(runner: Runner, key: PodKey, held: Held, netns: string): Promise<unknown[]> {
+  const pod = held.record && findPod(runner, held.record);
   if (pod === undefined) return deleteUnrecorded(runner, key, netns);
   const own = ownNetns(pod, netns, runner.runtime.env);
-  return deleteNetworks(runner, pod, lastBegun(pod.record, pod.networks.length) + 1, own);
+  return deleteNetworks(runner, pod, held.lastBegun(pod.networks.length) + 1, own);
 }
 
 /** A path at which the namespace of the ADD exists now; empty when it is gone, or of an earlier boot. */

@@ -4,9 +4,15 @@
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
 
 import { compareNetns } from '../attachments/netns-identity.ts';
-import { isStanding } from '../attachments/past.ts';
-import { type AttachmentRecord, type HeldKnown, isKnown, readRecord } from '../attachments/store.ts';
-import { hold } from '../chain/records/hold.ts';
+import {
+  type AttachmentRecord,
+  type HeldKnown,
+  hold,
+  isKnown,
+  pastOf,
+  readRecord,
+} from '../attachments/store.ts';
+import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/cni-args.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
@@ -50,7 +56,7 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
   if (known && isSettled && annotationOf(known) === follow?.annotation) return;
   const found = await readPod(place, uid);
   if (found === undefined) return;
-  const held = await hold(key, inPods(runner.podsDir, runner.runtime), 'add');
+  const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
     if (isKnown(held) && isFollowing(held.record, pod)) await followHeld(runner, pod, { held, place, found });
   } catch (error) {
@@ -135,7 +141,9 @@ async function readPod(
 /** Its ADD has succeeded, for networks that follow the annotation, in the namespace that is still there. */
 function isFollowing(record: AttachmentRecord, { netns }: Pod): boolean {
   return (
-    isStanding(record) && parsePod(record).follow !== undefined && compareNetns(netns, record) === 'same'
+    pastOf(record, undefined).stands &&
+    parsePod(record).follow !== undefined &&
+    compareNetns(netns, record) === 'same'
   );
 }
 

@@ -1,9 +1,8 @@
 // Which pods are gone without a DEL, and what have they leaked in each network?
 
-import { isElsewhere } from '../attachments/elsewhere.ts';
 import type { Key } from '../attachments/generation.ts';
 import { findHolder } from '../attachments/lock.ts';
-import { type AttachmentRecord, listAttachments } from '../attachments/store.ts';
+import { type AttachmentRecord, listAttachments, pastOf } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage } from '../chain/records/collect-garbage.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
@@ -27,7 +26,7 @@ export async function collectPods(runner: Runner, kept: { has(owner: Key): boole
   const errors: unknown[] = [...damaged];
   const isGarbage = (record: AttachmentRecord) =>
     !findHolder({ stateDir: podsDir, env: runner.runtime.env }, record) &&
-    !isElsewhere(record, runner.runtime.env) &&
+    pastOf(record, runner.runtime.env).kind !== 'elsewhere' &&
     !kept.has(record);
   for (const { record } of own.filter(pod => isGarbage(pod.record))) {
     // Deleting earlier ones took time: the runtime may have attached the pod again.

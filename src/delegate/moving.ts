@@ -6,8 +6,8 @@
 // then the second speaks. A daemon looks, so without one nothing moves: the ADD fails with code 11 as long as the address is in use.
 
 import { compareNetns } from '../attachments/netns-identity.ts';
-import { isKnown, readRecord } from '../attachments/store.ts';
-import { hold } from '../chain/records/hold.ts';
+import { hold, isKnown, pastOf, readRecord } from '../attachments/store.ts';
+import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/cni-args.ts';
 import { pause } from '../wait.ts';
 import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
@@ -91,9 +91,9 @@ export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<vo
   if (!machineOf(runner, key, pod)?.moves) return;
   const move = await findMove(runner, pod);
   if (isOnItsWay(move) || (move && !(await areSilent(move)))) return;
-  const held = await hold(key, inPods(runner.podsDir, runner.runtime), 'add');
+  const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
-    if (!isKnown(held) || held.record.phase !== 'attached') return;
+    if (!isKnown(held) || !held.past.stands) return;
     const contents = parsePod(held.record);
     if (!contents.machine?.moves) return;
     await runner.endQuiet?.(contents.machine.ifnames);
@@ -106,7 +106,8 @@ export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<vo
 /** What the record of a pod that runs has of its machine. */
 function machineOf({ podsDir }: Runner, key: PodKey, { netns }: Pod): PodContents['machine'] {
   const record = readRecord(podsDir, key);
-  const isThere = record?.phase === 'attached' && compareNetns(netns, record) === 'same';
+  const stands = record && pastOf(record, undefined).stands;
+  const isThere = stands && compareNetns(netns, record) === 'same';
   return isThere ? parsePod(record).machine : undefined;
 }
 

@@ -4,7 +4,7 @@
 // which names the dead runner as well as container and interface. Plugins that another runtime runs for the same container are
 // left alone.
 
-import { endOrphanProcesses, findPlugins } from '../attachments/orphan-processes.ts';
+import { endOrphanProcesses, findPlugins } from '../attachments/lock.ts';
 import type { AttachmentRecord } from '../attachments/store.ts';
 
 /** Ends plugins of an interrupted ADD for one of these interfaces of the pod, and waits until they are gone. */

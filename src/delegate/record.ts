@@ -5,7 +5,7 @@
 // That is all that DEL needs. Each network is also in the delegates' own journal.
 
 import * as z from 'zod/mini';
-import { type AttachmentRecord, listRecords } from '../attachments/store.ts';
+import { type AttachmentRecord, listKnown } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { defined } from '../cni/defined.ts';
@@ -108,7 +108,8 @@ export function recall(
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
  */
 export function listPods(podsDir: string, network?: string): { pods: PodRecord[]; damaged: CniError[] } {
-  const { records, damaged } = listRecords(podsDir, network);
+  const { attachments, damaged } = listKnown({ journals: [podsDir] }, network);
+  const records = attachments.flatMap(({ record }) => record ?? []);
   const pods: PodRecord[] = [];
   const broken = [...damaged];
   for (const record of records) {

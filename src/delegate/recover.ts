@@ -1,14 +1,11 @@
 // How are the networks of pods deleted whose runner has died?
 
-import { isOfEarlierBoot } from '../attachments/boot.ts';
-import { type HeldKnown, isKnown, lastBegun, tryEntry, tryHold } from '../attachments/store.ts';
+import { type HeldKnown, isKnown, pastOf, tryHold } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
-import { endDel } from '../chain/records/delete-attachment.ts';
-import { holdCall } from '../chain/records/hold.ts';
-import { findRecord } from '../chain/records/known-add.ts';
+import { endDel, findSuccessor, yieldToSuccessor } from '../chain/records/delete-attachment.ts';
+import { findCached, findRecord } from '../chain/records/known-add.ts';
 import { type Recovery, type RecoveryScope, recover } from '../chain/records/recover.ts';
-import { findSuccessor, yieldToSuccessor } from '../chain/records/successor.ts';
-import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { type ChainRuntime, holdCall } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { deleteNetworks, ownNetns, whatOf } from './delete.ts';
 import { inPods, type PodRecord, parsePod } from './record.ts';
@@ -31,7 +28,7 @@ function deleteByRecord(held: HeldKnown, runtime: ChainRuntime): Promise<boolean
     const pod = parsePod(record);
     // The pod's own record says where its networks are recorded.
     const runner = { runtime: { ...runtime, stateDir: pod.stateDir, cacheDir: pod.cacheDir } };
-    const begun = lastBegun(record, pod.networks.length) + 1;
+    const begun = held.lastBegun(pod.networks.length) + 1;
     const netns = ownNetns(pod, record.netns, runtime.env);
     return deleteNetworks(runner, pod, begun, netns, (list, id) => isAttachedAgain(list, id, pod, runtime));
   });
@@ -50,8 +47,9 @@ async function isAttachedAgain(
   const within = { ...runtime, stateDir, cacheDir };
   const own = findRecord(id, within);
   if (own === undefined) {
-    if (tryEntry(cacheDir, id)) return true;
-    if (!isOfEarlierBoot(record, runtime.env)) return false;
+    const { onWarning: _, ...quiet } = within;
+    if (findCached(id, quiet)) return true;
+    if (pastOf(record, runtime.env).kind !== 'outlived') return false;
     const witness = await runtime.openWitness?.();
     return (await witness?.findLife(list, id)) !== undefined;
   }

@@ -33,3 +33,15 @@ function readBootId(): string {
     return '';
   }
 }
+
+/**
+ * Whether the kernel cannot have anything of the attachment any longer. If one of the two boots is unknown, it may have:
+ * taking the attachment down could cut a working container off its network.
+ */
+export function isOfEarlierBoot(
+  { boot }: { readonly boot: string },
+  env: Readonly<Record<string, string | undefined>> | undefined,
+): boolean {
+  const now = bootId(env);
+  return now !== '' && boot !== '' && boot !== now;
+}

@@ -1,7 +1,6 @@
 // What do the files and the kernel of a node say, each read once, when it is first asked for?
 
-import { findReason } from '../attachments/past.ts';
-import { type AttachmentRecord, type KnownAttachment, listKnown } from '../attachments/store.ts';
+import { type AttachmentRecord, type KnownAttachment, listKnown, pastOf } from '../attachments/store.ts';
 import { listNetworks } from '../chain/config/load.ts';
 import { isNamespaceGone } from '../chain/records/gone.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
@@ -73,7 +72,7 @@ export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' 
   const listed = listKnown({ cacheDir: cacheDirOf(runtime), journals: [stateDir, delegates] });
   const podList = listPods(pods);
   const records = [...podList.pods, ...listed.attachments].flatMap(({ record }) => record ?? []);
-  const reasons = new Map(records.map(record => [record, findReason(record, env)]));
+  const reasons = new Map(records.map(record => [record, pastOf(record, env).toDelete]));
   const unsettled = [...reasons].flatMap(([record, why]) => (why === undefined ? [] : { record, why }));
   const through = new Map(
     podList.pods.flatMap(({ record: { network, containerId }, networks }) =>

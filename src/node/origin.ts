@@ -1,10 +1,11 @@
 // Which program made an attachment, and when?
+
 import { statSync } from 'node:fs';
-import { isOfEarlierBoot } from '../attachments/boot.ts';
 import { findGeneration } from '../attachments/generation.ts';
 import { findCacheFile } from '../attachments/store.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { runDir } from '../cni/directories.ts';
+import { isOfEarlierBoot } from '../files/boot-id.ts';
 import type { RecordedAttachment } from './facts.ts';
 import type { NodeOrigin } from './model.ts';
 

@@ -7,8 +7,7 @@ import {
   noteGeneration,
   restoreGeneration,
 } from '../attachments/generation.ts';
-import { isBeingRemoved } from '../attachments/lock.ts';
-import { RUNNER_VARIABLE } from '../attachments/runner.ts';
+import { isBeingRemoved, RUNNER_VARIABLE } from '../attachments/lock.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { cniCacheDir, runDir } from '../cni/directories.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';

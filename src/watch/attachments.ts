@@ -1,8 +1,6 @@
 // Which attachments does this host have, whichever runtime made them, and which host devices lead to them?
 
-import { isElsewhere } from '../attachments/elsewhere.ts';
-import { isStanding } from '../attachments/past.ts';
-import { type KnownAttachment, knownLister, type Lister } from '../attachments/store.ts';
+import { type KnownAttachment, knownLister, type Lister, pastOf } from '../attachments/store.ts';
 import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
@@ -41,9 +39,10 @@ export function attachmentLister(
 
 /** Attachments that were made and not deleted, each once. Our record of one that another runtime has made again since says nothing. */
 export function standingOf(known: readonly KnownAttachment[]): WatchedAttachment[] {
-  const standing = known.filter(
-    ({ record }) => !record || (isStanding(record) && !isElsewhere(record, process.env)),
-  );
+  const standing = known.filter(({ record }) => {
+    const past = record && pastOf(record, process.env);
+    return !past || (past.stands && past.kind !== 'elsewhere');
+  });
   return [...new Map(standing.map(toWatched).map(one => [one.key, one])).values()];
 }
 

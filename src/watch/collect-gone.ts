@@ -1,7 +1,6 @@
 // Which attachments outlived their namespace, and how are they deleted when an operator asks for it?
 
-import { isOfEarlierBoot } from '../attachments/boot.ts';
-import { renderAttachment } from '../attachments/store.ts';
+import { lifeOf, pastOf } from '../attachments/store.ts';
 import { type GoneJudgement, isNamespaceGone, judgeGone } from '../chain/records/gone.ts';
 import { findCached, findConfigOfAdd } from '../chain/records/known-add.ts';
 import { deleteUnsettled } from '../chain/records/recover.ts';
@@ -79,7 +78,7 @@ export function findGone(
   return attachments.flatMap(one => {
     const judged = judgeGone(one, present, runtime);
     if (judged === undefined) return [];
-    const life = `${one.record?.runner.op ?? ''} ${renderAttachment(one.known)}`;
+    const life = lifeOf(one.record, one.known);
     return [{ one, ...judged, life, mend: (runtime: ChainRuntime) => remove(one, runtime) }];
   });
 }
@@ -94,7 +93,7 @@ async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<Go
   const { id, known, record } = one;
   const own = runtimeFor(one, runtime);
   try {
-    if (record && isOfEarlierBoot(record, runtime.env)) {
+    if (record && pastOf(record, runtime.env).kind === 'outlived') {
       if (await deleteUnsettled(id, own)) return { state: 'deleted' };
       return { state: 'kept', why: 'it has been attached again since, or another process works on it' };
     }
@@ -108,7 +107,7 @@ async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<Go
       if (now?.runner.op !== record?.runner.op || !isNamespaceGone(one)) return false;
       if (record) return true;
       const cached = findCached(id, own);
-      return cached !== undefined && renderAttachment(cached) === renderAttachment(known);
+      return cached !== undefined && lifeOf(undefined, cached) === lifeOf(undefined, known);
     });
     return { state: 'deleted' };
   } catch (error) {

@@ -1,10 +1,8 @@
 // Is an attachment sound, and if not, what of it can be put back, and with which commands?
 
-import { isOfEarlierBoot } from '../attachments/boot.ts';
 import { findHolder } from '../attachments/lock.ts';
 import { compareNetns } from '../attachments/netns-identity.ts';
-import { isStanding } from '../attachments/past.ts';
-import type { AttachmentRecord } from '../attachments/store.ts';
+import { type AttachmentRecord, pastOf } from '../attachments/store.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
 import { findConfigOfAdd, findRecord } from '../chain/records/known-add.ts';
 import { listToCheckBy, repairOne } from '../chain/records/repair.ts';
@@ -124,8 +122,9 @@ function isInWork(one: WatchedAttachment, runtime: ChainRuntime): boolean {
 function isCurrent({ id, record, stateDir }: WatchedAttachment, runtime: ChainRuntime): boolean {
   const now = findRecord(id, runtime);
   if (now === undefined || record === undefined || stateDir === undefined) return false;
-  if (!isStanding(now) || now.runner.op !== record.runner.op) return false;
-  return findHolder({ stateDir, env: runtime.env }, id) === undefined && !isOfEarlierBoot(now, runtime.env);
+  const { stands, kind } = pastOf(now, runtime.env);
+  if (!stands || now.runner.op !== record.runner.op) return false;
+  return findHolder({ stateDir, env: runtime.env }, id) === undefined && kind !== 'outlived';
 }
 
 /**

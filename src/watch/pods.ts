@@ -5,8 +5,13 @@
 // networks, by a process of its own. Networks that are listed are enough then.
 
 import { findHolder } from '../attachments/lock.ts';
-import { isStanding } from '../attachments/past.ts';
-import { type AttachmentRecord, type Lister, readRecord, settledLister } from '../attachments/store.ts';
+import {
+  type AttachmentRecord,
+  type Lister,
+  pastOf,
+  readRecord,
+  settledLister,
+} from '../attachments/store.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import { type PodRecord, parsePod } from '../delegate/record.ts';
@@ -62,7 +67,7 @@ export function isPodHeld(pod: PodCall): boolean {
 /** The same, or one has not finished that. */
 export function isPodUnsettled(pod: PodCall): boolean {
   const record = findRecord(pod);
-  return record !== undefined && (!isStanding(record) || isPodHeld(pod));
+  return record !== undefined && (!pastOf(record, undefined).stands || isPodHeld(pod));
 }
 
 /** Undefined also for a damaged record. */

@@ -1,6 +1,6 @@
 // How is a worker started, sent requests and ended?
 
-import { processOf, WORKER_VARIABLE } from '../attachments/runner.ts';
+import { processOf, WORKER_VARIABLE } from '../attachments/lock.ts';
 import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
 import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
 import { MAX_STDERR_BYTES } from '../chain/run/process-output.ts';

@@ -1,14 +1,11 @@
 // What do tests of the journal need?
 import fs from 'node:fs';
 import path from 'node:path';
-import { renderNote } from '../../src/attachments/decode.ts';
-import { writeAttachment } from '../../src/attachments/entries.ts';
-import { parseRecord } from '../../src/attachments/entry.ts';
+import { parseRecord, writeAttachment } from '../../src/attachments/entries.ts';
 import { type HeldKnown, isKnown, tryHold } from '../../src/attachments/hold.ts';
-import type { Purpose } from '../../src/attachments/lock.ts';
+import { endRunner, type Purpose, startRunner } from '../../src/attachments/lock.ts';
 import { entryOf, keepCacheDir, recordOf } from '../../src/attachments/notes.ts';
-import { begunAdd, type Intent } from '../../src/attachments/record.ts';
-import { endRunner, startRunner } from '../../src/attachments/runner.ts';
+import { begunAdd, type Intent, renderNote } from '../../src/attachments/record.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { thisProcess } from '../../src/files/process-stat.ts';
 

@@ -3,26 +3,24 @@
 // One transaction over all plugins of the chain. A note has the intent before the first plugin is called, and the rename of libcni's entry
 // commits the change after the last. Until then it is undone, by a failure as well as by the process that finds the note of a dead runner.
 
-import { findNetns, isStanding } from '../../attachments/past.ts';
 import {
   type AttachmentRecord,
+  findNetns,
   type HeldKnown,
+  hold,
   isKnown,
   readAttachment,
-  toRemembered,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
-import { JUST_DELETED, noteOf } from '../records/foreign.ts';
+import { JUST_DELETED, noteOf, undoIfDeleted } from '../records/foreign.ts';
 import { hasItsInterface } from '../records/held-attachment.ts';
-import { hold } from '../records/hold.ts';
 import { findCached } from '../records/known-add.ts';
-import { undoIfDeleted } from '../records/undo-if-deleted.ts';
 import { withDetails } from '../run/plugin-errors.ts';
-import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import { type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { changeParts, type Goal, goalOf } from './call.ts';
 import { planChange } from './plan.ts';
@@ -82,7 +80,7 @@ interface Work {
 async function wasDeleted({ record, reaching, note, begun }: Work): Promise<boolean> {
   if (!record.foreign || begun === undefined) return false;
   // The change has written it again, with the new settings.
-  const cached = findCached(record, reaching) ?? toRemembered(record);
+  const cached = findCached(record, reaching) ?? record;
   return undoIfDeleted(cached, note, reaching, begun);
 }
 
@@ -137,10 +135,9 @@ async function holdToChange(
   note: string | undefined,
   runtime: ChainRuntime,
 ): Promise<HeldKnown> {
-  const held = await hold(id, runtime, 'change');
+  const held = await hold(id, holdCall(runtime, 'change'));
   try {
-    if (held.record && !isStanding(held.record))
-      throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
+    if (held.past?.stands === false) throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
     if (isKnown(held)) return held;
     const cached = readAttachment(cacheDirOf(runtime), id);
     if (cached?.source === undefined) throw unknown(id, "libcni's cache has no settings of its ADD");

@@ -4,17 +4,23 @@
 // attachment has taken a port since, all of them are told what it was to become. Either way the settings on record are
 // those in the kernel.
 
-import { findNetns, pastOf } from '../../attachments/past.ts';
-import { type AttachmentRecord, type HeldKnown, isKnown, type Settings } from '../../attachments/store.ts';
+import {
+  type AttachmentRecord,
+  findNetns,
+  type HeldKnown,
+  hold,
+  isKnown,
+  pastOf,
+  type Settings,
+} from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { isNoteGone, noteOf } from '../records/foreign.ts';
-import { hold, waitForOrphanProcesses } from '../records/hold.ts';
 import { findRecord } from '../records/known-add.ts';
 import { withDetails } from '../run/plugin-errors.ts';
-import type { ChainRuntime } from '../run/runtime.ts';
+import { type ChainRuntime, holdCall } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
 
 /**
@@ -28,7 +34,7 @@ export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Pro
     (findNetns(record, runtime.env) === 'same' || isAbandoned(record, runtime));
   const found = findRecord(id, runtime);
   if (found === undefined || !needsWork(found)) return;
-  const held = await hold(id, runtime, 'change');
+  const held = await hold(id, holdCall(runtime, 'change'));
   try {
     if (isKnown(held) && needsWork(held.record)) await settleHeld(held, runtime);
   } finally {
@@ -51,7 +57,7 @@ export async function settleHeld(
   }
   if (record.change === undefined) return record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
-  await waitForOrphanProcesses(held, reaching);
+  await held.awaitOrphans();
   await goBackOrOn(held, reaching);
   return held.record;
 }

@@ -7,8 +7,7 @@
 
 import { findGeneration } from '../../attachments/generation.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../attachments/snapshot.ts';
-import { type AttachmentRecord, sweepCache, sweepNotes } from '../../attachments/store.ts';
-import { sweepDeadLocks, sweepLocks } from '../../attachments/sweep-locks.ts';
+import { type AttachmentRecord, lifeOf, sweep } from '../../attachments/store.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -28,7 +27,6 @@ import {
   type GarbagePlan,
   type GcScope,
   keyOf,
-  lifeOf,
   mayCallPlugins,
   planGarbage,
 } from './garbage.ts';
@@ -82,7 +80,7 @@ interface Run {
 async function collect(run: Run, plan: GarbagePlan): Promise<GarbagePlan> {
   const { list, runtime } = run;
   for (const problem of plan.damaged) runtime.onWarning?.(problem);
-  sweep(list.name, runtime);
+  sweep({ stateDir: undefined, ...runtime, cacheDir: cacheDirOf(runtime) }, 'all', list.name);
   const errors: unknown[] = [];
   for (const stale of plan.stale) {
     await removeStale(run, stale).catch((error: unknown) => {
@@ -169,14 +167,4 @@ function validNow({ snapshot, runtime }: Run, first: GarbagePlan, later: Garbage
 
 function toKey({ containerId, ifname }: GarbageCandidate): AttachmentKey {
   return { containerID: containerId, ifname };
-}
-
-/** Removes what dead processes left half written, and notes that are over. */
-function sweep(network: string, { stateDir, ...runtime }: ChainRuntime): void {
-  sweepCache(cacheDirOf(runtime));
-  // Without a stale attachment no recovery follows, which would do it.
-  sweepLocks(runtime.env);
-  if (stateDir === undefined) return;
-  sweepDeadLocks({ stateDir, env: runtime.env });
-  sweepNotes({ stateDir, env: runtime.env }, network);
 }

@@ -1,23 +1,26 @@
 // How is an attachment deleted, by DEL or after its runner has died?
+//
+// Another runtime that attaches a container again, after a reboot or a failed DEL, uses the same names: container id, interface
+// and network. Plugins find what they delete by these names, and would delete what that runtime has made.
 
-import { isOfEarlierBoot } from '../../attachments/boot.ts';
-import { findNetns } from '../../attachments/past.ts';
+import { findGeneration, type Generation } from '../../attachments/generation.ts';
 import {
   type AttachmentRecord,
+  findLaterEntry,
+  findNetns,
   type Held,
   type HeldKnown,
-  lastBegun,
-  toRemembered,
+  hold,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
+import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { isOfEarlierBoot } from '../../files/boot-id.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
-import type { Attachment, ChainRuntime } from '../run/runtime.ts';
+import { type Attachment, type ChainRuntime, holdCall } from '../run/runtime.ts';
 import { undoPlugins } from '../run/undo.ts';
-import { hold, waitForOrphanProcesses } from './hold.ts';
 import { findCached, findConfigOfAdd, idOf, withCachedArgs } from './known-add.ts';
-import { yieldToSuccessor } from './successor.ts';
 
 /**
  * Calls DEL of every plugin, last first, with the configuration, arguments and result of the ADD if they are known. Record and
@@ -32,7 +35,7 @@ export async function deleteAttachment(
   isStill?: IsStill,
 ): Promise<void> {
   const id = idOf(list, attachment);
-  const held = await hold(id, runtime, 'del');
+  const held = await hold(id, holdCall(runtime, 'del'));
   try {
     const { record } = held;
     // Not asked for by the runtime: it may add the attachment again during the removal.
@@ -40,8 +43,8 @@ export async function deleteAttachment(
     if (isStill?.(record) === false) return;
     beginDel(held, runtime);
     await endDel(held, whatOf(id), async () => {
-      await waitForOrphanProcesses(held, runtime);
-      const known = record ? toRemembered(record) : findCached(id, runtime);
+      await held.awaitOrphans();
+      const known = record ?? findCached(id, runtime);
       const frozen = findConfigOfAdd(known, runtime) ?? list;
       const asAdded = withCachedArgs(withOwnNetns(attachment, record, runtime), known);
       return undoPlugins(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);
@@ -72,12 +75,11 @@ export async function deleteHeld(held: HeldKnown, runtime: ChainRuntime): Promis
   const { containerId, ifname } = record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
   return await endDel(held, whatOf(record), async () => {
-    await waitForOrphanProcesses(held, reaching);
+    await held.awaitOrphans();
     // Not before: one of them may be an ADD that waits for the end of a removal.
     held.become('remove');
     if (await yieldToSuccessor(held, reaching)) return undefined;
-    const known = toRemembered(record);
-    const frozen = findConfigOfAdd(known, reaching);
+    const frozen = findConfigOfAdd(record, reaching);
     if (frozen === undefined) {
       throw new CniError(
         ErrorCode.decodingFailure,
@@ -86,7 +88,7 @@ export async function deleteHeld(held: HeldKnown, runtime: ChainRuntime): Promis
     }
     const { netns, args, capabilityArgs } = record;
     const attachment = withOwnNetns({ containerId, ifname, netns, args, capabilityArgs }, record, reaching);
-    return undoPlugins(frozen, lastBegun(record, frozen.plugins.length), attachment, reaching, known.result);
+    return undoPlugins(frozen, held.lastBegun(frozen.plugins.length), attachment, reaching, record.result);
   });
 }
 
@@ -155,3 +157,66 @@ export async function endDel(
 
 /** Whether the record found for an attachment, or none, is the expected one. */
 export type IsStill = (record: AttachmentRecord | undefined) => boolean;
+
+/**
+ * Human-readable evidence that the attachment was made again since: its cached result or, if the record is of an earlier boot,
+ * what the node has of it from this boot.
+ * @throws CniError, NetlinkError when the node cannot be queried
+ */
+export async function findSuccessor(
+  record: AttachmentRecord,
+  runtime: ChainRuntime,
+): Promise<string | undefined> {
+  const { onWarning: _, ...quiet } = runtime;
+  const within = { ...quiet, cacheDir: record.cacheDir };
+  const later = findLaterEntry(record);
+  if (later !== undefined) return later;
+  // The first plugin of an ADD writes its generation before it makes anything.
+  const note = findGeneration(runDir(runtime.env), record);
+  const isEarlier = isOfEarlierBoot(record, runtime.env);
+  if (note && !isOfEarlierBoot(note, runtime.env) && (isEarlier || isOfOthers(note, record)))
+    return 'a plugin has started an ADD of it since';
+  if (!isEarlier) return undefined;
+  const list = findConfigOfAdd(record, within) ?? { name: record.network, plugins: [] };
+  const witness = await runtime.openWitness?.();
+  return witness?.findLife(list, record);
+}
+
+/**
+ * Whether the note is of an ADD that is on no record of ours. Nothing tells if the network is one of a pod and named like the list that
+ * names the delegate runner: the note may be that of the runtime's call of the runner.
+ */
+function isOfOthers(
+  { isOurs, token }: Generation,
+  { generation, network, owner }: AttachmentRecord,
+): boolean {
+  return !isOurs && token !== generation && owner.split(' ')[1] !== network;
+}
+
+/**
+ * Drops the record, without calling plugins, if the attachment has been made again since.
+ * @returns whether it has
+ * @throws CniError, NetlinkError when that cannot be determined; the record stays
+ */
+export async function yieldToSuccessor(held: HeldKnown, runtime: ChainRuntime): Promise<boolean> {
+  const { record } = held;
+  const successor = await findSuccessor(record, runtime);
+  if (successor === undefined) return false;
+  warnAgain(record, successor, runtime);
+  held.forget();
+  return true;
+}
+
+/** Says that a record goes although nothing was deleted by it. */
+export function warnAgain(
+  { network, containerId, ifname, file }: AttachmentRecord,
+  successor: string,
+  { onWarning }: Pick<ChainRuntime, 'onWarning'>,
+): void {
+  onWarning?.(
+    new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" by "${file}": it has since been attached again (${successor}); the record is dropped and the attachment stays`,
+    ),
+  );
+}

@@ -1,15 +1,19 @@
-// Has the runtime that made an attachment begun to delete it, and has it finished?
+// Has the runtime that made an attachment begun to delete it, has it finished, and what becomes of what was put back during that?
 //
 // Only libcni's cache names such an attachment, and its runtime knows no locks: its DEL may run at any moment. The first plugin of a DEL
 // removes the note of the ADD (attachments/generation.ts), and the runtime removes its cached result after the last one.
 
 import { findGeneration } from '../../attachments/generation.ts';
 import { findNetnsIdentity } from '../../attachments/netns-identity.ts';
-import { type CachedAttachment, renderAttachment } from '../../attachments/store.ts';
+import { type CachedAttachment, lifeOf } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
+import { pause } from '../../wait.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
-import { findCached } from './known-add.ts';
+import { inTurn } from '../run/turns.ts';
+import type { Rest } from '../run/visits.ts';
+import { deleteAttachment } from './delete-attachment.ts';
+import { findCached, findConfigOfAdd } from './known-add.ts';
 
 /** Why such an attachment is passed over: human-readable. */
 export const JUST_DELETED = 'its runtime has just deleted it';
@@ -35,9 +39,47 @@ export const DEL_WITHOUT_NOTE_MS = 5_000;
 export function isThere(cached: CachedAttachment, runtime: ChainRuntime): boolean {
   if (findNetnsIdentity(cached.netns) === undefined) return false;
   const now = findCached(cached, quiet(runtime));
-  return now !== undefined && renderAttachment(now) === renderAttachment(cached);
+  return now !== undefined && lifeOf(undefined, now) === lifeOf(undefined, cached);
 }
 
 function quiet({ onWarning: _, ...runtime }: ChainRuntime): ChainRuntime {
   return runtime;
+}
+
+/** A runtime whose DEL takes longer has most likely failed, and calls it again. */
+const DEL_MS = 15_000;
+const LOOK_AGAIN_MS = 100;
+/** A DEL calls the same plugins as what was put back, and on a node that is busy both take long. */
+const TIMES_THE_WORK = 4;
+
+/**
+ * Deletes what was put back, if the runtime has begun to delete the attachment since. Waits until it has finished: what belongs to
+ * plugins that it has not called yet, it deletes itself. Without a note waits for as long as a DEL may take.
+ * @param cached as it is now, if it was not deleted
+ * @param note as it was before the work
+ * @param begun when the work began, by the clock of `performance`
+ * @returns whether the runtime deletes it
+ * @throws CniError if what was put back too late cannot be deleted
+ */
+export async function undoIfDeleted(
+  cached: CachedAttachment,
+  note: string | undefined,
+  runtime: ChainRuntime,
+  begun: number,
+  rest: Rest = pause,
+): Promise<boolean> {
+  const isKnownToEnd = isNoteGone(cached, note, runtime);
+  if (note !== undefined && !isKnownToEnd && isThere(cached, runtime)) return false;
+  const usualMs = isKnownToEnd ? DEL_MS : DEL_WITHOUT_NOTE_MS;
+  const now = performance.now();
+  const until = now + Math.max(usualMs, TIMES_THE_WORK * (now - begun));
+  while (isThere(cached, runtime) && performance.now() < until) await rest(LOOK_AGAIN_MS);
+  if (!isKnownToEnd && isThere(cached, runtime)) return false;
+  const { onWarning: _, ...quiet } = runtime;
+  const list = findConfigOfAdd(cached, runtime);
+  // The first plugin of a later ADD of the same name notes it before it makes anything.
+  const isFree = () => noteOf(cached, runtime) === undefined && !findCached(cached, quiet);
+  if (list !== undefined && isFree())
+    await inTurn(cached, quiet, () => deleteAttachment(list, cached, quiet, isFree));
+  return true;
 }

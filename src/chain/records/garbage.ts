@@ -1,15 +1,14 @@
 // Which attachments of a network are garbage?
+
 import { statSync } from 'node:fs';
-import { pastOf } from '../../attachments/past.ts';
-import { holderOf } from '../../attachments/runner.ts';
 import { FILE_CLOCK_LAG_MS } from '../../attachments/snapshot.ts';
 import {
   type AttachmentRecord,
-  type CachedAttachment,
   cacheFileOf,
+  lifeOf,
   listKnown,
+  pastOf,
   type RememberedAdd,
-  renderAttachment,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
@@ -194,10 +193,9 @@ function judge(
   { owner, since }: GcScope,
   env: ChainRuntime['env'],
 ): Pick<JudgedCandidate, 'stays' | 'why'> {
-  const holder = holderOf(record);
+  const { kind, why, holder } = pastOf(record, env);
   if (holder) return { stays: true, why: `process ${holder.pid} is working on it` };
-  const { kind, why } = pastOf(record, env);
-  if (kind === 'elsewhere') return { stays: true, why };
+  if (kind === 'elsewhere') return { stays: true, why: why ?? '' };
   if (owner !== undefined && record.owner !== owner)
     return { stays: true, why: `it belongs to "${record.owner}"` };
   if (why !== undefined) return { stays: false, why };
@@ -214,11 +212,6 @@ function judgeForeign(file: string, { since }: GcScope): Pick<JudgedCandidate, '
 }
 
 const ADDED_SINCE = 'it was added after GC began';
-
-/** Text that differs between an attachment and a later one of the same name: the ADD of its record, and its cached result. */
-export function lifeOf(record: AttachmentRecord | undefined, cached: CachedAttachment | undefined): string {
-  return `${record?.runner.op ?? ''} ${cached ? renderAttachment(cached) : ''}`;
-}
 
 function idText({ containerId, ifname }: AttachmentId): string {
   return keyOf({ containerID: containerId, ifname });

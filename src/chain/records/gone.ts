@@ -1,7 +1,8 @@
 // Has an attachment outlived its namespace, as far as this node shows?
-import { EARLIER_BOOT, isOfEarlierBoot } from '../../attachments/boot.ts';
+
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
-import type { KnownAttachment, RememberedAdd } from '../../attachments/store.ts';
+import { EARLIER_BOOT, type KnownAttachment, type RememberedAdd } from '../../attachments/store.ts';
+import { isOfEarlierBoot } from '../../files/boot-id.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 
 /** What an attachment is judged by. */

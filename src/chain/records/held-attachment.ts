@@ -20,7 +20,7 @@ export interface HeldAttachment {
 export interface Made extends AttachmentId {
   readonly netns: string;
   /** Result of the last plugin, in the version that it names. */
-  readonly result: JsonObject | undefined;
+  readonly result?: JsonObject | undefined;
 }
 
 /** Asks the node itself about one attachment, whatever the records say. */

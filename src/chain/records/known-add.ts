@@ -1,14 +1,13 @@
 // What is known of an attachment, and with which configuration and arguments of its ADD is it checked and deleted?
 
-import { isStanding } from '../../attachments/past.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
   cacheFileOf,
+  pastOf,
   type RememberedAdd,
   readAttachment,
   readRecord,
-  toRemembered,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -18,8 +17,7 @@ import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.t
 
 /** What is known, whichever runtime made it. Unreadable files are ignored: the callers must go on. */
 export function findRemembered(id: AttachmentId, runtime: ChainRuntime): RememberedAdd | undefined {
-  const record = findRecord(id, runtime);
-  return record ? toRemembered(record) : findCached(id, runtime);
+  return findRecord(id, runtime) ?? findCached(id, runtime);
 }
 
 /** The record, if there is a journal and it can be read. */
@@ -118,5 +116,5 @@ export function isChangedSince(
 ): boolean {
   if (then === undefined || now === undefined) return false;
   const settings = ({ capabilityArgs, source }: AttachmentRecord) => JSON.stringify([capabilityArgs, source]);
-  return (isStanding(now) && now.change !== undefined) || settings(then) !== settings(now);
+  return (pastOf(now, undefined).stands && now.change !== undefined) || settings(then) !== settings(now);
 }

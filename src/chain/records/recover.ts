@@ -1,35 +1,21 @@
 // How and when is an attachment deleted whose runner has died?
-import { dirname, join } from 'node:path';
-import { isOfEarlierBoot } from '../../attachments/boot.ts';
-import { isElsewhere } from '../../attachments/elsewhere.ts';
-import { findReason, pastOf } from '../../attachments/past.ts';
-import { holderOf } from '../../attachments/runner.ts';
-import { sweepSnapshots } from '../../attachments/snapshot.ts';
+
+import { dirname } from 'node:path';
 import {
   type AttachmentRecord,
-  clearNote,
   type HeldKnown,
   isKnown,
-  listRecords,
-  markUnsettled,
-  noteFiles,
-  readNote,
-  readRecord,
-  sweepCache,
+  listUnsettled,
+  noteEarlierBoots,
+  readUnsettled,
+  sweep,
   tryHold,
 } from '../../attachments/store.ts';
-import { sweepDeadLocks, sweepLocks } from '../../attachments/sweep-locks.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { runDir } from '../../cni/directories.ts';
-import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
-import { bootId } from '../../files/boot-id.ts';
-import { putFile, sweepUnfinished } from '../../files/put-file.ts';
-import { fileExists, tryRead } from '../../files/read-file.ts';
-import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import { CniError, toCniError } from '../../cni/errors.ts';
+import { type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
-import { deleteHeld } from './delete-attachment.ts';
-import { holdCall } from './hold.ts';
-import { findLaterEntry, warnAgain } from './successor.ts';
+import { deleteHeld, warnAgain } from './delete-attachment.ts';
 
 /** The outcome for one unsettled attachment. */
 export interface Recovery extends AttachmentId {
@@ -77,19 +63,13 @@ export async function recover(
   if (stateDir === undefined) return [];
   const done: Recovery[] = [];
   try {
-    noteEarlierBoots(stateDir, runtime, scope.all === true);
-    sweepSnapshots(runDir(runtime.env));
-    sweepLocks(runtime.env);
-    // A verb for one network has no time to look through what all networks share.
-    if (scope.all || scope.network === undefined) {
-      sweepUnfinished(stateDir);
-      sweepDeadLocks({ stateDir, env: runtime.env });
-      sweepCache(cacheDirOf(runtime));
-    }
-    const notes = noteFiles(stateDir, scope.network);
-    if (notes.length === 0) return done;
+    const place = { stateDir, env: runtime.env };
+    noteEarlierBoots(place, scope.all === true, runtime.onWarning);
     // A verb recovers on its way.
     const isBrief = scope.network !== undefined && !scope.all;
+    sweep({ ...place, cacheDir: cacheDirOf(runtime) }, isBrief ? 'brief' : 'all');
+    const notes = listUnsettled(stateDir, scope.network);
+    if (notes.length === 0) return done;
     const { onPlugin: _, onFinish: __, ...quiet } = runtime;
     const own = isBrief ? { ...quiet, deadlineMs: BRIEF_MS } : runtime;
     const until = isBrief ? performance.now() + BRIEF_MS : Number.POSITIVE_INFINITY;
@@ -121,7 +101,7 @@ export async function deleteUnsettled(
   const held = tryHold(id, holdCall(runtime, 'del'));
   if ('holder' in held) return false;
   try {
-    if (!isKnown(held) || findReason(held.record, runtime.env) === undefined) return false;
+    if (!isKnown(held) || held.past.toDelete === undefined) return false;
     held.beginDel();
     return await how(held, runtime);
   } finally {
@@ -136,35 +116,26 @@ async function recoverOne(
   runtime: ChainRuntime,
   now = false,
 ): Promise<Recovery | undefined> {
-  const { env } = runtime;
-  let note: AttachmentRecord | undefined;
+  let found: ReturnType<typeof readUnsettled>;
   try {
-    note = readNote(file);
+    const onAgain = (note: AttachmentRecord, later: string) => warnAgain(note, later, runtime);
+    found = readUnsettled({ stateDir, env: runtime.env }, file, onAgain);
   } catch (error) {
     runtime.onWarning?.(toCniError(error));
     return undefined;
   }
-  // The note stays for a runner of that namespace.
-  if (note === undefined || isElsewhere(note, env)) return undefined;
-  const found = readRecord(stateDir, note);
-  const why = found && findReason(found, env);
-  if (found && pastOf(found, env).kind === 'changing' && !holderOf(found)) {
-    await settleQuietly(found, runtime);
+  if (found === undefined) return undefined;
+  const { record, past } = found;
+  if (past.kind === 'changing') {
+    await settleQuietly(record, runtime);
     return undefined;
   }
-  if (!found?.isNoted || why === undefined) {
-    const later = !found && findReason(note, env) !== undefined && findLaterEntry(note);
-    if (later) warnAgain(note, later, runtime);
-    clearNote({ stateDir, env }, note);
-    return undefined;
-  }
-  if (!now && !isDue(found)) return undefined;
-  const { network, containerId, ifname } = found;
+  if (!now && !isDue(record)) return undefined;
+  const { network, containerId, ifname } = record;
+  const why = past.toDelete ?? '';
   const outcome = { network, containerId, ifname, why };
-  // The process that died may have left a temporary file.
-  sweepCache(found.cacheDir);
   try {
-    return (await deleteUnsettled(found, runtime, how)) ? outcome : undefined;
+    return (await deleteUnsettled(record, runtime, how)) ? outcome : undefined;
   } catch (thrown) {
     const error = toCniError(thrown);
     const text = `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" (${why}): ${error.message}`;
@@ -193,38 +164,4 @@ function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
   const pause = Math.min(BACKOFF_MS.first * 2 ** (tries - 1), BACKOFF_MS.last);
   // After the clock was set back, an attempt must not wait for years.
   return !(Math.abs(Date.now() - Math.max(...last)) < pause);
-}
-
-/** Once per boot: notes the attachments of an earlier boot. They are then recovered like any other of which something is unfinished. */
-function noteEarlierBoots(stateDir: string, { env, onWarning }: ChainRuntime, onlyLooking: boolean): void {
-  const boot = bootId(env);
-  if (boot === '' || seen.get(stateDir) === boot) return;
-  const former = join(stateDir, 'attachments');
-  if (fileExists(former))
-    onWarning?.(
-      new CniError(
-        ErrorCode.ioFailure,
-        `Cannot use "${former}": it has the layout of an earlier build; what it has of settled attachments is not needed, and what is unsettled is deleted by "catena repair" of that build; then remove it`,
-      ),
-    );
-  const stamp = join(stateDir, 'boot');
-  if (tryRead(stamp) !== boot) {
-    const { records, damaged } = listRecords(stateDir);
-    for (const problem of damaged) onWarning?.(problem);
-    for (const record of records)
-      if (!record.isNoted && isOfEarlierBoot(record, env)) markUnsettled(stateDir, record);
-    // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
-    const isThere = records.length || damaged.length || tryRead(stamp) !== undefined;
-    if (isThere || !onlyLooking) writeStamp(stamp, boot);
-  }
-  seen.set(stateDir, boot);
-}
-
-/** State directories that this process has already searched, and in which boot. */
-const seen = new Map<string, string>();
-
-/** Happens only once per boot, so this also sweeps the temporary files of processes that died here. */
-function writeStamp(stamp: string, boot: string): void {
-  sweepUnfinished(dirname(stamp));
-  putFile(stamp, boot, { what: 'boot note' });
 }

@@ -1,15 +1,13 @@
 // What have attachments lost behind their plugins' backs, and what of it can be put back?
 
-import { ELSEWHERE, isElsewhere } from '../../attachments/elsewhere.ts';
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
-import { findReason, isStanding } from '../../attachments/past.ts';
 import {
   type AttachmentRecord,
   isKnown,
   type KnownAttachment,
   listKnown,
+  pastOf,
   type RememberedAdd,
-  toRemembered,
   tryHold,
 } from '../../attachments/store.ts';
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
@@ -17,18 +15,16 @@ import { type CniError, toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { settleHeld } from '../change/settle.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import { type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { type Rest, visitAll } from '../run/visits.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
-import { JUST_DELETED, noteOf } from './foreign.ts';
+import { JUST_DELETED, noteOf, undoIfDeleted } from './foreign.ts';
 import { LOOPBACK } from './gone.ts';
 import { hasItsInterface } from './held-attachment.ts';
-import { holdCall, waitForOrphanProcesses } from './hold.ts';
 import { findCached, findConfigOfAdd, findRecord } from './known-add.ts';
 import { type Recovery, recover } from './recover.ts';
 import { type PluginCondition, type RepairMeans, repairPlugins, worstOf } from './repair-plugins.ts';
-import { undoIfDeleted } from './undo-if-deleted.ts';
 
 /** What to repair, and by which means. */
 export interface RepairScope extends RepairMeans {
@@ -80,11 +76,12 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
   const { attachments, damaged } = listKnown(places, network);
   if (dryRun)
     recovered.push(...attachments.flatMap(({ record }) => (record ? findRecovery(record, runtime) : [])));
-  const chosen = attachments.filter(({ known, record }) =>
-    record
-      ? isStanding(record) && findReason(record, runtime.env) === undefined
-      : inParts?.has(keyOf(known)) !== true && known.netns !== '' && known.ifname !== LOOPBACK,
-  );
+  const isChosen = ({ known, record }: KnownAttachment): boolean => {
+    const { stands, toDelete } = (record && pastOf(record, runtime.env)) ?? {};
+    if (record) return stands === true && toDelete === undefined;
+    return inParts?.has(keyOf(known)) !== true && known.netns !== '' && known.ifname !== LOOPBACK;
+  };
+  const chosen = attachments.filter(isChosen);
   const limits = { groupOf: ({ known }: KnownAttachment) => known.network, signal: runtime.signal };
   const conditions = await visitAll(chosen, limits, (one, rest) =>
     repairOne(one, scope, runtime, undefined, rest),
@@ -95,7 +92,7 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
 /** What a repair would delete: the attachment of the record, or nothing. */
 export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntime, 'env'>): Recovery[] {
   const { network, containerId, ifname } = record;
-  const why = findReason(record, env);
+  const why = pastOf(record, env).toDelete;
   return why === undefined ? [] : [{ network, containerId, ifname, why }];
 }
 
@@ -153,18 +150,19 @@ async function repairHeld(
   if (held && 'holder' in held) return skipped(seen, `process ${held.holder.pid} is working on it`);
   try {
     let record = held ? held.record : recorded && (findRecord(seen, own) ?? recorded);
-    if (recorded && !(record && isStanding(record))) return skipped(seen, 'it has just been deleted');
+    if (recorded && !(record && pastOf(record, own.env).stands))
+      return skipped(seen, 'it has just been deleted');
     const reaching = record ? { ...withRecordedDirs(own, record), cacheDir: record.cacheDir } : own;
     if (record) {
-      const list = listToRepairBy(toRemembered(record), record, reaching);
+      const list = listToRepairBy(record, record, reaching);
       if (typeof list === 'string') return skipped(seen, list);
     }
     if (held) {
       // What the plugins of a dead repair still put back would be found twice.
-      await waitForOrphanProcesses(held, reaching);
+      await held.awaitOrphans();
       if (isKnown(held)) record = (await settleHeld(held, own)) ?? held.record;
     }
-    const known = recorded && record ? toRemembered(record) : findCached(seen, own);
+    const known = (recorded && record) ?? findCached(seen, own);
     if (known === undefined) return skipped(seen, JUST_DELETED);
     see(known);
     const list = listToRepairBy(known, recorded && record, reaching);
@@ -185,7 +183,8 @@ function listToRepairBy(
   runtime: ChainRuntime,
 ): Conflist | string {
   const { netns } = known;
-  if (record && isElsewhere(record, runtime.env)) return ELSEWHERE;
+  const past = record && pastOf(record, runtime.env);
+  if (past?.kind === 'elsewhere') return past.why ?? '';
   if (netns === '') return 'its cached result names no namespace';
   const isThere = findNetnsIdentity(netns) !== undefined;
   const place = record ? compareNetns(netns, record) : isThere ? 'same' : 'gone';

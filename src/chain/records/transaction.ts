@@ -1,32 +1,29 @@
-// How are the records of an attachment prepared before its ADD, committed after it, and rolled back if it fails?
+// How are the records of an attachment prepared before its ADD, and rolled back if it fails?
 //
 // Everything that the next command needs to know about an ADD is written before the ADD does it: `prepare` writes the intent,
 // the record's methods follow the plugins, and one of `commit` and `rollback` ends it. If the process dies in between, recovery
 // finds the intent and undoes what it names.
 
-import { hostCookie } from '../../attachments/elsewhere.ts';
-import { compareNetns, identifyNetns } from '../../attachments/netns-identity.ts';
-import { findNetns, isStanding } from '../../attachments/past.ts';
 import {
   type CachedAttachment,
   cacheFileOf,
+  findNetns,
   type Held,
-  type Intent,
+  hold,
   isKnown,
+  type WantedAdd,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
-import { bootId } from '../../files/boot-id.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { explainConflict } from '../config/plugin-version.ts';
 import { withDetails } from '../run/plugin-errors.ts';
-import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';
 import { unwind } from '../run/undo.ts';
 import { deleteHeld } from './delete-attachment.ts';
 import { hasItsInterface } from './held-attachment.ts';
-import { hold, waitForOrphanProcesses } from './hold.ts';
 import { findCached, idOf } from './known-add.ts';
 import { recover } from './recover.ts';
 
@@ -64,7 +61,7 @@ export async function prepare(
   const id = idOf(list, attachment);
   // Recovery comes first: attachments that it deletes release their addresses.
   await recover({ network: list.name }, runtime);
-  const held = await hold(id, runtime, 'add');
+  const held = await hold(id, holdCall(runtime, 'add'));
   try {
     const earlier = await settleEarlierAdd(id, held, runtime);
     const again = earlier === undefined ? undefined : findAnswer(held.record, runtime);
@@ -91,12 +88,12 @@ export async function settleEarlierAdd(
   runtime: ChainRuntime,
 ): Promise<string | undefined> {
   if (isKnown(held)) {
-    const { record } = held;
-    if (isStanding(record) && findNetns(record, runtime.env) === 'same') return record.file;
+    const { record, past } = held;
+    if (past.stands && findNetns(record, runtime.env) === 'same') return record.file;
     held.beginDel();
     await deleteHeld(held, runtime);
     held.become('add');
-  } else if (held.orphans.runners.length) await waitForOrphanProcesses(held, runtime);
+  } else await held.awaitOrphans();
   // If the cache cannot be read, do not begin: the same disk is to hold the new record.
   const cached = findCached(id, runtime, [ErrorCode.decodingFailure]);
   if (cached === undefined || (await hasLostInterface(cached, runtime))) return undefined;
@@ -123,15 +120,12 @@ export function intentOf(
   attachment: Attachment,
   runtime: ChainRuntime,
   executables: readonly string[],
-): Omit<Intent, 'runner'> {
+): WantedAdd {
   const { netns, args = [], capabilityArgs = {} } = attachment;
-  const { env, owner = '', pluginDirs, request } = runtime;
+  const { owner = '', pluginDirs, request } = runtime;
   return {
     ...idOf(list, attachment),
     netns,
-    ...identifyNetns(netns),
-    ...hostCookie(),
-    boot: bootId(env),
     owner,
     args,
     capabilityArgs,
@@ -141,21 +135,6 @@ export function intentOf(
     ...(request === undefined ? {} : { request }),
     cacheDir: cacheDirOf(runtime),
   };
-}
-
-/**
- * Writes the attachment's entry, which settles it. If it throws, the ADD is rolled back.
- * @throws CniError 5 when a record cannot be written, 11 when the path of the namespace leads to another one
- */
-export function commit({ attachment: { netns, containerId }, held }: PreparedAdd, result?: JsonObject): void {
-  // A container may have ended and its name been given to a new namespace while plugins ran. They opened the path after the note was
-  // written, so the entry would name a namespace that the interface is not in, and DEL would not look for it where it is.
-  if (held.record && compareNetns(netns, held.record) === 'other')
-    throw new CniError(
-      ErrorCode.tryAgainLater,
-      `Cannot add container "${containerId}": "${netns}" was replaced by another namespace while plugins ran; call ADD again`,
-    );
-  held.commit({ result });
 }
 
 /**

@@ -1,7 +1,5 @@
 // How do the processes that a plugin has started end together with it?
-
-/** Time between SIGTERM and SIGKILL. */
-export const GRACE_MS = 2_000;
+export { GRACE_MS } from '../../attachments/lock.ts';
 
 /** Sends a signal to the process group of a leader, if a process id is given. A missing group is ignored. */
 export function signalGroup(leader: number | undefined, signal: NodeJS.Signals): void {

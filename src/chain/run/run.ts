@@ -1,8 +1,13 @@
 // How do ADD, CHECK, DEL and STATUS run over the plugins of a list?
 
-import { refuseElsewhere } from '../../attachments/elsewhere.ts';
-import { findNetns, pastOf } from '../../attachments/past.ts';
-import { type AttachmentRecord, cacheFileOf, readAttachment, toRemembered } from '../../attachments/store.ts';
+import {
+  type AttachmentRecord,
+  cacheFileOf,
+  findNetns,
+  pastOf,
+  readAttachment,
+  refuseElsewhere,
+} from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -13,7 +18,7 @@ import type { Conflist } from '../config/conflist.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
 import { recover } from '../records/recover.ts';
-import { commit, prepare, rollback } from '../records/transaction.ts';
+import { prepare, rollback } from '../records/transaction.ts';
 import { acceptResult } from './accept-result.ts';
 import { callAll, callPlugins, findExecutable } from './call-plugins.ts';
 import { IGNORED } from './plugin-outcome.ts';
@@ -59,7 +64,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
       if ('error' in reply) throw reply.error;
       result = reply.value;
     }
-    commit(prepared, result);
+    prepared.held.commit({ result });
   } catch (error) {
     throw await rollback(prepared, { error, lastBegun: replies.lastBegun, result });
   } finally {
@@ -109,7 +114,7 @@ async function checkRecorded(
 ): Promise<void> {
   const id = idOf(list, attachment);
   refuseOtherNetns(attachment, record, runtime);
-  const cached = record ? toRemembered(record) : readAttachment(cacheDirOf(runtime), id);
+  const cached = record ?? readAttachment(cacheDirOf(runtime), id);
   const frozen = findConfigOfAdd(cached, runtime) ?? list;
   if (!atLeast(frozen.version, SINCE.check)) {
     throw new CniError(

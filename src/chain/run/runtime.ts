@@ -1,6 +1,7 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
 
-import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../../attachments/runner.ts';
+import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../../attachments/lock.ts';
+import type { HoldCall } from '../../attachments/store.ts';
 import { type CniArgs, findPairProblem, renderCniArgs } from '../../cni/cni-args.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { type Command, findContainerIdProblem } from '../../cni/env.ts';
@@ -144,6 +145,14 @@ export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: 
     );
   return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? DEFAULT_DEADLINE_MS);
 }
+
+/** How an operation holds an attachment. */
+export function holdCall(runtime: ChainRuntime, purpose: HoldCall['purpose']): HoldCall {
+  return { ...runtime, purpose, deadlineMs: deadlineOf(runtime, VERBS[purpose]) };
+}
+
+/** The verb whose deadline ends the plugins of an operation. */
+const VERBS = { add: 'ADD', del: 'DEL', remove: 'DEL', change: 'CHECK', repair: 'CHECK' } as const;
 
 /**
  * The environment of a plugin: the caller's, with the six variables of the protocol always set (SPEC "Parameters"); with a

@@ -1,10 +1,11 @@
 // How does a running container get one more network?
+
+import { hold } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
-import { hold } from '../../chain/records/hold.ts';
 import { settleEarlierAdd } from '../../chain/records/transaction.ts';
 import { withDetails } from '../../chain/run/plugin-errors.ts';
 import { addNetwork, deleteNetwork } from '../../chain/run/run.ts';
-import type { Attachment, ChainRuntime } from '../../chain/run/runtime.ts';
+import { type Attachment, type ChainRuntime, holdCall } from '../../chain/run/runtime.ts';
 import { inTurn } from '../../chain/run/turns.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { CniArgs } from '../../cni/cni-args.ts';
@@ -55,7 +56,7 @@ export async function undoEarlierTry(
 }
 
 async function settleTry(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
-  const held = await hold(id, runtime, 'add');
+  const held = await hold(id, holdCall(runtime, 'add'));
   try {
     await settleEarlierAdd(id, held, runtime);
   } finally {

@@ -4,8 +4,8 @@
 // there the container's interface has to be in it, with the hardware address and an address that its ADD reported: after a reboot
 // another container may have the same path, interface and address.
 
-import { isOfEarlierBoot } from '../../attachments/boot.ts';
 import { compareNetns, identifyNetns, type NetnsIdentity } from '../../attachments/netns-identity.ts';
+import { findNetns } from '../../attachments/store.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
@@ -57,9 +57,9 @@ function placeBy(one: RecordedAttachment, { env }: ChainRuntime): ContainerPlace
   const { known } = one;
   const { netns, ifname } = known;
   const record = isRecorded(one) ? one.record : undefined;
-  if (record && isOfEarlierBoot(record, env)) return undefined;
+  if (record && findNetns(record, env, netns) !== 'same') return undefined;
   const identity = record ?? identifyNetns(netns);
-  if (identity.netnsIdentity === undefined || compareNetns(netns, identity) !== 'same') return undefined;
+  if (identity.netnsIdentity === undefined) return undefined;
   const inside = readInside(netns);
   if (inside === undefined) return undefined;
   const isShown = record !== undefined || hasPromised(inside.get(ifname), ifname, known.result);

@@ -1,8 +1,7 @@
 // Which attachments on this node still have to be deleted?
 
 import { resolve } from 'node:path';
-import { isStanding } from '../../attachments/past.ts';
-import { listKnown, type RememberedAdd } from '../../attachments/store.ts';
+import { listKnown, pastOf, type RememberedAdd } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import { isNamespaceGone } from '../../chain/records/gone.ts';
@@ -32,7 +31,7 @@ export function listAttached(network: string | undefined, runtime: Runtime): Han
   const { attachments } = listKnown({ cacheDir: cacheDirOf(runtime), journals }, network);
   return attachments.flatMap(({ known, record, cached }) => {
     // What is to be undone is on record, and what another runtime has made under the same name is not.
-    const stands = record === undefined || isStanding(record);
+    const stands = record === undefined || pastOf(record, runtime.env).stands;
     const one = stands ? known : cached;
     if (one === undefined) return [];
     const list = findConfigOfAdd(one, runtime);

@@ -2,13 +2,11 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { forgetGeneration } from '../../attachments/generation.ts';
-import { isStanding, pastOf } from '../../attachments/past.ts';
 import { type CachedAttachment, tryHold } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { isOwnExecutable } from '../../chain/config/own-executable.ts';
-import { JUST_DELETED, noteOf } from '../../chain/records/foreign.ts';
+import { JUST_DELETED, noteOf, undoIfDeleted } from '../../chain/records/foreign.ts';
 import { findCached } from '../../chain/records/known-add.ts';
-import { undoIfDeleted } from '../../chain/records/undo-if-deleted.ts';
 import { callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
 import { buildRequest } from '../../chain/run/request.ts';
 import type { Attachment, ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
@@ -86,9 +84,8 @@ async function whileHeld(
     const { record } = held;
     // `catena set` may have changed it since it was listed, and its plugins would hand over ports that it no longer has.
     if (file !== undefined && stateDir !== undefined) {
-      if (!record || !isStanding(record)) return 'it has just been deleted';
-      const { kind, why } = pastOf(record, env);
-      if (kind === 'elsewhere') return why;
+      if (!record || !held.past?.stands) return 'it has just been deleted';
+      if (held.past.kind === 'elsewhere') return held.past.why;
       const isSame = record.source === source && isDeepStrictEqual(record.capabilityArgs, capabilityArgs);
       if (!isSame) return 'it has just been changed; run the command again';
     }

@@ -3,10 +3,15 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { type HeldKnown, isKnown, tryHold } from '../../../src/attachments/hold.ts';
-import type { LockPlace, Purpose } from '../../../src/attachments/lock.ts';
+import {
+  endRunner,
+  type LockPlace,
+  type Purpose,
+  type Runner,
+  startRunner,
+} from '../../../src/attachments/lock.ts';
 import { createNote, readRecord } from '../../../src/attachments/notes.ts';
 import { noteFileOf } from '../../../src/attachments/place.ts';
-import { endRunner, type Runner, startRunner } from '../../../src/attachments/runner.ts';
 import { filesBelow, intentOf, settle } from '../../helpers/journal.ts';
 
 let dir: string;
@@ -151,3 +156,26 @@ describe('tryHold()', () => {
     end(drop);
   });
 });
+
+test.each([
+  ['is the same', (_: string) => {}, true],
+  ['has ended', (netns: string) => fs.rmSync(netns), true],
+  ['was replaced by another one', (netns: string) => relink(netns, '/proc/self/ns/mnt'), false],
+])('an ADD whose namespace %s while plugins ran', (_, happens, succeeds) => {
+  const netns = path.join(run, 'netns');
+  relink(netns, '/proc/self/ns/net');
+  const held = tryHold(ID, { ...place, cacheDir: run, purpose: 'add' });
+  if ('holder' in held) throw new Error('it is free');
+  held.beginAdd(intentOf({ netns, cacheDir: run }), false);
+  happens(netns);
+  const commit = () => held.commit({ result: { cniVersion: '1.1.0' } });
+  if (succeeds) commit();
+  else expect(commit).toThrow('was replaced by another namespace while plugins ran');
+  expect(fs.existsSync(path.join(run, 'results'))).toBe(succeeds);
+  held.release();
+});
+
+function relink(path: string, target: string): void {
+  fs.rmSync(path, { force: true });
+  fs.symlinkSync(target, path);
+}

@@ -1,19 +1,58 @@
 // Has an attachment one owner at a time, even if owners die, and is what the dead left known until it is gone?
+
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import {
   buryOwner,
+  endOrphanProcesses,
+  endRunner,
   findHolder,
+  findOrphanProcesses,
+  isAlive,
   isBeingRemoved,
   type Lock,
   type LockPlace,
   type Purpose,
+  RUNNER_VARIABLE,
+  startRunner,
+  sweepDeadLocks,
+  sweepLocks,
   takeLock,
+  WORKER_VARIABLE,
 } from '../../../src/attachments/lock.ts';
-import { sweepDeadLocks, sweepLocks } from '../../../src/attachments/sweep-locks.ts';
 import { untilStarted } from '../../helpers/until.ts';
+
+describe('isAlive()', () => {
+  test('distinguishes operations of this process', () => {
+    const [one, other] = [startRunner(), startRunner()];
+    endRunner(one);
+    expect([isAlive(one), isAlive(other)]).toEqual([false, true]);
+    endRunner(other);
+  });
+
+  test('does not mistake another process with the same id for the dead one', () => {
+    const runner = startRunner();
+    expect(isAlive({ ...runner, pid: 1, op: 'x' })).toBe(false);
+    endRunner(runner);
+  });
+
+  test('is false for a process that has exited', () => {
+    const runner = startRunner();
+    expect(isAlive({ ...runner, pid: 2 ** 22 + 1, op: 'x' })).toBe(false);
+    endRunner(runner);
+  });
+
+  test('gives processes that are invisible from here some time', () => {
+    const runner = { ...startRunner(), pidns: 'pid:[1]', op: 'x' };
+    expect(isAlive(runner)).toBe(true);
+    expect(isAlive({ ...runner, time: '2001-01-01T00:00:00Z' })).toBe(false);
+    // The clock was set back since.
+    expect(isAlive({ ...runner, time: new Date(Date.now() + 86_400_000).toISOString() })).toBe(false);
+    expect(isAlive({ ...runner, time: 'soon' })).toBe(false);
+  });
+});
 
 let run: string;
 let place: LockPlace;
@@ -43,7 +82,7 @@ function enter(
   fs.symlinkSync(`${purpose} ${pidns} ${boot} 1000 ${since}`, path.join(dirOf(), name));
 }
 
-const DEAD = '999999-1-1';
+const DEAD_OP = '999999-1-1';
 
 describe('takeLock()', () => {
   test('gives an attachment to one, until that releases it, and nothing stays', () => {
@@ -67,18 +106,18 @@ describe('takeLock()', () => {
   });
 
   test('takes that of a dead process, and knows it until its orphans are gone, by however many it was taken', async () => {
-    enter(DEAD);
+    enter(DEAD_OP);
     const orphan = Bun.spawn(['sleep', '100'], {
       env: { PATH: process.env.PATH ?? '', CATENA_RUNNER: '999999-1' },
     });
     await untilStarted(orphan, 'CATENA_RUNNER');
     const first = take();
-    expect(first.dead).toMatchObject([{ pid: 999_999, start: '1', op: DEAD, deadlineMs: 1000 }]);
+    expect(first.dead).toMatchObject([{ pid: 999_999, start: '1', op: DEAD_OP, deadlineMs: 1000 }]);
     first.release();
-    expect(left()).toEqual([`${DEAD}@${first.runner.op}`]);
+    expect(left()).toEqual([`${DEAD_OP}@${first.runner.op}`]);
     const second = take();
-    expect(second.dead).toMatchObject([{ op: DEAD }]);
-    expect(left()).toEqual([`${DEAD}@${second.runner.op}`, second.runner.op].sort());
+    expect(second.dead).toMatchObject([{ op: DEAD_OP }]);
+    expect(left()).toEqual([`${DEAD_OP}@${second.runner.op}`, second.runner.op].sort());
     orphan.kill();
     await orphan.exited;
     second.release();
@@ -89,8 +128,8 @@ describe('takeLock()', () => {
   test.each([
     ['of a process with the same number that started later', `${process.pid}-1-1`, {}, 1],
     ['of this process that it does not know', undefined, {}, 1],
-    ['of the same number before a reboot', DEAD, { boot: 'other' }, 0],
-    ['of a process that cannot be seen, long ago', DEAD, { pidns: 'pid:[1]', since: 0 }, 1],
+    ['of the same number before a reboot', DEAD_OP, { boot: 'other' }, 0],
+    ['of a process that cannot be seen, long ago', DEAD_OP, { pidns: 'pid:[1]', since: 0 }, 1],
     ['that no operation of ours can have', 'strange', {}, 0],
   ])('takes one %s', (_, name, more, dead) => {
     const own = take().runner;
@@ -104,7 +143,7 @@ describe('takeLock()', () => {
   });
 
   test('waits for a process that cannot be seen', () => {
-    enter(DEAD, { pidns: 'pid:[1]' });
+    enter(DEAD_OP, { pidns: 'pid:[1]' });
     expect(takeLock(place, ID, 'del')).toMatchObject({ holder: { pid: 999_999 } });
   });
 
@@ -198,7 +237,7 @@ describe('isBeingRemoved()', () => {
   });
 
   test('does not count for a process that is dead or cannot be seen', () => {
-    enter(DEAD, { purpose: 'remove' });
+    enter(DEAD_OP, { purpose: 'remove' });
     enter('999999-1-2', { purpose: 'remove', pidns: 'pid:[1]' });
     expect(isBeingRemoved(place.env, ID)).toBe(false);
   });
@@ -206,20 +245,20 @@ describe('isBeingRemoved()', () => {
 
 test('what a process left that died before it had the lock is swept, and that of a living one stays', () => {
   const { pid, start } = take().runner;
-  for (const name of [`.${DEAD}`, `.${pid}-${start}-5`]) fs.mkdirSync(path.join(run, 'locks', name));
-  fs.symlinkSync('x', path.join(run, 'locks', `.${DEAD}`, DEAD));
+  for (const name of [`.${DEAD_OP}`, `.${pid}-${start}-5`]) fs.mkdirSync(path.join(run, 'locks', name));
+  fs.symlinkSync('x', path.join(run, 'locks', `.${DEAD_OP}`, DEAD_OP));
   sweepLocks(place.env);
   expect(fs.readdirSync(path.join(run, 'locks')).sort()).toEqual([`.${pid}-${start}-5`, 'own']);
 });
 
 test('the lock of a dead process goes once nothing of that runs, and that of a living one stays', async () => {
-  enter(DEAD);
+  enter(DEAD_OP);
   const orphan = Bun.spawn(['sleep', '100'], {
     env: { PATH: process.env.PATH ?? '', CATENA_RUNNER: '999999-1' },
   });
   await untilStarted(orphan, 'CATENA_RUNNER');
   sweepDeadLocks(place);
-  expect(left()).toEqual([DEAD]);
+  expect(left()).toEqual([DEAD_OP]);
   orphan.kill();
   await orphan.exited;
   sweepDeadLocks(place);
@@ -227,4 +266,94 @@ test('the lock of a dead process goes once nothing of that runs, and that of a l
   const lock = take();
   sweepDeadLocks(place);
   expect(left()).toEqual([lock.runner.op]);
+});
+
+const DEAD = { pid: 999_999, start: '1', pidns: '', op: '999999-1-1', time: '' };
+const RECORD = { containerId: 'c1', ifname: 'eth0', runners: [DEAD] };
+const children: Bun.Subprocess[] = [];
+afterEach(async () => {
+  for (const child of children.splice(0)) {
+    child.kill('SIGKILL');
+    await child.exited;
+  }
+});
+
+/** A process with this environment, which is there when its pipe is. */
+async function start(env: Record<string, string>): Promise<number> {
+  const child = Bun.spawn([process.execPath, '-e', 'console.log(1); setInterval(() => {}, 1000)'], {
+    env: { ...env, BUN_BE_BUN: '1' },
+    stdout: 'pipe',
+  });
+  children.push(child);
+  await child.stdout.getReader().read();
+  return child.pid;
+}
+
+describe('findStragglers()', () => {
+  test('finds plugins of the attachment whose runner has died', async () => {
+    const link = { [RUNNER_VARIABLE]: '999999-1', CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0' };
+    const pid = await start(link);
+    await start({ ...link, CNI_CONTAINERID: 'c2' });
+    await start({ ...link, [RUNNER_VARIABLE]: '999999-2' });
+    expect(findOrphanProcesses(RECORD).map(one => one.pid)).toEqual([pid]);
+  });
+
+  test('finds workers whose runner has died, whatever they serve', async () => {
+    const pid = await start({ [WORKER_VARIABLE]: '999999-1' });
+    await start({ [WORKER_VARIABLE]: '999999-2' });
+    expect(findOrphanProcesses(RECORD).map(one => one.pid)).toEqual([pid]);
+  });
+});
+
+describe('endStragglers()', () => {
+  const link = {
+    [RUNNER_VARIABLE]: '999999-1',
+    CNI_CONTAINERID: 'c1',
+    CNI_IFNAME: 'eth0',
+    PATH: process.env.PATH ?? '',
+  };
+  const waitFor = async (child: Bun.Subprocess<'ignore', 'pipe', 'inherit'>) => {
+    children.push(child);
+    await child.stdout.getReader().read();
+    return child;
+  };
+  /** Leader of a group that ignores SIGTERM, with a child. */
+  const startGroup = (env: Record<string, string>) =>
+    waitFor(
+      Bun.spawn(['sh', '-c', "trap '' TERM; sleep 60 & echo $!; wait; wait"], {
+        env,
+        stdout: 'pipe',
+        detached: true,
+      }),
+    );
+
+  test('ends a plugin past the deadline of its dead runner, with all its children', async () => {
+    const runners = [{ ...DEAD, deadlineMs: 1 }];
+    const stuck = await startGroup(link);
+    const others = [
+      await startGroup({ ...link, CNI_CONTAINERID: 'c2' }),
+      await startGroup({ ...link, [RUNNER_VARIABLE]: '999999-2' }),
+    ];
+    await Bun.sleep(50);
+    const found = findOrphanProcesses({ ...RECORD, runners });
+    expect(found.find(({ pid }) => pid === stuck.pid)).toMatchObject({ isLeader: true, isOverdue: true });
+    expect(found).toHaveLength(2);
+    expect(await endOrphanProcesses(found, 100)).toBe(true);
+    await stuck.exited;
+    expect(findOrphanProcesses({ ...RECORD, runners })).toEqual([]);
+    expect(others.map(({ exitCode, signalCode }) => [exitCode, signalCode])).toEqual(
+      others.map(() => [null, null]),
+    );
+    for (const other of others) process.kill(-other.pid, 'SIGKILL');
+  });
+
+  test('waits for one that still has time, and for an id that another process reused', async () => {
+    const stuck = await startGroup(link);
+    const [found] = findOrphanProcesses({ ...RECORD, runners: [{ ...DEAD, deadlineMs: 60_000 }] });
+    expect(found).toMatchObject({ isOverdue: false });
+    const later = findOrphanProcesses(RECORD).map(one => ({ ...one, start: '1' }));
+    expect(await endOrphanProcesses(later, 10)).toBe(true);
+    expect(stuck.exitCode).toBeNull();
+    process.kill(-stuck.pid, 'SIGKILL');
+  });
 });

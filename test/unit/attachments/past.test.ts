@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test';
-import { findReason, isStanding, pastOf } from '../../../src/attachments/past.ts';
+import { endRunner, startRunner } from '../../../src/attachments/lock.ts';
+import { pastOf } from '../../../src/attachments/past.ts';
 import { type AttachmentRecord, begunAdd } from '../../../src/attachments/record.ts';
-import { endRunner, startRunner } from '../../../src/attachments/runner.ts';
 import { bootId } from '../../../src/files/boot-id.ts';
 import { intentOf } from '../../helpers/journal.ts';
 
@@ -29,16 +29,23 @@ test.each([
   ],
 ] as [string, string | undefined, Partial<AttachmentRecord>][])('%s (%s): %j', (kind, why, more) => {
   const record = { ...base, ...more };
-  expect(pastOf(record, process.env)).toEqual({ kind, ...(why === undefined ? {} : { why }) } as never);
-  expect(findReason(record, process.env)).toBe(why);
-  expect(isStanding(record)).toBe(more.phase === 'attached');
+  const stands = more.phase === 'attached';
+  expect(pastOf(record, process.env)).toEqual({
+    kind,
+    why,
+    stands,
+    holder: undefined,
+    toDelete: why,
+  } as never);
 });
 
 test('what a process works on, or was made in another network namespace, stays', () => {
   const runner = startRunner();
-  expect(findReason({ ...base, runners: [runner] }, process.env)).toBeUndefined();
+  expect(pastOf({ ...base, runners: [runner] }, process.env)).toMatchObject({
+    holder: runner,
+    toDelete: undefined,
+  });
   endRunner(runner);
   const elsewhere = { ...base, hostCookie: '1' };
-  expect(pastOf(elsewhere, process.env).kind).toBe('elsewhere');
-  expect(findReason(elsewhere, process.env)).toBeUndefined();
+  expect(pastOf(elsewhere, process.env)).toMatchObject({ kind: 'elsewhere', toDelete: undefined });
 });

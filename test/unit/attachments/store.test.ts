@@ -2,8 +2,12 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { removeAttachment, replaceAttachment, writeAttachment } from '../../../src/attachments/entries.ts';
-import type { CachedAttachment } from '../../../src/attachments/entry.ts';
+import {
+  type CachedAttachment,
+  removeAttachment,
+  replaceAttachment,
+  writeAttachment,
+} from '../../../src/attachments/entries.ts';
 import { createNote, dropRecord, entryOf, readRecord, writeNote } from '../../../src/attachments/notes.ts';
 import { cacheFileOf, noteFileOf } from '../../../src/attachments/place.ts';
 import { type AttachmentRecord, begunAdd, type Intent } from '../../../src/attachments/record.ts';

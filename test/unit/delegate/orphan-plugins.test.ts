@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { RUNNER_VARIABLE } from '../../../src/attachments/runner.ts';
+import { RUNNER_VARIABLE } from '../../../src/attachments/lock.ts';
 import { endOrphanPlugins } from '../../../src/delegate/orphan-plugins.ts';
 import { untilStarted } from '../../helpers/until.ts';
 

@@ -1,7 +1,7 @@
 // Is the stored state readable and complete, is there room for more, and have containers what their ADD gave them?
+
 import { statSync } from 'node:fs';
-import { ELSEWHERE, isElsewhere } from '../../../attachments/elsewhere.ts';
-import type { AttachmentRecord } from '../../../attachments/store.ts';
+import { type AttachmentRecord, pastOf } from '../../../attachments/store.ts';
 import type { Runtime } from '../../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../../chain/run/segment.ts';
 import { keyOf, shortId } from '../../../cni/attachment.ts';
@@ -77,9 +77,12 @@ export const unsettled: Check = node => {
       const mend = isHopeless(record) ? forgetCommand(record) : `catena repair ${record.network}`;
       return problem('warning', say(record, why), mend);
     }),
-    ...attachments.flatMap(({ record }) =>
-      record && isElsewhere(record, process.env) ? problem('info', say(record, ELSEWHERE)) : [],
-    ),
+    ...attachments.flatMap(({ record }) => {
+      const past = record && pastOf(record, process.env);
+      return past?.kind === 'elsewhere'
+        ? problem('info', say(record as AttachmentRecord, past.why ?? ''))
+        : [];
+    }),
   ];
   return problems.length ? problems : 'no operation is unfinished';
 };

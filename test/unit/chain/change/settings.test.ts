@@ -60,7 +60,8 @@ describe('applyChange()', () => {
 });
 
 describe('a record', () => {
-  const record = (more: object) => ({ phase: 'attached', ...BEFORE, ...more }) as unknown as AttachmentRecord;
+  const record = (more: object) =>
+    ({ phase: 'attached', runners: [], ...BEFORE, ...more }) as unknown as AttachmentRecord;
 
   test('has been changed if its settings differ, or are about to', () => {
     expect(isChangedSince(record({}), record({}))).toBe(false);

@@ -1,18 +1,21 @@
 // Is an attachment of another runtime mended and changed as it is, although that runtime knows no locks?
+
 import { afterEach, beforeEach, describe, expect, spyOn, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { removeAttachment, writeAttachment } from '../../../../src/attachments/entries.ts';
-import type { CachedAttachment } from '../../../../src/attachments/entry.ts';
+import {
+  type CachedAttachment,
+  removeAttachment,
+  writeAttachment,
+} from '../../../../src/attachments/entries.ts';
 import { forgetGeneration, noteGeneration } from '../../../../src/attachments/generation.ts';
-import { takeLock } from '../../../../src/attachments/lock.ts';
-import { endRunner } from '../../../../src/attachments/runner.ts';
+import { endRunner, takeLock } from '../../../../src/attachments/lock.ts';
 import { listRecords } from '../../../../src/attachments/store.ts';
 import { changeNetwork } from '../../../../src/chain/change/change.ts';
+import { undoIfDeleted } from '../../../../src/chain/records/foreign.ts';
 import { recover } from '../../../../src/chain/records/recover.ts';
 import { repair } from '../../../../src/chain/records/repair.ts';
-import { undoIfDeleted } from '../../../../src/chain/records/undo-if-deleted.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import { runDir } from '../../../../src/cni/directories.ts';
 import { listAttached } from '../../../../src/node/handover/attachments.ts';

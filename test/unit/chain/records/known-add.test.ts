@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { writeAttachment } from '../../../../src/attachments/entries.ts';
-import type { CachedAttachment } from '../../../../src/attachments/entry.ts';
+import { type CachedAttachment, writeAttachment } from '../../../../src/attachments/entries.ts';
 import {
   findCachedResult,
   findConfigOfAdd,

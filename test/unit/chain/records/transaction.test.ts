@@ -1,15 +1,16 @@
-// What does an ADD do about an earlier ADD, what waits for it, and does its record name the namespace that its interface is in?
+// What does an ADD do about an earlier ADD, and what waits for it?
+
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import path from 'node:path';
+import { endRunner, startRunner } from '../../../../src/attachments/lock.ts';
 import { identifyNetns } from '../../../../src/attachments/netns-identity.ts';
 import { createNote, dropRecord } from '../../../../src/attachments/notes.ts';
-import { endRunner, startRunner } from '../../../../src/attachments/runner.ts';
-import { hold } from '../../../../src/chain/records/hold.ts';
-import { commit, type PreparedAdd, settleEarlierAdd } from '../../../../src/chain/records/transaction.ts';
-import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
+import { hold } from '../../../../src/attachments/store.ts';
+import { settleEarlierAdd } from '../../../../src/chain/records/transaction.ts';
+import { type ChainRuntime, holdCall } from '../../../../src/chain/run/runtime.ts';
 import { bootId } from '../../../../src/files/boot-id.ts';
 import { intentOf, settle as settled } from '../../../helpers/journal.ts';
-import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
+import { makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
 const netns = '/proc/self/ns/net';
@@ -38,7 +39,7 @@ function attached(): ChainRuntime {
 }
 
 async function settle(runtime: ChainRuntime): Promise<string | undefined> {
-  const held = await hold(ID, runtime, 'add');
+  const held = await hold(ID, holdCall(runtime, 'add'));
   try {
     return await settleEarlierAdd(ID, held, runtime);
   } finally {
@@ -52,14 +53,14 @@ test('an attachment on record is an earlier ADD', async () => {
 
 test('another operation waits as long as this one holds the attachment', async () => {
   const runtime = attached();
-  const held = await hold(ID, runtime, 'add');
-  const second = hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del');
+  const held = await hold(ID, holdCall(runtime, 'add'));
+  const second = hold(ID, holdCall({ ...runtime, signal: AbortSignal.abort() }, 'del'));
   await expect(second).rejects.toMatchObject({
     code: 11,
     message: expect.stringContaining('has been working on it'),
   });
   held.release();
-  (await hold(ID, runtime, 'del')).release();
+  (await hold(ID, holdCall(runtime, 'del'))).release();
 });
 
 test('an operation that only the record names is waited for, too: the run directory may have been lost', async () => {
@@ -67,31 +68,9 @@ test('an operation that only the record names is waited for, too: the run direct
   dropRecord(stateDir, ID);
   const runner = startRunner();
   createNote(stateDir, { ...recorded(), runner });
-  await expect(hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del')).rejects.toMatchObject({
+  await expect(hold(ID, holdCall({ ...runtime, signal: AbortSignal.abort() }, 'del'))).rejects.toMatchObject({
     code: 11,
   });
   endRunner(runner);
-  (await hold(ID, runtime, 'del')).release();
-});
-
-test.each([
-  ['is the same', '/proc/self/ns/net', true],
-  ['has ended', '/run/netns/gone', true],
-  ['was replaced by another one', '/proc/self/ns/mnt', false],
-])('an ADD whose namespace %s while plugins ran', (_, netns, succeeds) => {
-  let isDone = false;
-  const commitRecord = () => {
-    isDone = true;
-  };
-  const prepared = {
-    list: listOf('1.1.0', [chain.noop('one')]),
-    attachment: { ...ATTACHMENT, netns },
-    runtime: { ...chain.runtime, stateDir },
-    held: { record: identifyNetns('/proc/self/ns/net'), commit: commitRecord },
-    earlier: undefined,
-  } as unknown as PreparedAdd;
-  const end = () => commit(prepared, { cniVersion: '1.1.0' });
-  if (succeeds) end();
-  else expect(end).toThrow('was replaced by another namespace while plugins ran');
-  expect(isDone).toBe(succeeds);
+  (await hold(ID, holdCall(runtime, 'del'))).release();
 });

@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { lastBegun, parseNote, renderNote } from '../../../src/attachments/decode.ts';
-import { type AttachmentRecord, begunAdd } from '../../../src/attachments/record.ts';
+import {
+  type AttachmentRecord,
+  begunAdd,
+  lastBegun,
+  parseNote,
+  renderNote,
+} from '../../../src/attachments/record.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { intentOf } from '../../helpers/journal.ts';
 
