@@ -16,8 +16,8 @@ export { changeNetwork } from './chain/change/change.ts';
 export type { Change } from './chain/change/settings.ts';
 export { type Conflist, parseNetwork, parsePlugin } from './chain/config/conflist.ts';
 export { findPlugin, parsePluginDirs } from './chain/config/find-plugin.ts';
+export type { Diagnostic, OnDiagnostic } from './chain/config/load.ts';
 export { type LoadedNetworks, listNetworks, loadFile, loadNetwork } from './chain/config/load.ts';
-export type { Diagnostic, OnDiagnostic } from './chain/config/network-file.ts';
 export {
   findHighestCommon,
   listPluginVersions,
@@ -43,7 +43,7 @@ export {
   repair,
 } from './chain/records/repair.ts';
 export type { PluginCondition } from './chain/records/repair-plugins.ts';
-export type { Exec, ExecCall, ExecReply } from './chain/run/exec.ts';
+export { buildGcRequest, buildRequest, type RequestParts } from './chain/run/call-plugins.ts';
 export type {
   ExecOutcome,
   Invocation,
@@ -53,7 +53,6 @@ export type {
 } from './chain/run/exec-plugin.ts';
 export { startPlugin } from './chain/run/lazy-exec-plugin.ts';
 export { addPlugin, checkPlugin, deletePlugin } from './chain/run/one-plugin.ts';
-export { buildGcRequest, buildRequest, type RequestParts } from './chain/run/request.ts';
 export { addNetwork, checkNetwork, deleteNetwork, networkStatus } from './chain/run/run.ts';
 export {
   type Attachment,
@@ -63,6 +62,7 @@ export {
   type PluginEvent,
   type Runtime,
 } from './chain/run/runtime.ts';
+export type { Exec, ExecCall, ExecReply } from './chain/run/segment.ts';
 export type { PluginSpan } from './chain/run/trace-context.ts';
 export type { AttachmentId } from './cni/attachment.ts';
 export { Bandwidth, IpRange, PortMapping } from './cni/capabilities.ts';

@@ -1,5 +1,5 @@
 // How is a failure reported so that a user can act on it?
-import { NetworkNotFound } from '../chain/config/network-not-found.ts';
+import { NetworkNotFound } from '../chain/config/load.ts';
 import { type CalledPlugin, CniError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';

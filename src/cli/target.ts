@@ -1,10 +1,7 @@
 // Which network, which container and which directories does a command line mean?
-
 import type { Conflist } from '../chain/config/conflist.ts';
 import { parsePluginDirs } from '../chain/config/find-plugin.ts';
-import { loadFile, loadNetwork } from '../chain/config/load.ts';
-import type { Diagnostic } from '../chain/config/network-file.ts';
-import { NetworkNotFound } from '../chain/config/network-not-found.ts';
+import { type Diagnostic, loadFile, loadNetwork, NetworkNotFound } from '../chain/config/load.ts';
 import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';

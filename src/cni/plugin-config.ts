@@ -40,3 +40,8 @@ export const ListedPlugin = z.extend(PluginConfig, {
   type: z.string().check(z.minLength(1)),
 });
 export type ListedPlugin = z.output<typeof ListedPlugin>;
+
+/** True for a key that only a runtime may set; in a file it has no meaning. */
+export function isRuntimeKey(key: string): boolean {
+  return key === 'prevResult' || key.startsWith('cni.dev/');
+}

@@ -1,9 +1,14 @@
 // Which network does a name or a path refer to?
 import { readFileSync, statSync } from 'node:fs';
-import { findPluginFiles, unreadable } from '../chain/config/conf-files.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
-import { listNetworks, loadFile, loadNetwork } from '../chain/config/load.ts';
-import { NetworkNotFound } from '../chain/config/network-not-found.ts';
+import {
+  findPluginFiles,
+  listNetworks,
+  loadFile,
+  loadNetwork,
+  NetworkNotFound,
+  unreadable,
+} from '../chain/config/load.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';

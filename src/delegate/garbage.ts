@@ -1,11 +1,10 @@
 // Which pods are gone without a DEL, and what have they leaked in each network?
-
 import type { Key } from '../attachments/generation.ts';
 import { findHolder } from '../attachments/lock.ts';
 import { type AttachmentRecord, listAttachments, pastOf } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage } from '../chain/records/collect-garbage.ts';
-import { joinErrors } from '../chain/run/plugin-errors.ts';
+import { joinErrors } from '../chain/run/plugin-outcome.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { deletePod } from './delete.ts';
 import { resolveNetwork } from './plan.ts';

@@ -1,6 +1,6 @@
 // With which inputs is each network of a pod called?
 import type { Conflist } from '../chain/config/conflist.ts';
-import { NetworkNotFound } from '../chain/config/network-not-found.ts';
+import { NetworkNotFound } from '../chain/config/load.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';

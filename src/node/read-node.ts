@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import type { RememberedAdd } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { LoadedNetworks } from '../chain/config/load.ts';
-import { buildRequest } from '../chain/run/request.ts';
+import { buildRequest } from '../chain/run/call-plugins.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { keyOf, renderOwner } from '../cni/attachment.ts';

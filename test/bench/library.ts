@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { parseNetwork } from '../../src/chain/config/conflist.ts';
-import type { Exec } from '../../src/chain/run/exec.ts';
 import { addNetwork, checkNetwork } from '../../src/chain/run/run.ts';
 import type { Runtime } from '../../src/chain/run/runtime.ts';
+import type { Exec } from '../../src/chain/run/segment.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
 

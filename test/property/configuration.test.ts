@@ -7,11 +7,12 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { parseNetwork } from '../../src/chain/config/conflist.ts';
 import { listNetworks, loadFile } from '../../src/chain/config/load.ts';
-import { buildGcRequest, buildRequest, isRuntimeKey } from '../../src/chain/run/request.ts';
+import { buildGcRequest, buildRequest } from '../../src/chain/run/call-plugins.ts';
 import type { PluginEntry } from '../../src/cni/conflist.ts';
 import type { CniError } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import { findSyntaxProblem } from '../../src/cni/json-place.ts';
+import { isRuntimeKey } from '../../src/cni/plugin-config.ts';
 import { anyCapabilityArgs, anyList, anyPlugin, RUNS, unknownMembers } from './arbitrary.ts';
 
 /** What the caller offers and the plugin declares; what the file says when that is nothing. */

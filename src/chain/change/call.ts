@@ -1,5 +1,4 @@
 // How is one plugin asked to change its part of an attachment?
-
 import type { AttachmentRecord, Settings } from '../../attachments/store.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { CHANGE_VARIABLE, type ChangeMode, type ChangeReply, parseChangeReply } from '../../cni/env.ts';
@@ -7,8 +6,7 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
-import { callPlugins } from '../run/call-plugins.ts';
-import { buildRequest } from '../run/request.ts';
+import { buildRequest, callPlugins } from '../run/call-plugins.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';
 
 /** An attachment on the way to settings, which may be those that it had. */

@@ -2,7 +2,6 @@
 //
 // One transaction over all plugins of the chain. A note has the intent before the first plugin is called, and the rename of libcni's entry
 // commits the change after the last. Until then it is undone, by a failure as well as by the process that finds the note of a dead runner.
-
 import {
   type AttachmentRecord,
   findNetns,
@@ -19,7 +18,7 @@ import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from '../records/foreign.ts';
 import { hasItsInterface } from '../records/held-attachment.ts';
 import { findCached } from '../records/known-add.ts';
-import { withDetails } from '../run/plugin-errors.ts';
+import { withDetails } from '../run/plugin-outcome.ts';
 import { type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { changeParts, type Goal, goalOf } from './call.ts';

@@ -4,8 +4,7 @@ import type { PluginEntry } from '../../cni/conflist.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { isOwnExecutable } from '../config/own-executable.ts';
-import { findExecutable } from '../run/call-plugins.ts';
-import { buildRequest } from '../run/request.ts';
+import { buildRequest, findExecutable } from '../run/call-plugins.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { examinePart, type Goal } from './call.ts';
 

@@ -3,7 +3,6 @@
 // The plugins are told once more what the attachment was before. If one of them cannot go back, for example because another
 // attachment has taken a port since, all of them are told what it was to become. Either way the settings on record are
 // those in the kernel.
-
 import {
   type AttachmentRecord,
   findNetns,
@@ -19,7 +18,7 @@ import type { JsonObject } from '../../cni/json.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { isNoteGone, noteOf } from '../records/foreign.ts';
 import { findRecord } from '../records/known-add.ts';
-import { withDetails } from '../run/plugin-errors.ts';
+import { withDetails } from '../run/plugin-outcome.ts';
 import { type ChainRuntime, holdCall } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
 

@@ -1,19 +1,308 @@
 // Which networks are configured on this machine, and what is wrong with the files that hold none?
-import { readFileSync } from 'node:fs';
-import type { CniError } from '../../cni/errors.ts';
-import { isObject, memberOf } from '../../cni/json.ts';
-import { didYouMean } from '../../cni/suggest.ts';
-import { findConfFiles } from './conf-files.ts';
-import type { Conflist } from './conflist.ts';
+
+import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, extname, join } from 'node:path';
 import {
-  completeParts,
-  type Diagnostic,
-  diagnose,
-  type OnDiagnostic,
-  readParts,
-  skipped,
-} from './network-file.ts';
-import { NetworkNotFound } from './network-not-found.ts';
+  ConflistError,
+  type ConflistParts,
+  type PluginEntry,
+  parseConflist,
+  parsePluginEntry,
+  upgradeToConflist,
+} from '../../cni/conflist.ts';
+import { defined } from '../../cni/defined.ts';
+import { CniError, type CniErrorOptions, ErrorCode } from '../../cni/errors.ts';
+import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
+import { findSyntaxProblem, placeOf, type TextPlace } from '../../cni/json-place.ts';
+import { isRuntimeKey } from '../../cni/plugin-config.ts';
+import { didYouMean } from '../../cni/suggest.ts';
+import { type Conflist, completeNetwork, isSinglePlugin } from './conflist.ts';
+
+/** CniError 7: there is no network of that name where it was looked for. */
+export class NetworkNotFound extends CniError {
+  /** Where it was looked for, and what was found there instead. */
+  readonly where: string;
+
+  /**
+   * @param network its name
+   * @param where see the property
+   */
+  constructor(network: string, where: string, options: CniErrorOptions = {}) {
+    super(ErrorCode.invalidConfig, `Cannot find network "${network}"${where}`, options);
+    this.where = where;
+  }
+}
+
+/** Called for an entry that is named like a configuration but is not a usable file, with the reason. */
+export type OnSkipped = (path: string, problem: string) => void;
+
+/**
+ * Files of a directory that may each hold a network, in the order in which they are read: `.conflist`, then `.conf` and
+ * `.json`, each sorted by the bytes of their names. A missing directory has none.
+ * @throws CniError 5 when the directory cannot be read
+ */
+export function findConfFiles(dir: string, onSkipped?: OnSkipped): string[] {
+  const files = listFiles(dir, ['.conflist', '.conf', '.json'], onSkipped);
+  const isList = (path: string) => extensionOf(basename(path)) === '.conflist';
+  return [...files.filter(isList), ...files.filter(path => !isList(path))];
+}
+
+/**
+ * Files that each hold a further plugin of the list in `file`, in order: the `.conf` files of a directory beside it that has the
+ * network's name.
+ * @throws CniError 5 when the directory cannot be read
+ */
+export function findPluginFiles(file: string, network: string, onSkipped?: OnSkipped): string[] {
+  const dir = join(dirname(file), network);
+  // Most networks have no such directory, and a file of that name is not one.
+  return isDirectory(dir) ? listFiles(dir, ['.conf'], onSkipped) : [];
+}
+
+/** A network's name may not be a possible directory name. */
+function isDirectory(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENAMETOOLONG') return false;
+    throw unreadable(path, cause);
+  }
+}
+
+/** The error for a configuration that cannot be read from disk. */
+export function unreadable(path: string, cause: unknown): CniError {
+  const { message } = cause as Error;
+  return new CniError(ErrorCode.ioFailure, `Cannot read network configuration "${path}": ${message}`, {
+    cause,
+  });
+}
+
+function listFiles(dir: string, extensions: readonly string[], onSkipped: OnSkipped | undefined): string[] {
+  let entries: Dirent[];
+  try {
+    entries = readdirSync(dir, { withFileTypes: true });
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw unreadable(dir, cause);
+  }
+  return entries
+    .filter(entry => extensions.includes(extensionOf(entry.name)) && !entry.isDirectory())
+    .filter(entry => entry.isFile() || isUsable(join(dir, entry.name), onSkipped))
+    .map(entry => ({ path: join(dir, entry.name), bytes: Buffer.from(entry.name) }))
+    .sort((a, b) => Buffer.compare(a.bytes, b.bytes))
+    .map(({ path }) => path);
+}
+
+/** The reference fails to load a symlink to a directory, and reading a pipe would block. */
+function isUsable(path: string, onSkipped: OnSkipped | undefined): boolean {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  // The reader reports a dangling symlink.
+  if (stat === undefined || stat.isFile()) return true;
+  onSkipped?.(path, stat.isDirectory() ? 'it is a symbolic link to a directory' : 'it is not a regular file');
+  return false;
+}
+
+/** Also counts a file named just ".conflist", for which extname() returns no extension. */
+function extensionOf(name: string): string {
+  return extname(`x${name}`);
+}
+
+/** A key, and what is wrong with it. */
+export interface OddKey {
+  readonly path: readonly (string | number)[];
+  readonly problem: string;
+}
+
+/** Known keys of a list. They are case-sensitive, as in the reference; those of a plugin are not. */
+const LIST_KEYS = [
+  'name',
+  'cniVersion',
+  'cniVersions',
+  'disableCheck',
+  'disableGC',
+  'loadOnlyInlinedPlugins',
+  'plugins',
+];
+/** Keys of a single plugin configuration that apply to the list it becomes. */
+const LIFTED_KEYS = ['cniVersions', 'disableCheck', 'disableGC'];
+
+/**
+ * Keys that differ from one of the list's only by letter case, and keys of plugins that only the runtime may set.
+ * @param what `plugin` is a single plugin configuration that forms a network, `entry` one that belongs to a list
+ */
+export function findOddKeys(object: JsonObject, what: 'list' | 'plugin' | 'entry'): OddKey[] {
+  if (what === 'entry') return findRuntimeKeys(object, []);
+  if (what === 'plugin') return [...findNearMisses(object, LIFTED_KEYS), ...findRuntimeKeys(object, [])];
+  const entries = Array.isArray(object.plugins) ? object.plugins : [];
+  return [
+    ...findNearMisses(object, LIST_KEYS),
+    ...entries.flatMap((entry, i) => (isObject(entry) ? findRuntimeKeys(entry, ['plugins', i]) : [])),
+  ];
+}
+
+function findNearMisses(object: JsonObject, known: readonly string[]): OddKey[] {
+  return Object.keys(object).flatMap(key => {
+    if (known.includes(key)) return [];
+    const meant = known.find(one => one.toLowerCase() === key.toLowerCase());
+    if (meant === undefined) return [];
+    const problem = `key "${key}" is ignored: use "${meant}", keys are case-sensitive`;
+    return [{ path: [key], problem }];
+  });
+}
+
+function findRuntimeKeys(entry: JsonObject, path: readonly (string | number)[]): OddKey[] {
+  return Object.keys(entry).flatMap(key => {
+    if (isRuntimeKey(key))
+      return [{ path: [...path, key], problem: `key "${key}" is set by the runtime: it is dropped` }];
+    if (key !== 'runtimeConfig') return [];
+    const problem = 'key "runtimeConfig" is set by the runtime: it is replaced when capabilities are passed';
+    return [{ path: [...path, key], problem }];
+  });
+}
+
+/** A problem of a file: `error` when it is no network, `warning` when it is still usable, or was skipped. */
+export interface Diagnostic {
+  readonly severity: 'error' | 'warning';
+  readonly file: string;
+  /** Where in the file, counted from 1; absent when it could not be read at all. */
+  readonly line?: number;
+  readonly column?: number;
+  readonly error: CniError;
+}
+
+/** Called for each problem that does not keep the network from being used. */
+export type OnDiagnostic = (diagnostic: Diagnostic) => void;
+
+/** Parts of a list, and the file and text they came from. */
+export interface FileParts extends ConflistParts {
+  readonly file: string;
+  /** The file's text, to which positions of mistakes refer. */
+  readonly text: string;
+  /** The list as text: the same, unless a single plugin configuration was upgraded. */
+  readonly source: string;
+}
+
+/**
+ * A file's own part of a network, whatever its extension: a list, or a single plugin configuration as a list of one.
+ * @throws CniError 5 (not readable), 6 (not JSON), 7 (not a network), each naming file, line and column
+ */
+export function readParts(file: string, onDiagnostic?: OnDiagnostic): FileParts {
+  const text = readText(file);
+  const object = parseFile(file, text);
+  const single = isSinglePlugin(object);
+  if (onDiagnostic) reportOddKeys(object, single ? 'plugin' : 'list', file, text, onDiagnostic);
+  return atPlace(file, text, () => {
+    if (!single) return { ...parseConflist(object), file, text, source: text };
+    const list = upgradeToConflist(object);
+    return { ...parseConflist(list), file, text, source: JSON.stringify(list) };
+  });
+}
+
+/**
+ * The whole network, including the plugins in separate files beside the list (SPEC 1.1.0
+ * "loadOnlyInlinedPlugins").
+ * @throws CniError as {@link readParts}, and 1 for a version that we do not speak
+ */
+export function completeParts(
+  { file, text, source, ...parts }: FileParts,
+  onDiagnostic?: OnDiagnostic,
+): Conflist {
+  const beside = parts.loadOnlyInlinedPlugins ? [] : loadPluginsBeside(file, parts.name, onDiagnostic);
+  return atPlace(file, text, () => completeNetwork(parts, source, beside));
+}
+
+/** The diagnostic for an error thrown while reading a file. */
+export function diagnose(file: string, error: unknown): Diagnostic {
+  if (error instanceof PlacedError)
+    return { severity: 'error', file: error.file, ...error.place, error: error as CniError };
+  if (error instanceof CniError) return { severity: 'error', file, error };
+  throw error;
+}
+
+/** The diagnostic of a skipped entry. */
+export function skipped(file: string, problem: string): Diagnostic {
+  const text = `Cannot read network configuration "${file}": ${problem}; it was skipped`;
+  return { severity: 'warning', file, error: new CniError(ErrorCode.ioFailure, text) };
+}
+
+function loadPluginsBeside(
+  file: string,
+  network: string,
+  onDiagnostic: OnDiagnostic | undefined,
+): PluginEntry[] {
+  const onSkipped = (path: string, problem: string) => onDiagnostic?.(skipped(path, problem));
+  return findPluginFiles(file, network, onSkipped).map(beside => {
+    const text = readText(beside);
+    const object = parseFile(beside, text);
+    if (onDiagnostic) reportOddKeys(object, 'entry', beside, text, onDiagnostic);
+    return atPlace(beside, text, () => parsePluginEntry(object));
+  });
+}
+
+function reportOddKeys(
+  object: JsonObject,
+  what: 'list' | 'plugin' | 'entry',
+  file: string,
+  text: string,
+  onDiagnostic: OnDiagnostic,
+): void {
+  for (const { path, problem } of findOddKeys(object, what)) {
+    const cause = new CniError(ErrorCode.invalidConfig, problem);
+    const error = new PlacedError(file, placeOf(text, path), problem, cause);
+    onDiagnostic({ severity: 'warning', file, ...error.place, error });
+  }
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (cause) {
+    throw unreadable(file, cause);
+  }
+}
+
+function parseFile(file: string, text: string): JsonObject {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    const { line = 1, column = 1, problem = (cause as Error).message } = findSyntaxProblem(text) ?? {};
+    throw new PlacedError(
+      file,
+      { line, column },
+      problem,
+      new CniError(ErrorCode.decodingFailure, problem, { cause }),
+    );
+  }
+  if (isObject(value)) return value;
+  const problem = 'expected a JSON object';
+  throw new PlacedError(file, placeOf(text, []), problem, new CniError(ErrorCode.decodingFailure, problem));
+}
+
+/** Runs a step of reading a file, and adds file, line and column to its error. */
+function atPlace<T>(file: string, text: string, step: () => T): T {
+  try {
+    return step();
+  } catch (error) {
+    if (!(error instanceof ConflistError)) throw error;
+    throw new PlacedError(file, placeOf(text, error.path), error.message, error);
+  }
+}
+
+/** An error at a place in a file. */
+class PlacedError extends CniError {
+  readonly file: string;
+  readonly place: TextPlace;
+
+  constructor(file: string, place: TextPlace, problem: string, cause: CniError) {
+    const where = `"${file}" line ${place.line}, column ${place.column}`;
+    super(cause.code, `Cannot read network configuration ${where}: ${problem}`, {
+      cause,
+      ...defined({ details: cause.details }),
+    });
+    this.file = file;
+    this.place = place;
+  }
+}
 
 /** What a directory of network configurations holds. */
 export interface LoadedNetworks {

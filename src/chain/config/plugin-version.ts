@@ -5,7 +5,7 @@ import { type JsonObject, memberOf } from '../../cni/json.ts';
 import { parseReply } from '../../cni/reply.ts';
 import { CURRENT_VERSION, SPEC_VERSIONS, type SpecVersion } from '../../cni/version.ts';
 import { callPlugins } from '../run/call-plugins.ts';
-import { joinErrors, withDetails } from '../run/plugin-errors.ts';
+import { joinErrors, withDetails } from '../run/plugin-outcome.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';
 import type { Conflist } from './conflist.ts';
 

@@ -4,7 +4,6 @@
 // when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD
 // (attachments/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
 // before plugins are called. From the generations, plugins see what was begun later.
-
 import { findGeneration } from '../../attachments/generation.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../attachments/snapshot.ts';
 import { type AttachmentRecord, lifeOf, sweep } from '../../attachments/store.ts';
@@ -14,10 +13,8 @@ import type { JsonObject } from '../../cni/json.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { callPlugins } from '../run/call-plugins.ts';
-import { joinErrors } from '../run/plugin-errors.ts';
-import { IGNORED } from '../run/plugin-outcome.ts';
-import { buildGcRequest } from '../run/request.ts';
+import { buildGcRequest, callPlugins } from '../run/call-plugins.ts';
+import { IGNORED, joinErrors } from '../run/plugin-outcome.ts';
 import { deleteNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { listRunning, withNoneBegun } from '../run/turns.ts';

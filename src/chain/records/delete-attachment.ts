@@ -2,7 +2,6 @@
 //
 // Another runtime that attaches a container again, after a reboot or a failed DEL, uses the same names: container id, interface
 // and network. Plugins find what they delete by these names, and would delete what that runtime has made.
-
 import { findGeneration, type Generation } from '../../attachments/generation.ts';
 import {
   type AttachmentRecord,
@@ -17,9 +16,9 @@ import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../files/boot-id.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { joinErrors } from '../run/plugin-errors.ts';
+import { undoPlugins } from '../run/call-plugins.ts';
+import { joinErrors } from '../run/plugin-outcome.ts';
 import { type Attachment, type ChainRuntime, holdCall } from '../run/runtime.ts';
-import { undoPlugins } from '../run/undo.ts';
 import { findCached, findConfigOfAdd, idOf, withCachedArgs } from './known-add.ts';
 
 /**

@@ -1,15 +1,12 @@
 // What have the plugins of an attachment lost, and what of it can they put back?
-
 import type { RememberedAdd } from '../../attachments/store.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { acceptResult } from '../run/accept-result.ts';
-import { callAll } from '../run/call-plugins.ts';
-import { IGNORED, type ReadReply } from '../run/plugin-outcome.ts';
-import { buildRequest } from '../run/request.ts';
+import { buildRequest, callAll } from '../run/call-plugins.ts';
+import { acceptResult, IGNORED, type ReadReply } from '../run/plugin-outcome.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';
 
 /** How a repair goes about it. */

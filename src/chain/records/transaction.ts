@@ -3,7 +3,6 @@
 // Everything that the next command needs to know about an ADD is written before the ADD does it: `prepare` writes the intent,
 // the record's methods follow the plugins, and one of `commit` and `rollback` ends it. If the process dies in between, recovery
 // finds the intent and undoes what it names.
-
 import {
   type CachedAttachment,
   cacheFileOf,
@@ -19,9 +18,9 @@ import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { explainConflict } from '../config/plugin-version.ts';
-import { withDetails } from '../run/plugin-errors.ts';
+import { unwind } from '../run/call-plugins.ts';
+import { withDetails } from '../run/plugin-outcome.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';
-import { unwind } from '../run/undo.ts';
 import { deleteHeld } from './delete-attachment.ts';
 import { hasItsInterface } from './held-attachment.ts';
 import { findCached, idOf } from './known-add.ts';

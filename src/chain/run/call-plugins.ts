@@ -1,21 +1,83 @@
-// How are the plugins of a list called for one verb?
+// How are the plugins of a list called for one verb, with what, and how are they undone?
+
 import { basename } from 'node:path';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { defined } from '../../cni/defined.ts';
 import type { Command } from '../../cni/env.ts';
 import { type CalledPlugin, CniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
+import { type AttachmentKey, isRuntimeKey, VALID_ATTACHMENTS } from '../../cni/plugin-config.ts';
 import { failureOf } from '../../cni/reply.ts';
+import { convertResult } from '../../cni/result.ts';
+import { atLeast, SINCE, type SpecVersion } from '../../cni/version.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type FoundPlugin, findPluginFile } from '../config/find-plugin.ts';
-import { execSegments } from './exec.ts';
 import { startPlugin } from './lazy-exec-plugin.ts';
-import { withDetails } from './plugin-errors.ts';
-import { conclude, interrupted, type MadeCall, type ReadReply } from './plugin-outcome.ts';
-import { processSegments } from './process-segments.ts';
+import {
+  conclude,
+  describePluginError,
+  IGNORED,
+  interrupted,
+  type MadeCall,
+  type ReadReply,
+  withDetails,
+} from './plugin-outcome.ts';
 import { type Attachment, type ChainRuntime, deadlineOf, pluginEnv, type Runtime } from './runtime.ts';
-import type { SegmentRunner } from './segment.ts';
+import { execSegments, processSegments, type SegmentRunner } from './segment.ts';
 import { findTraceParent, startSpan, traceEnv } from './trace-context.ts';
+
+/** What the runtime adds to the entry of a list. */
+export interface RequestParts {
+  /** Result of the plugin before (ADD), or of the whole ADD (CHECK, DEL). */
+  readonly prevResult?: JsonObject | undefined;
+  /** What the caller offers, by capability; the plugin gets only what its entry declares. */
+  readonly capabilityArgs?: JsonObject | undefined;
+}
+
+/** The misspelt key that libcni sent before the specification settled; it still sends both. */
+const ATTACHMENTS_ALIAS = 'cni.dev/attachments';
+
+/**
+ * The request of a verb (SPEC "Deriving request configuration from plugin configuration"). All keys of the user
+ * stay, except those that only a runtime may set: `prevResult`, and keys that begin with `cni.dev/`. `capabilities` is passed
+ * to the plugin too, as in libcni: the specification would leave it out, but plugins that call others read it.
+ */
+export function buildRequest(list: Conflist, entry: PluginEntry, parts: RequestParts = {}): JsonObject {
+  const conf = withoutRuntimeKeys(entry.conf);
+  const runtimeConfig = pickRuntimeConfig(entry, parts.capabilityArgs ?? {});
+  return {
+    ...conf,
+    name: list.name,
+    cniVersion: list.version,
+    ...defined({ prevResult: parts.prevResult, runtimeConfig }),
+  };
+}
+
+/** The request of GC, with the attachments to keep under the specification's key and under libcni's older one. */
+export function buildGcRequest(
+  list: Conflist,
+  entry: PluginEntry,
+  valid: readonly AttachmentKey[],
+): JsonObject {
+  const keys = valid.map(({ containerID, ifname }) => ({ containerID, ifname }));
+  return { ...buildRequest(list, entry), [VALID_ATTACHMENTS]: keys, [ATTACHMENTS_ALIAS]: keys };
+}
+
+function withoutRuntimeKeys(conf: JsonObject): JsonObject {
+  const reserved = Object.keys(conf).filter(isRuntimeKey);
+  if (!reserved.length) return conf;
+  const rest = { ...conf };
+  for (const key of reserved) delete rest[key];
+  return rest;
+}
+
+/** Undefined if nothing is picked; then `runtimeConfig` of the file stays, as in the reference. */
+function pickRuntimeConfig(entry: PluginEntry, offered: JsonObject): JsonObject | undefined {
+  const picked = Object.entries(entry.capabilities)
+    .filter(([name, wanted]) => wanted && Object.hasOwn(offered, name))
+    .map(([name]) => [name, offered[name]] as const);
+  return picked.length ? Object.fromEntries(picked) : undefined;
+}
 
 /** Which plugins are called, and with what. */
 export interface ChainCall<Reply> {
@@ -254,4 +316,70 @@ async function* withFinish<Reply>(
   if (!failure) yield held;
   else if ('error' in held) yield { index, error: withDetails(held.error, failure.message) };
   else yield { index, error: failure };
+}
+
+/**
+ * DEL of the plugins from `last` down to the first. Every one runs, even after one failed.
+ * @returns the errors of those that failed
+ */
+export async function undoPlugins(
+  list: Conflist,
+  last: number,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  result: JsonObject | undefined,
+): Promise<unknown[]> {
+  const { capabilityArgs } = attachment;
+  const prevResult = atLeast(list.version, SINCE.prevResultOnDel)
+    ? findConverted(result, list.version, runtime)
+    : undefined;
+  const order = [...list.plugins.keys()].slice(0, last + 1).reverse();
+  return callEach(
+    {
+      list,
+      verb: 'DEL',
+      order,
+      read: IGNORED,
+      attachment,
+      requestFor: index =>
+        buildRequest(list, list.plugins[index] as PluginEntry, { prevResult, capabilityArgs }),
+    },
+    runtime,
+  );
+}
+
+/**
+ * Undoes a failed ADD: DEL of the plugins that ran, including the failed one.
+ * @param lastBegun index of the last plugin that may have had an effect; -1 for none
+ * @param result of the last plugin that succeeded
+ * @returns the error to throw, which is the given one with the failures of DEL in its details; and these failures
+ */
+export async function unwind(
+  error: unknown,
+  list: Conflist,
+  lastBegun: number,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  result: JsonObject | undefined,
+): Promise<{ readonly final: unknown; readonly failures: readonly unknown[] }> {
+  // The signal that stopped the ADD must not stop its undo.
+  const undeterred = { ...runtime, signal: undefined };
+  const errors = await undoPlugins(list, lastBegun, attachment, undeterred, result);
+  if (!errors.length) return { final: error, failures: [] };
+  const text = `undoing it failed too: ${errors.map(describePluginError).join('; ')}`;
+  return { final: withDetails(error, text, errors), failures: errors };
+}
+
+function findConverted(
+  result: JsonObject | undefined,
+  version: SpecVersion,
+  { onWarning }: ChainRuntime,
+): JsonObject | undefined {
+  try {
+    return result && convertResult(result, version, 'cached result');
+  } catch (error) {
+    // DEL works without a result, so a bad one must not stop it.
+    if (error instanceof CniError) onWarning?.(error);
+    return undefined;
+  }
 }

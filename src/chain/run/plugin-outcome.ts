@@ -1,12 +1,71 @@
-// How does a verb interpret the outcome of a plugin's call?
+// How does a verb interpret the outcome of a plugin's call, and how do several failures of a chain become one error?
 import { defined } from '../../cni/defined.ts';
 import type { Command } from '../../cni/env.ts';
-import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
-import { isObject } from '../../cni/json.ts';
-import { failureOf } from '../../cni/reply.ts';
+import { type CalledPlugin, CniError, describeError, ErrorCode, toCniError } from '../../cni/errors.ts';
+import { isObject, type JsonObject } from '../../cni/json.ts';
+import { failureOf, parseReply } from '../../cni/reply.ts';
+import { convertResult, resultVersionOf } from '../../cni/result.ts';
+import type { SpecVersion } from '../../cni/version.ts';
 import type { ExecOutcome } from './exec-plugin.ts';
 import { type ChainRuntime, deadlineOf, type PluginEvent } from './runtime.ts';
 import type { PluginSpan } from './trace-context.ts';
+
+/** The same error with more details; code, message and plugin stay. */
+export function withDetails(error: unknown, details: string, causes: readonly unknown[] = []): unknown {
+  if (!(error instanceof CniError)) return new Error(details, { cause: error });
+  return new CniError(error.code, error.message, {
+    details: [error.details, details].filter(Boolean).join('; '),
+    cause: causes.length ? new AggregateError([error, ...causes]) : error,
+    ...defined({ plugin: error.plugin }),
+  });
+}
+
+/** One error for several: a single one unchanged, else one with the first one's code and all of them in its details. */
+export function joinErrors(what: string, errors: readonly unknown[]): unknown {
+  const [first] = errors;
+  if (errors.length === 1) return first;
+  return new CniError(toCniError(first).code, `${what}: ${errors.length} steps failed`, {
+    details: errors.map(describePluginError).join('; '),
+    cause: new AggregateError(errors),
+  });
+}
+
+/** An error in one sentence that names its plugin. */
+export function describePluginError(error: unknown): string {
+  const plugin = error instanceof CniError ? error.plugin : undefined;
+  const text =
+    error instanceof CniError && error.details ? `${error.message} (${error.details})` : describeError(error);
+  return plugin === undefined ? text : `${plugin.type} ${plugin.verb}: ${text}`;
+}
+
+/**
+ * Checks what a plugin printed on ADD and converts it to the version of its list; unknown keys stay. The next plugin and the
+ * caller then deal with one version only, while the reference passes on whatever it gets. The error names the plugin that
+ * printed the result, not the one that would have failed on it.
+ * @throws CniError 6 (no result, or a value of the wrong shape, with its path), 1 (a version that does not exist),
+ *   7 (addresses that the list's version demands are missing)
+ */
+export function acceptResult(stdout: string, version: SpecVersion, plugin: CalledPlugin): JsonObject {
+  const printed = parseReply(stdout, plugin);
+  const what = `result of plugin "${plugin.type}"`;
+  if (printed === undefined) {
+    throw new CniError(
+      ErrorCode.decodingFailure,
+      `Cannot decode output of plugin "${plugin.type}": it printed no result`,
+      { plugin },
+    );
+  }
+  try {
+    return convertResult({ ...printed, cniVersion: resultVersionOf(printed, version, what) }, version, what);
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    throw new CniError(error.code, error.message, {
+      cause: error,
+      ...defined({ details: error.details }),
+      plugin,
+    });
+  }
+}
 
 /** Reads a successful plugin's standard output for a verb; throws if it is not what the verb prints. */
 export type ReadReply<Reply> = (stdout: string, plugin: CalledPlugin) => Reply;

@@ -1,5 +1,4 @@
 // How do ADD, CHECK, DEL and STATUS run over the plugins of a list?
-
 import {
   type AttachmentRecord,
   cacheFileOf,
@@ -19,10 +18,8 @@ import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts'
 import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
 import { recover } from '../records/recover.ts';
 import { prepare, rollback } from '../records/transaction.ts';
-import { acceptResult } from './accept-result.ts';
-import { callAll, callPlugins, findExecutable } from './call-plugins.ts';
-import { IGNORED } from './plugin-outcome.ts';
-import { buildRequest } from './request.ts';
+import { buildRequest, callAll, callPlugins, findExecutable } from './call-plugins.ts';
+import { acceptResult, IGNORED } from './plugin-outcome.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, checkAttachment } from './runtime.ts';
 import { inTurn } from './turns.ts';
 

@@ -1,5 +1,4 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
-
 import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../../attachments/lock.ts';
 import type { HoldCall } from '../../attachments/store.ts';
 import { type CniArgs, findPairProblem, renderCniArgs } from '../../cni/cni-args.ts';
@@ -11,9 +10,8 @@ import { findIfnameProblem } from '../../net/ifname.ts';
 import { LONGEST_MS } from '../../wait.ts';
 import type { isOwnExecutable } from '../config/own-executable.ts';
 import type { NodeWitness } from '../records/held-attachment.ts';
-import type { Exec } from './exec.ts';
 import type { KernelTransaction } from './exec-plugin.ts';
-import type { SegmentRunner } from './segment.ts';
+import type { Exec, SegmentRunner } from './segment.ts';
 import type { PluginSpan } from './trace-context.ts';
 
 /** The interface of a container that a network is attached to. */

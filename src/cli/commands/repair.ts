@@ -1,7 +1,5 @@
 // What does `catena repair` do?
-
-import { listNetworks } from '../../chain/config/load.ts';
-import { NetworkNotFound } from '../../chain/config/network-not-found.ts';
+import { listNetworks, NetworkNotFound } from '../../chain/config/load.ts';
 import {
   type AttachmentCondition,
   findRecovery,

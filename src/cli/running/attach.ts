@@ -1,9 +1,8 @@
 // How does a running container get one more network?
-
 import { hold } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { settleEarlierAdd } from '../../chain/records/transaction.ts';
-import { withDetails } from '../../chain/run/plugin-errors.ts';
+import { withDetails } from '../../chain/run/plugin-outcome.ts';
 import { addNetwork, deleteNetwork } from '../../chain/run/run.ts';
 import { type Attachment, type ChainRuntime, holdCall } from '../../chain/run/runtime.ts';
 import { inTurn } from '../../chain/run/turns.ts';

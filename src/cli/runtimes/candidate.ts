@@ -1,10 +1,9 @@
 // Which files of a configuration directory might a container runtime use, and what is in each?
 import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { unreadable } from '../../chain/config/conf-files.ts';
 import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
 import { findMismatch } from '../../chain/config/file-kind.ts';
-import { loadFile } from '../../chain/config/load.ts';
+import { loadFile, unreadable } from '../../chain/config/load.ts';
 import { validateNetwork } from '../../chain/config/plugin-version.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { type CniError, ErrorCode } from '../../cni/errors.ts';

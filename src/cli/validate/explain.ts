@@ -1,6 +1,6 @@
 // What does `catena validate --explain` print?
 import type { Conflist } from '../../chain/config/conflist.ts';
-import { NetworkNotFound } from '../../chain/config/network-not-found.ts';
+import { NetworkNotFound } from '../../chain/config/load.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { explainList } from '../explain/list.ts';
 import { type RuntimeVerdict, renderList } from '../explain/render.ts';

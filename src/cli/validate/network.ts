@@ -1,8 +1,8 @@
 // Which network is in a file, and where are its parts?
 import * as z from 'zod/mini';
-import { findPluginFiles } from '../../chain/config/conf-files.ts';
 import { type Conflist, completeNetwork, isSinglePlugin } from '../../chain/config/conflist.ts';
 import { findMismatch } from '../../chain/config/file-kind.ts';
+import { findPluginFiles } from '../../chain/config/load.ts';
 import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../../cni/conflist.ts';
 import { ConflistSchema } from '../../cni/conflist-schema.ts';
 import { defined } from '../../cni/defined.ts';

@@ -1,5 +1,5 @@
 // What is wrong with the configuration of one plugin?
-import { findOddKeys } from '../../chain/config/odd-keys.ts';
+import { findOddKeys } from '../../chain/config/load.ts';
 import { decode, type JsonObject } from '../../cni/json.ts';
 import { rangesIn } from '../../cni/network-plugins.ts';
 import type { AddressRange } from '../../cni/plugin-about.ts';

@@ -1,7 +1,7 @@
 // What is wrong with a conflist, or with the conflists of a directory?
 import { statSync } from 'node:fs';
 import { basename } from 'node:path';
-import { findConfFiles, type OnSkipped } from '../../chain/config/conf-files.ts';
+import { findConfFiles, type OnSkipped } from '../../chain/config/load.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { decode, isObject } from '../../cni/json.ts';
 import type { AddressRange, PluginCatalog } from '../../cni/plugin-about.ts';

@@ -5,7 +5,7 @@ import { ensureDirSync, ensureSymlinkSync } from 'fs-extra/esm';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
-import type { Exec } from '../../chain/run/exec.ts';
+import type { Exec } from '../../chain/run/segment.ts';
 import { defined } from '../../cni/defined.ts';
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import { absolutePath } from '../../files/absolute-path.ts';

@@ -1,5 +1,4 @@
 // How is one attachment handed over without being deleted or repaired at the same time?
-
 import { isDeepStrictEqual } from 'node:util';
 import { forgetGeneration } from '../../attachments/generation.ts';
 import { type CachedAttachment, tryHold } from '../../attachments/store.ts';
@@ -7,8 +6,7 @@ import type { Conflist } from '../../chain/config/conflist.ts';
 import { isOwnExecutable } from '../../chain/config/own-executable.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from '../../chain/records/foreign.ts';
 import { findCached } from '../../chain/records/known-add.ts';
-import { callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
-import { buildRequest } from '../../chain/run/request.ts';
+import { buildRequest, callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
 import type { Attachment, ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { parseNetwork, parsePlugin } from '../../../src/chain/config/conflist.ts';
 import { listNetworks, loadFile } from '../../../src/chain/config/load.ts';
-import { buildRequest } from '../../../src/chain/run/request.ts';
+import { buildRequest } from '../../../src/chain/run/call-plugins.ts';
 import { readDocument } from '../../../src/cli/validate/document.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { findSyntaxProblem } from '../../../src/cni/json-place.ts';

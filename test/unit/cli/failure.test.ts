@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
-import { NetworkNotFound } from '../../../src/chain/config/network-not-found.ts';
-import { joinErrors, withDetails } from '../../../src/chain/run/plugin-errors.ts';
+import { NetworkNotFound } from '../../../src/chain/config/load.ts';
+import { joinErrors, withDetails } from '../../../src/chain/run/plugin-outcome.ts';
 import { renderFailure, toFailureJson } from '../../../src/cli/failure.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 

@@ -6,9 +6,9 @@ import { readRecord } from '../../../../src/attachments/store.ts';
 import { changeNetwork } from '../../../../src/chain/change/change.ts';
 import { settleChange } from '../../../../src/chain/change/settle.ts';
 import { repairOne } from '../../../../src/chain/records/repair.ts';
-import type { ExecCall } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, checkNetwork } from '../../../../src/chain/run/run.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
+import type { ExecCall } from '../../../../src/chain/run/segment.ts';
 import { mustClaim } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 

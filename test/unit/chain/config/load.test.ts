@@ -1,8 +1,16 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { listNetworks, loadFile, loadNetwork } from '../../../../src/chain/config/load.ts';
+import {
+  findConfFiles,
+  findOddKeys,
+  findPluginFiles,
+  listNetworks,
+  loadFile,
+  loadNetwork,
+} from '../../../../src/chain/config/load.ts';
 import { CniError } from '../../../../src/cni/errors.ts';
 
 let dir: string;
@@ -221,4 +229,101 @@ describe('loadFile()', () => {
     expect(error.code).toBe(5);
     expect(error.message).toContain(`Cannot read network configuration "${dir}/none": ENOENT`);
   });
+});
+
+function touch(...names: string[]): void {
+  for (const name of names) {
+    fs.mkdirSync(path.dirname(path.join(dir, name)), { recursive: true });
+    fs.writeFileSync(path.join(dir, name), '');
+  }
+}
+const names = (files: readonly string[]) => files.map(file => path.relative(dir, file));
+
+test('findConfFiles() returns lists, then single plugins, each in byte order of their names', () => {
+  touch(
+    'b.conflist',
+    'Z.conflist',
+    'é.conflist',
+    '.conflist',
+    '1.json',
+    '0.conf',
+    'x.CONF',
+    'y.conf~',
+    'sub/z.conf',
+  );
+  expect(names(findConfFiles(dir))).toEqual([
+    '.conflist',
+    'Z.conflist',
+    'b.conflist',
+    'é.conflist',
+    '0.conf',
+    '1.json',
+  ]);
+});
+
+test('findConfFiles() skips what is not a regular file, and says so', () => {
+  touch('real/file');
+  fs.symlinkSync('real', path.join(dir, 'a.conflist'));
+  fs.symlinkSync('real/file', path.join(dir, 'b.conflist'));
+  fs.symlinkSync('nowhere', path.join(dir, 'c.conflist'));
+  fs.mkdirSync(path.join(dir, 'd.conflist'));
+  execFileSync('mkfifo', [path.join(dir, 'e.conf')]);
+  const skipped: string[] = [];
+  const files = findConfFiles(dir, (file, problem) =>
+    skipped.push(`${path.relative(dir, file)}: ${problem}`),
+  );
+  // A dangling link is kept: its reader reports the error.
+  expect(names(files)).toEqual(['b.conflist', 'c.conflist']);
+  expect(skipped).toEqual([
+    'a.conflist: it is a symbolic link to a directory',
+    'e.conf: it is not a regular file',
+  ]);
+});
+
+test('findPluginFiles() returns .conf files of the directory named after the network', () => {
+  touch('10.conflist', 'net/2.conf', 'net/1.conf', 'net/3.json', 'file');
+  expect(names(findPluginFiles(path.join(dir, '10.conflist'), 'net'))).toEqual(['net/1.conf', 'net/2.conf']);
+  expect(findPluginFiles(path.join(dir, '10.conflist'), 'none')).toEqual([]);
+  expect(findPluginFiles(path.join(dir, '10.conflist'), 'file')).toEqual([]);
+  // No directory can have such a name, and the files beside it have nothing to do with it.
+  expect(findPluginFiles(path.join(dir, '10.conflist'), 'x'.repeat(300))).toEqual([]);
+});
+
+test('findConfFiles() treats a missing directory as empty', () => {
+  expect(findConfFiles(path.join(dir, 'none'))).toEqual([]);
+});
+
+const shown = (...args: Parameters<typeof findOddKeys>) =>
+  findOddKeys(...args).map(({ path, problem }) => `${path.join('.')}: ${problem}`);
+
+test('findOddKeys() of a list returns keys that differ in letter case only', () => {
+  const list = {
+    name: 'n',
+    CNIVersion: '1.0.0',
+    disablegc: true,
+    args: {},
+    plugins: [{ Type: 't', Name: 'x' }],
+  };
+  expect(shown(list, 'list')).toEqual([
+    `CNIVersion: key "CNIVersion" is ignored: use "cniVersion", keys are case-sensitive`,
+    `disablegc: key "disablegc" is ignored: use "disableGC", keys are case-sensitive`,
+  ]);
+});
+
+test("findOddKeys() returns the runtime's keys in every plugin", () => {
+  const plugins = [{ type: 'a' }, { type: 'b', prevResult: {}, runtimeConfig: {}, 'cni.dev/x': 1 }, 5];
+  expect(shown({ name: 'n', plugins }, 'list').map(text => text.split(':')[0])).toEqual([
+    'plugins.1.prevResult',
+    'plugins.1.runtimeConfig',
+    'plugins.1.cni.dev/x',
+  ]);
+  expect(shown({ type: 'a', prevResult: {} }, 'entry')).toEqual([
+    `prevResult: key "prevResult" is set by the runtime: it is dropped`,
+  ]);
+});
+
+test('findOddKeys() of a single plugin checks the keys that belong to a list', () => {
+  const plugin = { Type: 't', NAME: 'n', disablecheck: true, prevResult: {} };
+  expect(shown(plugin, 'plugin').map(text => text.split(':')[0])).toEqual(['disablecheck', 'prevResult']);
+  expect(shown({ plugins: 5 }, 'list')).toEqual([]);
 });

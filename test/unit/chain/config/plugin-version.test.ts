@@ -6,8 +6,7 @@ import {
   pluginVersion,
   validateNetwork,
 } from '../../../../src/chain/config/plugin-version.ts';
-import { processSegments } from '../../../../src/chain/run/process-segments.ts';
-import type { SegmentRunner } from '../../../../src/chain/run/segment.ts';
+import { processSegments, type SegmentRunner } from '../../../../src/chain/run/segment.ts';
 import { CniError } from '../../../../src/cni/errors.ts';
 import { listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 

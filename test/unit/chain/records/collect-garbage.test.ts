@@ -1,4 +1,5 @@
 // Does GC act on what was there when it began, however long its own work takes?
+
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
@@ -6,8 +7,8 @@ import { listAttachments } from '../../../../src/attachments/entries.ts';
 import { listRecords } from '../../../../src/attachments/store.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { repairOne } from '../../../../src/chain/records/repair.ts';
-import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
+import type { Exec } from '../../../../src/chain/run/segment.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;

@@ -1,5 +1,12 @@
+// What is a result of a plugin, and how do several failures become one?
 import { describe, expect, test } from 'bun:test';
-import { acceptResult } from '../../../../src/chain/run/accept-result.ts';
+import {
+  acceptResult,
+  describePluginError,
+  joinErrors,
+  withDetails,
+} from '../../../../src/chain/run/plugin-outcome.ts';
+import { CniError } from '../../../../src/cni/errors.ts';
 
 const plugin = { network: 'n', type: 'bridge', index: 1, verb: 'ADD', exitCode: 0, stderr: 'hm' };
 const accept = (printed: unknown, version: '0.2.0' | '0.4.0' | '1.0.0' | '1.1.0' = '1.1.0') =>
@@ -53,5 +60,28 @@ describe('acceptResult()', () => {
     expect(() => accept({ cniVersion: '1.0.0', interfaces: [{ name: 'eth0' }] }, '0.2.0')).toThrow(
       expect.objectContaining({ code: 7, plugin, message: expect.stringContaining('no valid IP addresses') }),
     );
+  });
+});
+
+const failing = { network: 'n', type: 'bridge', index: 0, verb: 'DEL', exitCode: 1 };
+const failed = new CniError(11, 'try later', { details: 'busy', plugin: failing });
+
+test('describeLinkError() names the plugin', () => {
+  expect(describePluginError(failed)).toBe('bridge DEL: try later (busy)');
+  expect(describePluginError(new Error('outer', { cause: new Error('inner') }))).toBe('outer: inner');
+});
+
+test('withDetails() adds to the details and keeps the rest', () => {
+  const error = withDetails(failed, 'and more', [new Error('another')]);
+  expect(error).toMatchObject({ code: 11, message: 'try later', details: 'busy; and more', plugin: failing });
+  expect((error as CniError).cause).toBeInstanceOf(AggregateError);
+});
+
+test('joinErrors() leaves one alone and joins several under the first code', () => {
+  expect(joinErrors('Cannot x', [failed])).toBe(failed);
+  expect(joinErrors('Cannot x', [failed, new Error('boom')])).toMatchObject({
+    code: 11,
+    message: 'Cannot x: 2 steps failed',
+    details: 'bridge DEL: try later (busy); boom',
   });
 });
