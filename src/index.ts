@@ -65,10 +65,16 @@ export {
 export type { Exec, ExecCall, ExecReply } from './chain/run/segment.ts';
 export type { PluginSpan } from './chain/run/trace-context.ts';
 export type { AttachmentId } from './cni/attachment.ts';
-export { Bandwidth, IpRange, PortMapping } from './cni/capabilities.ts';
-export { type CniArgs, parseCniArgs, pickCniArgs, renderCniArgs } from './cni/cni-args.ts';
 export type { PluginEntry } from './cni/conflist.ts';
-export { type CniEnv, type Command, parseEnv } from './cni/env.ts';
+export {
+  type CniArgs,
+  type CniEnv,
+  type Command,
+  parseCniArgs,
+  parseEnv,
+  pickCniArgs,
+  renderCniArgs,
+} from './cni/env.ts';
 export {
   type CalledPlugin,
   CniError,
@@ -78,10 +84,12 @@ export {
   toCniError,
 } from './cni/errors.ts';
 export type { JsonObject } from './cni/json.ts';
-export type { NetworkPlugins } from './cni/network-plugins.ts';
-export { AttachmentKey, PluginConfig, VALID_ATTACHMENTS } from './cni/plugin-config.ts';
+export type { NetworkPlugins } from './cni/plugin-about.ts';
 export {
+  atLeast,
+  CURRENT_VERSION,
   convertResult,
+  isSpecVersion,
   parseResult,
   type Result,
   type ResultDns,
@@ -92,5 +100,14 @@ export {
   type ResultOf,
   type ResultRoute,
   renderResult,
+  SPEC_VERSIONS,
+  type SpecVersion,
 } from './cni/result.ts';
-export { atLeast, CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './cni/version.ts';
+export {
+  AttachmentKey,
+  Bandwidth,
+  IpRange,
+  PluginConfig,
+  PortMapping,
+  VALID_ATTACHMENTS,
+} from './cni/schemas.ts';

@@ -1,7 +1,6 @@
 // What can tools know about bandwidth without running it?
 import * as z from 'zod/mini';
-import { defined } from '../../src/cni/defined.ts';
-import { decode } from '../../src/cni/json.ts';
+import { decode, defined } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { AMOUNT } from './amount.ts';
 import { BandwidthConf, isUnlimited, limitsOf } from './config.ts';

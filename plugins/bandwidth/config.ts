@@ -1,10 +1,8 @@
 // What may be configured, and which limits follow from it?
 import * as z from 'zod/mini';
-import { Bandwidth } from '../../src/cni/capabilities.ts';
-import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { decode, isObject, type JsonObject } from '../../src/cni/json.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { decode, defined, isObject, type JsonObject } from '../../src/cni/json.ts';
+import { Bandwidth, PluginConfig } from '../../src/cni/schemas.ts';
 import { parseAmount } from './amount.ts';
 import { findSubnets, type Subnets } from './subnets.ts';
 

@@ -1,7 +1,7 @@
 // How are the planned limits applied to a device, and how are they verified?
 
 import type { AttachmentId } from '../../src/cni/attachment.ts';
-import { defined } from '../../src/cni/defined.ts';
+import { defined } from '../../src/cni/json.ts';
 import { NLM_F_CREATE, NLM_F_REPLACE, type Request } from '../../src/netlink/codec.ts';
 import {
   type Filter,

@@ -7,9 +7,8 @@ import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/kinds.
 import { findLinks, type Link, removeLinks } from '../../src/netlink/rtnl/link.ts';
 import { listQdiscs, ticksPerUs } from '../../src/netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import type { KeptAttachments } from '../../src/plugin/kept.ts';
-import { mend } from '../../src/plugin/mend.ts';
+import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
+import { mend } from '../../src/plugin/steps.ts';
 import {
   BandwidthConf,
   ignoresRuntime,

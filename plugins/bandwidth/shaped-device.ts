@@ -1,6 +1,6 @@
 // Which device do all packets of an attachment pass?
 
-import { attachmentOf } from '../../src/attach/handle.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';

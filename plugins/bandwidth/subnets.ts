@@ -2,8 +2,7 @@
 
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { isObject, memberOf } from '../../src/cni/json.ts';
-import { type Cidr, findCidr, renderCidr, subnetOf } from '../../src/net/cidr.ts';
-import { FAMILIES } from '../../src/net/ip.ts';
+import { type Cidr, FAMILIES, findCidr, renderCidr, subnetOf } from '../../src/net/ip.ts';
 
 /** Subnets of the remote end of a connection, and whether they are limited; the opposite applies to all other traffic. */
 export interface Subnets {

@@ -1,5 +1,5 @@
 // How are packets classified when only some traffic is limited? Arithmetic only, no kernel.
-import { renderCidr } from '../../src/net/cidr.ts';
+import { renderCidr } from '../../src/net/ip.ts';
 import {
   type Filter,
   matchSubnet,

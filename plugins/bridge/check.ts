@@ -1,23 +1,27 @@
 // Is everything that ADD made still as ADD made it, and would the next ADD succeed?
 
-import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
-import { repairAddresses, repairInterface } from '../../src/attach/container-repair.ts';
-import { checkContainerEnd, checkHostEnd, raise, requirePrevResult } from '../../src/attach/device.ts';
+import { checkRoutes, putRoutesRight, repairAddresses, repairInterface } from '../../src/attach/container.ts';
+import {
+  checkAddresses,
+  checkContainerEnd,
+  checkHostEnd,
+  checkMac,
+  raise,
+  requirePrevResult,
+  stateOf,
+} from '../../src/attach/device.ts';
 import { checkForwarding, ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
-import { attachmentOf } from '../../src/attach/handle.ts';
-import { backendOf, withSources } from '../../src/attach/masq-source.ts';
+import { backendOf, withSources } from '../../src/attach/masquerade.ts';
 import { checkMasquerading, probeMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
-import { warnOfDroppingChains } from '../../src/attach/readiness.ts';
-import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import { findLink, IFF_PROMISC, type Link, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { mend } from '../../src/plugin/mend.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
 import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
 import {
   checkPortVlans,

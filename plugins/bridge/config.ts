@@ -1,10 +1,10 @@
 // Which options does the bridge plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
-import { findBackendProblem, findSourceProblem } from '../../src/attach/masq-source.ts';
-import { findMtuProblem } from '../../src/attach/mtu.ts';
+import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
+import { findBackendProblem, findSourceProblem } from '../../src/attach/masquerade.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { findIfnameProblem } from '../../src/net/ifname.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
+import { findIfnameProblem } from '../../src/net/interface.ts';
 
 /** VLANs that a frame can carry; 0 means none, 4095 is reserved (IEEE 802.1Q). */
 export const FIRST_VLAN = 1;

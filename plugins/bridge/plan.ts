@@ -7,10 +7,21 @@ import {
   planRoute,
 } from '../../src/attach/addressing.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result, ResultRoute } from '../../src/cni/result.ts';
-import { spreadGateways } from '../../src/cni/routes.ts';
-import { type Cidr, isSmallest, lastOf, networkOf, parseCidr, renderCidr } from '../../src/net/cidr.ts';
-import { FAMILIES, type Ip, offsetIp, parseIp, renderIp, sameIp } from '../../src/net/ip.ts';
+import { type Result, type ResultRoute, spreadGateways } from '../../src/cni/result.ts';
+import {
+  type Cidr,
+  FAMILIES,
+  type Ip,
+  isSmallest,
+  lastOf,
+  networkOf,
+  offsetIp,
+  parseCidr,
+  parseIp,
+  renderCidr,
+  renderIp,
+  sameIp,
+} from '../../src/net/ip.ts';
 import type { VlanRange } from '../../src/netlink/rtnl/bridge-vlan.ts';
 import { type BridgeConf, wantsGateway } from './config.ts';
 

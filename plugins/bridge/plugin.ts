@@ -1,14 +1,18 @@
 // What does the bridge plugin do for each verb?
 
+import {
+  dnsOf,
+  holdingsOf,
+  needsInterface,
+  prepareIpam,
+  refuseHostsOwn,
+  removeAndRelease,
+} from '../../src/attach/addressing.ts';
 import { announceAddresses } from '../../src/attach/announce.ts';
-import { configureContainer, ignoreNeighbours } from '../../src/attach/container.ts';
-import { awaitDuplicateDetection } from '../../src/attach/duplicates.ts';
+import { awaitDuplicateDetection, configureContainer, ignoreNeighbours } from '../../src/attach/container.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
-import { attachmentOf } from '../../src/attach/handle.ts';
-import { holdingsOf, refuseHostsOwn } from '../../src/attach/held-subnets.ts';
-import { dnsOf, needsInterface, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
-import { requestedMac } from '../../src/attach/mac.ts';
-import { backendOf, withSources } from '../../src/attach/masq-source.ts';
+import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
+import { backendOf, withSources } from '../../src/attach/masquerade.ts';
 import {
   checkMasquerading,
   handOverMasquerading,
@@ -16,21 +20,20 @@ import {
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
 import { createPair, type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
-import { defined } from '../../src/cni/defined.ts';
 import type { HandoverMode } from '../../src/cni/env.ts';
 import { describeError } from '../../src/cni/errors.ts';
-import type { Result } from '../../src/cni/result.ts';
-import { atLeast } from '../../src/cni/version.ts';
-import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
-import { findIfnameProblem } from '../../src/net/ifname.ts';
-import { renderIp } from '../../src/net/ip.ts';
+import { defined } from '../../src/cni/json.ts';
+import { atLeast, type Result } from '../../src/cni/result.ts';
+import { findIfnameProblem } from '../../src/net/interface.ts';
+import { type Cidr, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { findLink, getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, type Done, definePlugin } from '../../src/plugin/define.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { BridgeConf, gatewayPortName, sharesLink, validateBridgeConf, wantsGateway } from './config.ts';

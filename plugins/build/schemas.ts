@@ -1,10 +1,9 @@
 // Which JSON Schemas are published, so that an editor can help to write a conflist?
 import { join } from 'node:path';
-import { ConflistSchema } from '../../src/cni/conflist-schema.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
-import { SPEC_VERSIONS } from '../../src/cni/version.ts';
-import { whenIpam, whenType } from '../../src/plugin/schema/conditions.ts';
-import { DIALECT, describePlugin, renderSchema } from '../../src/plugin/schema/render.ts';
+import { SPEC_VERSIONS } from '../../src/cni/result.ts';
+import { ConflistSchema } from '../../src/cni/schemas.ts';
+import { DIALECT, describePlugin, renderSchema, whenIpam, whenType } from '../../src/plugin/schema/render.ts';
 import { KNOWN_TYPES, loadAbout } from '../registry.ts';
 
 /** Keys that several of our plugins have. */
@@ -52,7 +51,7 @@ export async function renderSchemas(): Promise<Record<string, JsonObject>> {
 }
 
 function renderConflist(types: readonly string[], ipam: readonly string[]): JsonObject {
-  const schema = renderSchema(ConflistSchema, [sourceAt('../../src/cni/conflist-schema.ts')]);
+  const schema = renderSchema(ConflistSchema, [sourceAt('../../src/cni/schemas.ts')]);
   const { plugins } = schema.properties as { plugins: JsonObject };
   const chained = types.filter(type => !ipam.includes(type));
   const items = {

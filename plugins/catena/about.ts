@@ -1,7 +1,7 @@
 // What can tools know about the delegate runner without running it?
 
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { CURRENT_VERSION } from '../../src/cni/version.ts';
+import { CURRENT_VERSION } from '../../src/cni/result.ts';
 import { makeNetwork, refuseRecursion } from '../../src/delegate/network.ts';
 import { listConfigured } from '../../src/delegate/wanted.ts';
 import { CatenaConf, optionsOf } from './config.ts';

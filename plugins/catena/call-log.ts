@@ -1,8 +1,8 @@
 // Where are the runner's own log lines written, and those of its trace file?
 import { appendFileSync, statSync, writeSync } from 'node:fs';
 import type { PluginEvent } from '../../src/chain/run/runtime.ts';
-import { findCniArgs } from '../../src/cni/cni-args.ts';
-import type { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { findCniArgs } from '../../src/cni/env.ts';
+import type { PluginConfig } from '../../src/cni/schemas.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
 import { maskText } from '../../src/observe/secrets.ts';
 import type { Call } from '../../src/plugin/define.ts';

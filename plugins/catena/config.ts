@@ -5,9 +5,14 @@ import { DEVICE_INFO_DIR } from '../../src/cni/device-info.ts';
 import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { describeIssue, foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { optionalFlag, optionalObject, optionalText, optionalTexts } from '../../src/cni/schema-parts.ts';
-import type { SpecVersion } from '../../src/cni/version.ts';
+import type { SpecVersion } from '../../src/cni/result.ts';
+import {
+  optionalFlag,
+  optionalObject,
+  optionalText,
+  optionalTexts,
+  PluginConfig,
+} from '../../src/cni/schemas.ts';
 import { parseSelections } from '../../src/delegate/annotation.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
 import {
@@ -17,7 +22,7 @@ import {
   type Selection,
   selectByConfig,
 } from '../../src/delegate/selection.ts';
-import { findIfnameProblem } from '../../src/net/ifname.ts';
+import { findIfnameProblem } from '../../src/net/interface.ts';
 
 /** Keys of multus that have nothing to say here. */
 const withoutEffect = z.optional(z.unknown());

@@ -1,7 +1,7 @@
 // What does the delegate runner do for each verb?
 import { isObject, memberOf } from '../../src/cni/json.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { parseResult } from '../../src/cni/result.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 import { addPod } from '../../src/delegate/add.ts';
 import { checkPod, runnerStatus } from '../../src/delegate/check.ts';
 import { deletePod } from '../../src/delegate/delete.ts';

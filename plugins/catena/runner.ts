@@ -2,13 +2,11 @@
 
 import { parsePluginDirs } from '../../src/chain/config/find-plugin.ts';
 import type { Deadlines } from '../../src/chain/run/runtime.ts';
-import { findCniArgs, podNamedIn } from '../../src/cni/cni-args.ts';
-import { defined } from '../../src/cni/defined.ts';
 import { runDir } from '../../src/cni/directories.ts';
-import { decode, isObject } from '../../src/cni/json.ts';
-import { loadAbouts, typesOf } from '../../src/cni/network-plugins.ts';
-import type { PluginCatalog } from '../../src/cni/plugin-about.ts';
-import type { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { findCniArgs, podNamedIn } from '../../src/cni/env.ts';
+import { decode, defined, isObject } from '../../src/cni/json.ts';
+import { loadAbouts, type PluginCatalog, typesOf } from '../../src/cni/plugin-about.ts';
+import type { PluginConfig } from '../../src/cni/schemas.ts';
 import type { Cluster, ClusterAccess } from '../../src/delegate/cluster.ts';
 import { isInCluster } from '../../src/delegate/in-cluster.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';

@@ -2,7 +2,7 @@
 //
 // The pod's annotation decides, then its namespace, then `pool`. An annotation may only name what the configuration lists: who creates
 // pods does not choose among all pools of the cluster.
-import { findCniArgs } from '../../src/cni/cni-args.ts';
+import { findCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { PoolSpec } from '../../src/pools/pool.ts';

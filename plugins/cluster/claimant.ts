@@ -1,11 +1,11 @@
 // How does this node reach the store of its pool?
 import { join } from 'node:path';
 import { nodeName } from '../../src/cni/node-name.ts';
-import { bootId } from '../../src/files/boot-id.ts';
+import { bootId } from '../../src/files/process-stat.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
 import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { thisMachine } from '../../src/pools/machine.ts';
+import { thisMachine } from '../../src/pools/held.ts';
 import type { Claimant, Place } from '../../src/pools/place.ts';
 import type { ClusterConf, LeaseConf } from './config.ts';
 

@@ -1,8 +1,7 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
-import { CLAIM_ARG } from '../../src/cni/cni-args.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { Route } from '../../src/cni/result-schema.ts';
+import { CLAIM_ARG } from '../../src/cni/env.ts';
+import { PluginConfig, Route } from '../../src/cni/schemas.ts';
 
 /** The capability by which the runtime passes a pod's annotations. */
 export const ANNOTATIONS = 'io.kubernetes.cri.pod-annotations';

@@ -1,8 +1,7 @@
 // What do all nodes hold of the pools of a configuration?
 import type { PoolInventory } from '../../src/cni/plugin-about.ts';
-import { blockSpecOf, kindOf, labelOf } from '../../src/pools/block-object.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
-import { listAll, type ObjectStore, POOL_LABEL } from '../../src/pools/objects.ts';
+import { blockSpecOf, kindOf, labelOf, listAll, type ObjectStore, POOL_LABEL } from '../../src/pools/held.ts';
 import { countUsable } from '../../src/pools/pool.ts';
 import { poolsOf } from './choose-pool.ts';
 import { DEFAULT_TIMEOUT_S, openStore } from './claimant.ts';

@@ -1,8 +1,7 @@
 // From which pool, and under which limits, does this configuration take addresses?
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result } from '../../src/cni/result.ts';
-import { renderRoutes } from '../../src/cni/routes.ts';
-import { cidrsOverlap, renderCidr } from '../../src/net/cidr.ts';
+import { type Result, renderRoutes } from '../../src/cni/result.ts';
+import { cidrsOverlap, renderCidr } from '../../src/net/ip.ts';
 import type { ChosenAddress } from '../../src/pools/lease.ts';
 import { DEFAULT_BLOCK_SIZE, type Pool, parsePool } from '../../src/pools/pool.ts';
 import type { Limits } from '../../src/pools/tend.ts';

@@ -1,19 +1,24 @@
 // What does the plugin do for each verb?
 
-import { CLAIM_ARG } from '../../src/cni/cni-args.ts';
+import { CLAIM_ARG } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
-import { listLeases } from '../../src/ipam/lease-files.ts';
+import { listLeases, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { type LeaseStore, storeExists } from '../../src/ipam/lease-store.ts';
-import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
-import { findCidr } from '../../src/net/cidr.ts';
-import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
+import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held } from '../../src/pools/held.ts';
-import { blockContains, type ChosenAddress, chooseAddresses, useOf } from '../../src/pools/lease.ts';
+import {
+  blockContains,
+  type ChosenAddress,
+  chooseAddresses,
+  keyOfClaim,
+  keyOfPod,
+  useOf,
+  type Wish,
+} from '../../src/pools/lease.ts';
 import { type Compared, inLeases, inPlace, isCompared, leasing, type Place } from '../../src/pools/place.ts';
-import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
 import { argOf, type ConfiguredPool, choosePool, poolsOf } from './choose-pool.ts';
 import { claimantOf, DEFAULT_TIMEOUT_S, placeOf } from './claimant.ts';
 import { ClusterConf, LeaseConf } from './config.ts';

@@ -1,17 +1,23 @@
 // What needs the store of the pool? Loaded only by calls that do.
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { LeaseStore } from '../../src/ipam/lease-store.ts';
-import { isOwn, kindOf, labelOf } from '../../src/pools/block-object.ts';
-import { anyFree } from '../../src/pools/choose.ts';
 import { obtain } from '../../src/pools/claim.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
-import { type Held, type HeldBlock, readHeld } from '../../src/pools/held.ts';
+import {
+  type Held,
+  type HeldBlock,
+  isOwn,
+  kindOf,
+  labelOf,
+  listAll,
+  POOL_LABEL,
+  readHeld,
+} from '../../src/pools/held.ts';
 import { tellIdle } from '../../src/pools/keep.ts';
-import { listAll, POOL_LABEL } from '../../src/pools/objects.ts';
+import type { Wish } from '../../src/pools/lease.ts';
 import { type Claimant, claiming, isCompared } from '../../src/pools/place.ts';
-import type { Pool } from '../../src/pools/pool.ts';
+import { anyFree, type Pool } from '../../src/pools/pool.ts';
 import { giveBack, type Limits, type Tended, tend } from '../../src/pools/tend.ts';
-import type { Wish } from '../../src/pools/wish.ts';
 import type { ConfiguredPool } from './choose-pool.ts';
 
 /** Reserves addresses after a block has been claimed. */

@@ -2,7 +2,7 @@
 //
 // Its upkeep knows notes about attachments. This one is about all of them: it bears a name that no container has.
 import { stateDir } from '../../src/cni/directories.ts';
-import { bootId } from '../../src/files/boot-id.ts';
+import { bootId } from '../../src/files/process-stat.ts';
 import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
 import { findUpkeep, putUpkeep, type UpkeepNote, upkeepLockOf } from '../../src/node/upkeep/note.ts';
 import type { Call } from '../../src/plugin/define.ts';

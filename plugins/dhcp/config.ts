@@ -1,7 +1,7 @@
 // Which options does the dhcp plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIp, renderIp } from '../../src/net/ip.ts';
 import { Code } from './codec/options.ts';
 

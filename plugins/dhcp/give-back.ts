@@ -1,13 +1,13 @@
 // How is a lease given back, if that can still be done?
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { describeError } from '../../src/cni/errors.ts';
-import { bootId } from '../../src/files/boot-id.ts';
+import { bootId } from '../../src/files/process-stat.ts';
 import { findLink, IFF_UP, setLink } from '../../src/netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
 import { identityOf } from '../../src/node/upkeep/identity.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { tryAll } from '../../src/plugin/steps.ts';
 import { closeNetns, findNetns, inNetns, type Netns } from '../../src/sys/netns.ts';
 import type { Place } from './client/conversation.ts';
 import { stageOf } from './plan.ts';

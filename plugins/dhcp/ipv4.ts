@@ -2,13 +2,12 @@
 
 import { planRoute } from '../../src/attach/addressing.ts';
 import { refuseTakenAddresses } from '../../src/attach/conflict.ts';
-import { addRoutes } from '../../src/attach/routes.ts';
-import { findCniArgs } from '../../src/cni/cni-args.ts';
+import { addRoutes } from '../../src/attach/container.ts';
+import { findCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { Log } from '../../src/log.ts';
-import { parseCidr, renderCidr } from '../../src/net/cidr.ts';
-import { parseIp, sameIp } from '../../src/net/ip.ts';
+import { parseCidr, parseIp, renderCidr, sameIp } from '../../src/net/ip.ts';
 import { addAddressRequest, listAddresses, removeAddress } from '../../src/netlink/rtnl/addr.ts';
 import { type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';

@@ -1,7 +1,7 @@
 // What has a server granted, and until when?
 import * as z from 'zod/mini';
+import { renderMac } from '../../src/net/interface.ts';
 import { ipFromBytes, renderIp } from '../../src/net/ip.ts';
-import { renderMac } from '../../src/net/mac.ts';
 import type { Answer } from './client/conversation.ts';
 import { Code } from './codec/options.ts';
 import {

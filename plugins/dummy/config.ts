@@ -1,7 +1,7 @@
 // Which options does the dummy plugin take, and which values are invalid?
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 
 /**
  * Options of a `"type": "dummy"` entry. The README's table repeats these descriptions. Invalid values are left

@@ -1,24 +1,24 @@
 // What does the dummy plugin do for each verb?
 
-import { checkAddresses, stateOf } from '../../src/attach/check.ts';
+import { removeAndRelease } from '../../src/attach/addressing.ts';
 import { interfaceExists } from '../../src/attach/container.ts';
 import {
   addDevice,
   addressesFromResult,
+  checkAddresses,
   checkDevice,
   removeDevices,
   renderDevice,
   repairDevice,
+  stateOf,
 } from '../../src/attach/device.ts';
-import { removeAndRelease } from '../../src/attach/ipam.ts';
-import { requestedMac } from '../../src/attach/mac.ts';
-import { requireReadiness } from '../../src/attach/readiness.ts';
+import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
+import { requireReadiness } from '../../src/attach/ready.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import { findLink, type Link, makeLink, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { mend } from '../../src/plugin/mend.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { mend, tryAll } from '../../src/plugin/steps.ts';
 import { DummyConf, validateDummyConf } from './config.ts';
 
 /** Gives a container a device that leads nowhere, for addresses that must exist in it. */

@@ -1,7 +1,7 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 
 /**
  * Which peers may open connections to a container: all; all except those in other closed networks; or, in addition, none of its

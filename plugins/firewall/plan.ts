@@ -1,11 +1,10 @@
 // Which traffic is the firewall to accept, before the current state is considered?
 
-import type { FilterOwner } from '../../src/attach/handle.ts';
-import { defined } from '../../src/cni/defined.ts';
+import type { FilterOwner } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { findCidr } from '../../src/net/cidr.ts';
-import { type Ip, sameIp } from '../../src/net/ip.ts';
+import { findCidr, type Ip, sameIp } from '../../src/net/ip.ts';
 import type { Element, Entry, Place } from '../../src/netlink/nft/element.ts';
 import { goto } from '../../src/netlink/nft/expr.ts';
 import type { FieldValue, NftSet } from '../../src/netlink/nft/table.ts';

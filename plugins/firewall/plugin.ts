@@ -1,14 +1,14 @@
 // What does firewall do for each verb?
 
-import { attachmentOf, type FilterOwner, filterOwnerOf } from '../../src/attach/handle.ts';
+import { attachmentOf, type FilterOwner, filterOwnerOf } from '../../src/attach/owner.ts';
 
-import { warnOfDroppingChains } from '../../src/attach/readiness.ts';
+import { warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { mend } from '../../src/plugin/mend.ts';
+import { mend } from '../../src/plugin/steps.ts';
 import {
   type Backend,
   FirewallConf,

@@ -2,8 +2,7 @@
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { memberOf } from '../../src/cni/json.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { Route } from '../../src/cni/result-schema.ts';
+import { PluginConfig, Route } from '../../src/cni/schemas.ts';
 
 /** Where flanneld writes its subnet, and where delegate configurations are kept. */
 export const DEFAULT_SUBNET_FILE = '/run/flannel/subnet.env';

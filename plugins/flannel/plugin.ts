@@ -2,15 +2,14 @@
 
 import { linkSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { defined } from '../../src/cni/defined.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
-import { type JsonObject, memberOf, parseObject } from '../../src/cni/json.ts';
+import { defined, type JsonObject, memberOf, parseObject } from '../../src/cni/json.ts';
 import { putFile, removeFile, sweepGivenUp } from '../../src/files/put-file.ts';
 import { namesIfThere } from '../../src/files/read-file.ts';
-import { type Cidr, findCidr, renderCidr, subnetOf } from '../../src/net/cidr.ts';
+import { type Cidr, findCidr, renderCidr, subnetOf } from '../../src/net/ip.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { type Call, type Delegate, definePlugin } from '../../src/plugin/define.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { tryAll } from '../../src/plugin/steps.ts';
 import { DEFAULT_DATA_DIR, DEFAULT_SUBNET_FILE, FlannelConf, validateFlannelConf } from './config.ts';
 
 /** Has another plugin connect the container to the subnet that flanneld obtained for this node. */

@@ -4,8 +4,7 @@
 // has no name for comes home as well.
 
 import { describeError } from '../../src/cni/errors.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
-import { renderIp } from '../../src/net/ip.ts';
+import { renderCidr, renderIp } from '../../src/net/ip.ts';
 import { attrs, type Field, type Request, s32, u8, u32, Writer } from '../../src/netlink/codec.ts';
 import {
   type Address,

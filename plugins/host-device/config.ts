@@ -1,9 +1,8 @@
 // Which options does the host-device plugin take, and which values are invalid?
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { findIfnameProblem } from '../../src/net/ifname.ts';
-import { parseMac, renderMac } from '../../src/net/mac.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
+import { findIfnameProblem, parseMac, renderMac } from '../../src/net/interface.ts';
 
 /**
  * Options of a `"type": "host-device"` entry. The README's table repeats these descriptions. Invalid values are left to

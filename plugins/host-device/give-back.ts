@@ -1,13 +1,13 @@
 // How does a device come home, wherever it is?
 import { findOwner } from '../../src/cni/attachment.ts';
 import { describeError } from '../../src/cni/errors.ts';
-import { parseCidr } from '../../src/net/cidr.ts';
-import { findIfnameProblem } from '../../src/net/ifname.ts';
+import { findIfnameProblem } from '../../src/net/interface.ts';
+import { parseCidr } from '../../src/net/ip.ts';
 import { findLink, IFF_UP, type Link, listLinks, ownIdIn, setLink } from '../../src/netlink/rtnl/link.ts';
 import { removeRule } from '../../src/netlink/rtnl/rule.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { ContainerNetns } from '../../src/plugin/container-netns.ts';
 import type { Call } from '../../src/plugin/define.ts';
+import { ContainerNetns } from '../../src/plugin/invocation.ts';
 import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../../src/sys/netns.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { listDeviceNodes } from '../../src/sys/sysctl.ts';

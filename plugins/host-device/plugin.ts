@@ -2,12 +2,25 @@
 
 import { existsSync, readlinkSync } from 'node:fs';
 import { basename, isAbsolute, join } from 'node:path';
-import type { ContainerAddressing } from '../../src/attach/addressing.ts';
-import { checkMac, stateOf } from '../../src/attach/check.ts';
-import { addressContainer, ignoreNeighbours } from '../../src/attach/container.ts';
+import {
+  type ContainerAddressing,
+  dnsOf,
+  prepareIpam,
+  refuseHostsOwn,
+  removeAndRelease,
+} from '../../src/attach/addressing.ts';
+import {
+  addRoutes,
+  addressContainer,
+  awaitDuplicateDetection,
+  checkRoutes,
+  ignoreNeighbours,
+  putRoutesRight,
+} from '../../src/attach/container.ts';
 import {
   addressesFromResult,
   checkLayer3,
+  checkMac,
   describeInterface,
   findDevice,
   type Layer3,
@@ -15,31 +28,24 @@ import {
   planLayer3,
   raise,
   requirePrevResult,
+  stateOf,
 } from '../../src/attach/device.ts';
-import { awaitDuplicateDetection } from '../../src/attach/duplicates.ts';
-import { attachmentOf } from '../../src/attach/handle.ts';
-import { refuseHostsOwn } from '../../src/attach/held-subnets.ts';
-import { dnsOf, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
-import { requireReadiness } from '../../src/attach/readiness.ts';
-import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
-import { defined } from '../../src/cni/defined.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { requireReadiness } from '../../src/attach/ready.ts';
 import { pciDeviceInfo } from '../../src/cni/device-info.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result } from '../../src/cni/result.ts';
-import { atLeast } from '../../src/cni/version.ts';
+import { defined } from '../../src/cni/json.ts';
+import { atLeast, type Result } from '../../src/cni/result.ts';
 import { putFile, removeFile, sweepUnfinished } from '../../src/files/put-file.ts';
 import { namesIn } from '../../src/files/read-file.ts';
-import { parseCidr, renderCidr } from '../../src/net/cidr.ts';
+import { parseCidr, renderCidr } from '../../src/net/ip.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/kinds.ts';
 import { findLink, getLink, IFF_LOWER_UP, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { isNetlinkError } from '../../src/netlink/socket.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
-import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import type { KeptAttachments } from '../../src/plugin/kept.ts';
-import { mend } from '../../src/plugin/mend.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
+import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';

@@ -2,12 +2,11 @@
 
 import { refuseTakenName } from '../../src/attach/container.ts';
 import type { Layer3 } from '../../src/attach/device.ts';
-import { attachmentOf } from '../../src/attach/handle.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { ResultRoute } from '../../src/cni/result.ts';
-import { bootId } from '../../src/files/boot-id.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
-import { renderIp } from '../../src/net/ip.ts';
+import { bootId } from '../../src/files/process-stat.ts';
+import { renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Address, RT_SCOPE_UNIVERSE } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import { type Route, RT_TABLE_MAIN, routeThrough } from '../../src/netlink/rtnl/route.ts';

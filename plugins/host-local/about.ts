@@ -1,11 +1,11 @@
 // What can tools know about host-local without running it?
 import { join } from 'node:path';
-import type { IpRange } from '../../src/cni/capabilities.ts';
 import { isObject } from '../../src/cni/json.ts';
 import { type AddressRange, aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { CURRENT_VERSION } from '../../src/cni/version.ts';
+import { CURRENT_VERSION } from '../../src/cni/result.ts';
+import type { IpRange } from '../../src/cni/schemas.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
+import { renderCidr } from '../../src/net/ip.ts';
 import { HostLocalConf } from './config.ts';
 import { planSets } from './plan.ts';
 import { parseRange } from './range.ts';

@@ -1,6 +1,6 @@
 // Which free address does an attachment get from each range set?
 import { CniError } from '../../src/cni/errors.ts';
-import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
+import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { inSearchOrder, type Stretch } from '../../src/ipam/stretch.ts';
 import { type Ip, offsetIp, renderIp } from '../../src/net/ip.ts';
 import { findRange, isGateway, type Range, type RangeSet, renderRangeSet } from './range.ts';

@@ -1,8 +1,6 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
-import { IpRange } from '../../src/cni/capabilities.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { Route } from '../../src/cni/result-schema.ts';
+import { IpRange, PluginConfig, Route } from '../../src/cni/schemas.ts';
 
 /** A set of ranges from which one address is allocated. */
 const RangeSetConf = z.array(IpRange);

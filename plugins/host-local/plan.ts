@@ -1,13 +1,19 @@
 // What is this attachment to get, before free addresses are looked up?
-import type { IpRange } from '../../src/cni/capabilities.ts';
-import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
-import { defined } from '../../src/cni/defined.ts';
+
+import { type CniArgs, pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result, ResultDns, ResultIp, ResultRoute } from '../../src/cni/result.ts';
-import { renderRoutes } from '../../src/cni/routes.ts';
-import { atLeast, type SpecVersion } from '../../src/cni/version.ts';
-import { findCidr, renderCidr } from '../../src/net/cidr.ts';
-import { findIp, type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
+import { defined } from '../../src/cni/json.ts';
+import {
+  atLeast,
+  type Result,
+  type ResultDns,
+  type ResultIp,
+  type ResultRoute,
+  renderRoutes,
+  type SpecVersion,
+} from '../../src/cni/result.ts';
+import type { IpRange } from '../../src/cni/schemas.ts';
+import { findCidr, findIp, type Ip, renderCidr, renderIp, sameIp } from '../../src/net/ip.ts';
 import type { Allocation, Wanted } from './allocate.ts';
 import type { HostLocalConf } from './config.ts';
 import { findRange, parseRangeSets, type RangeSet } from './range.ts';

@@ -2,12 +2,11 @@
 
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { decode } from '../../src/cni/json.ts';
+import { decode, defined } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
 import { findDeadLeases, findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
-import { listLeases } from '../../src/ipam/lease-files.ts';
+import { listLeases, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import {
   DEFAULT_DATA_DIR,
   type LeaseStore,
@@ -15,10 +14,8 @@ import {
   storeExists,
   withStore,
 } from '../../src/ipam/lease-store.ts';
-import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
 import type { Log } from '../../src/log.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
-import { findIp, renderIp } from '../../src/net/ip.ts';
+import { findIp, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { type Allocation, allocate, HostLocalCode, SetExhausted } from './allocate.ts';
 import { HostLocalConf, LeaseConf } from './config.ts';

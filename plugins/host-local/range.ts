@@ -1,16 +1,20 @@
 // Which addresses may be handed out?
-import type { IpRange } from '../../src/cni/capabilities.ts';
+import type { IpRange } from '../../src/cni/schemas.ts';
 import { parseStretches, type Stretch, stretchContains, without } from '../../src/ipam/stretch.ts';
 import {
   type Cidr,
   cidrContains,
   findCidr,
+  findIp,
+  type Ip,
   isSmallest,
   lastOf,
   networkOf,
+  offsetIp,
   renderCidr,
-} from '../../src/net/cidr.ts';
-import { findIp, type Ip, offsetIp, renderIp, sameIp } from '../../src/net/ip.ts';
+  renderIp,
+  sameIp,
+} from '../../src/net/ip.ts';
 
 /** Consecutive addresses within one subnet, both ends included. The gateway is left out wherever it is. */
 export interface Range {

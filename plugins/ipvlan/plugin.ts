@@ -1,7 +1,7 @@
 // What does the ipvlan plugin do for each verb?
-import { addDevice, removeDevices, renderDevice, repairDevice } from '../../src/attach/device.ts';
 
-import { removeAndRelease } from '../../src/attach/ipam.ts';
+import { removeAndRelease } from '../../src/attach/addressing.ts';
+import { addDevice, removeDevices, renderDevice, repairDevice } from '../../src/attach/device.ts';
 import {
   checkUpper,
   findMaster,
@@ -12,14 +12,13 @@ import {
   requireMtu,
 } from '../../src/attach/upper.ts';
 
-import { pickCniArgs } from '../../src/cni/cni-args.ts';
+import { pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { setUpper, type UpperData, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
 import { IPVLAN_FLAGS, IPVLAN_MODES, type Link } from '../../src/netlink/rtnl/link.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { mend } from '../../src/plugin/mend.ts';
+import { confirm, mend } from '../../src/plugin/steps.ts';
 import { flagsOf, IpvlanConf, modeOf, validateIpvlanConf } from './config.ts';
 
 /** Connects a container to the link of a host interface, with that interface's hardware address. */

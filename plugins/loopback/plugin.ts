@@ -1,8 +1,7 @@
 // What does loopback do for each verb?
 
 import type { Result } from '../../src/cni/result.ts';
-import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
-import { FAMILIES } from '../../src/net/ip.ts';
+import { type Cidr, FAMILIES, renderCidr } from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { getLink, IFF_UP, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';

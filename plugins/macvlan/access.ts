@@ -2,11 +2,10 @@
 //
 // Most networks do without it, so its code is loaded only when it is needed.
 import { addressesFromResult } from '../../src/attach/device.ts';
-import { requireReadiness } from '../../src/attach/readiness.ts';
+import { requireReadiness } from '../../src/attach/ready.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
-import type { Call } from '../../src/plugin/define.ts';
-import type { KeptAttachments } from '../../src/plugin/kept.ts';
+import type { Call, KeptAttachments } from '../../src/plugin/define.ts';
 import type { MacvlanConf } from './config.ts';
 
 type MacvlanCall = Call<MacvlanConf>;

@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { findMasterProblem } from '../../src/attach/upper.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 import { MACVLAN_MODES, type MacvlanMode } from '../../src/netlink/rtnl/link.ts';
 
 /**

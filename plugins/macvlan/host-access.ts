@@ -1,19 +1,24 @@
 // How does the host reach a container, although the kernel keeps a master's own packets from the macvlans on it?
 import type { PlannedRoute } from '../../src/attach/addressing.ts';
-import { stateOf } from '../../src/attach/check.ts';
-import { attachmentOf, noteOf } from '../../src/attach/handle.ts';
-import { refuserFor } from '../../src/attach/living-owner.ts';
-import { derivedMac } from '../../src/attach/mac.ts';
-
-import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
+import { addRoutes, checkRoutes } from '../../src/attach/container.ts';
+import { stateOf } from '../../src/attach/device.ts';
+import { derivedMac } from '../../src/attach/mac-and-mtu.ts';
+import { attachmentOf, noteOf, refuserFor } from '../../src/attach/owner.ts';
 import { explainRefusal } from '../../src/attach/upper.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { findHolders } from '../../src/ipam/holders.ts';
-import { type Cidr, cidrContains } from '../../src/net/cidr.ts';
-import { IP_BITS, type Ip, ipFromBytes, renderIp, sameIp } from '../../src/net/ip.ts';
-import { parseMac } from '../../src/net/mac.ts';
+import { parseMac } from '../../src/net/interface.ts';
+import {
+  type Cidr,
+  cidrContains,
+  IP_BITS,
+  type Ip,
+  ipFromBytes,
+  renderIp,
+  sameIp,
+} from '../../src/net/ip.ts';
 import {
   addEntries,
   deletePlaces,
@@ -50,10 +55,9 @@ import {
 } from '../../src/netlink/rtnl/link.ts';
 import { listRoutes, type Route, removeRoute } from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { confirm, confirmAll } from '../../src/plugin/confirm.ts';
-import type { Call } from '../../src/plugin/define.ts';
-import { isStaleNote, type KeptAttachments } from '../../src/plugin/kept.ts';
+import { type Call, isStaleNote, type KeptAttachments } from '../../src/plugin/define.ts';
 import { withPluginLock } from '../../src/plugin/lock.ts';
+import { confirm, confirmAll } from '../../src/plugin/steps.ts';
 import { ownNetns } from '../../src/sys/netns.ts';
 import { ensureSysctl, findSysctl, trySysctl } from '../../src/sys/sysctl.ts';
 

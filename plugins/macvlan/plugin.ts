@@ -1,9 +1,9 @@
 // What does the macvlan plugin do for each verb?
 import { existsSync } from 'node:fs';
+import { removeAndRelease } from '../../src/attach/addressing.ts';
 import { addDevice, removeDevices, renderDevice, repairDevice } from '../../src/attach/device.ts';
-import { attachmentOf } from '../../src/attach/handle.ts';
-import { removeAndRelease } from '../../src/attach/ipam.ts';
-import { derivedMac, requestedMac } from '../../src/attach/mac.ts';
+import { derivedMac, requestedMac } from '../../src/attach/mac-and-mtu.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import {
   checkUpper,
   findMaster,
@@ -21,10 +21,8 @@ import type { Result } from '../../src/cni/result.ts';
 import { type NewUpper, setUpper, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
 import { type Link, MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
 import { isNetlinkError } from '../../src/netlink/socket.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { mend } from '../../src/plugin/mend.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import {
   checkAccess,

@@ -1,8 +1,8 @@
 // What can tools know about portmap without running it?
 import * as z from 'zod/mini';
-import { PortMapping } from '../../src/cni/capabilities.ts';
 import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
+import { PortMapping } from '../../src/cni/schemas.ts';
 import { PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
 import { SHARED } from './reference-names.ts';
 

@@ -1,10 +1,9 @@
 // What may be configured, and what does each option mean?
 
 import * as z from 'zod/mini';
-import { PortMapping } from '../../src/cni/capabilities.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig, PortMapping } from '../../src/cni/schemas.ts';
 import { FAMILIES } from '../../src/net/ip.ts';
 import { conditionHandle, parseConditions, wordsOf } from './conditions.ts';
 import type { Backend, Means } from './elements.ts';

@@ -1,9 +1,8 @@
 // Which elements of the maps make up an attachment?
-import { type FilterOwner, filterOwnerOf, filterOwnerOfNote } from '../../src/attach/handle.ts';
+import { type FilterOwner, filterOwnerOf, filterOwnerOfNote } from '../../src/attach/owner.ts';
 import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
-import { defined } from '../../src/cni/defined.ts';
-import { type Cidr, networkOf } from '../../src/net/cidr.ts';
-import type { Ip } from '../../src/net/ip.ts';
+import { defined } from '../../src/cni/json.ts';
+import { type Cidr, type Ip, networkOf } from '../../src/net/ip.ts';
 import type { Element, Entry, Place } from '../../src/netlink/nft/element.ts';
 import { goto } from '../../src/netlink/nft/expr.ts';
 import { type FieldValue, renderFields } from '../../src/netlink/nft/table.ts';

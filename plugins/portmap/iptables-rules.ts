@@ -1,6 +1,5 @@
 // Which rules of iptables forward the ports of an attachment to its pod? They are the reference's, word for word.
-import { renderCidr, subnetOf } from '../../src/net/cidr.ts';
-import { renderIp } from '../../src/net/ip.ts';
+import { renderCidr, renderIp, subnetOf } from '../../src/net/ip.ts';
 import { quote } from '../../src/netlink/iptables/nat-rule.ts';
 import type { FamilyPlan, Forward, Protocol } from './plan.ts';
 import { type ChainOwner, dnatChain, entryComment, SHARED } from './reference-names.ts';

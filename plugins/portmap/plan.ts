@@ -1,9 +1,9 @@
 // Which ports are to be forwarded where, before the current state is considered?
-import type { PortMapping } from '../../src/cni/capabilities.ts';
+
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { type Cidr, findCidr } from '../../src/net/cidr.ts';
-import { FAMILIES, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
+import type { PortMapping } from '../../src/cni/schemas.ts';
+import { type Cidr, FAMILIES, findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 
 /** Protocols whose ports can be mapped, with their numbers (netinet/in.h, IPPROTO_*). */
 export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;

@@ -1,9 +1,8 @@
 // What does portmap do for each verb?
 
-import { attachmentOf } from '../../src/attach/handle.ts';
-import { gravediggerFor, refuserFor } from '../../src/attach/living-owner.ts';
+import { attachmentOf, gravediggerFor, refuserFor } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { cidrContains } from '../../src/net/cidr.ts';
+import { cidrContains } from '../../src/net/ip.ts';
 import type { NatRule } from '../../src/netlink/iptables/nat-rule.ts';
 import { findExemption, findOvertaken } from '../../src/netlink/iptables/precedence.ts';
 import { doProgramsChange } from '../../src/netlink/iptables/program.ts';
@@ -11,9 +10,8 @@ import { doProgramsChange } from '../../src/netlink/iptables/program.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { findWay } from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { mend } from '../../src/plugin/mend.ts';
+import { confirm, mend } from '../../src/plugin/steps.ts';
 import { canWriteSysctl, ensureSysctl, findSysctl } from '../../src/sys/sysctl.ts';
 import { type Conditions, parseConditions } from './conditions.ts';
 import {

@@ -1,7 +1,6 @@
 // Which sets and maps does port mapping keep in the kernel?
 
-import { type Cidr, netmaskOf } from '../../src/net/cidr.ts';
-import { renderIp } from '../../src/net/ip.ts';
+import { type Cidr, netmaskOf, renderIp } from '../../src/net/ip.ts';
 import { FORWARDED_LABEL } from '../../src/netlink/iptables/filter.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';

@@ -1,9 +1,9 @@
 // Which options does the ptp plugin take, and which values are invalid?
 import * as z from 'zod/mini';
-import { findBackendProblem, findSourceProblem } from '../../src/attach/masq-source.ts';
-import { findMtuProblem } from '../../src/attach/mtu.ts';
+import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
+import { findBackendProblem, findSourceProblem } from '../../src/attach/masquerade.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 
 /**
  * Options of a `"type": "ptp"` entry. The README's table repeats these descriptions. Invalid values are left

@@ -1,29 +1,30 @@
 // How are the pair, its addresses and its routes created in the kernel?
 
 import type { PlannedRoute } from '../../src/attach/addressing.ts';
-import { checkAddresses } from '../../src/attach/check.ts';
-import { addressContainer, ignoreNeighbours } from '../../src/attach/container.ts';
-import { repairAddresses, repairInterface } from '../../src/attach/container-repair.ts';
-import { checkContainerEnd, checkHostEnd, raise } from '../../src/attach/device.ts';
-import { checkForwarding, ensureForwarding } from '../../src/attach/forwarding.ts';
-import { attachmentOf } from '../../src/attach/handle.ts';
-import { enableHostIpv6 } from '../../src/attach/host-ipv6.ts';
-import { backendOf, withSources } from '../../src/attach/masq-source.ts';
+import {
+  addRoutes,
+  addressContainer,
+  checkRoutes,
+  ignoreNeighbours,
+  putRoutesRight,
+  repairAddresses,
+  repairInterface,
+} from '../../src/attach/container.ts';
+import { checkAddresses, checkContainerEnd, checkHostEnd, raise } from '../../src/attach/device.ts';
+import { checkForwarding, enableHostIpv6, ensureForwarding } from '../../src/attach/forwarding.ts';
+import { resolveMtu } from '../../src/attach/mac-and-mtu.ts';
+import { backendOf, withSources } from '../../src/attach/masquerade.ts';
 import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
-import { resolveMtu } from '../../src/attach/mtu.ts';
-import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
-import { sameIp } from '../../src/net/ip.ts';
+import { type Cidr, renderCidr, sameIp } from '../../src/net/ip.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, type Link, removeLink } from '../../src/netlink/rtnl/link.ts';
 import { listRoutes, prependRoute, removeRoute, replaceRoute } from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { mend } from '../../src/plugin/mend.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { type PtpConf, validatePtpConf } from './config.ts';
 import { type PtpPlan, planFromResult } from './plan.ts';

@@ -1,11 +1,18 @@
 // Which addresses and routes do both ends get, according to the IPAM plugin?
-import { type PlannedRoute, refuseUnusable } from '../../src/attach/addressing.ts';
-import { holdingsOf } from '../../src/attach/held-subnets.ts';
+import { holdingsOf, type PlannedRoute, refuseUnusable } from '../../src/attach/addressing.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result } from '../../src/cni/result.ts';
-import { spreadGateways } from '../../src/cni/routes.ts';
-import { type Cidr, parseCidr, renderCidr, subnetOf } from '../../src/net/cidr.ts';
-import { IP_BITS, type Ip, parseIp, renderIp, sameIp } from '../../src/net/ip.ts';
+import { type Result, spreadGateways } from '../../src/cni/result.ts';
+import {
+  type Cidr,
+  IP_BITS,
+  type Ip,
+  parseCidr,
+  parseIp,
+  renderCidr,
+  renderIp,
+  sameIp,
+  subnetOf,
+} from '../../src/net/ip.ts';
 import { RT_SCOPE_HOST, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import type { Call } from '../../src/plugin/define.ts';
 

@@ -1,9 +1,9 @@
 // What does the ptp plugin do for each verb?
 
+import { askIpam, dnsOf } from '../../src/attach/addressing.ts';
 import { requirePrevResult } from '../../src/attach/device.ts';
 import { ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
-import { askIpam, dnsOf } from '../../src/attach/ipam.ts';
-import { backendOf, withSources } from '../../src/attach/masq-source.ts';
+import { backendOf, withSources } from '../../src/attach/masquerade.ts';
 import {
   checkMasquerading,
   handOverMasquerading,
@@ -12,17 +12,14 @@ import {
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
-import { requireReadiness, warnOfDroppingChains } from '../../src/attach/readiness.ts';
-import { awaitTraffic } from '../../src/attach/ready.ts';
+import { awaitTraffic, requireReadiness, warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
-import { defined } from '../../src/cni/defined.ts';
-import type { Result } from '../../src/cni/result.ts';
-import { atLeast } from '../../src/cni/version.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
-import { renderIp } from '../../src/net/ip.ts';
+import { defined } from '../../src/cni/json.ts';
+import { atLeast, type Result } from '../../src/cni/result.ts';
+import { renderCidr, renderIp } from '../../src/net/ip.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { tryAll } from '../../src/plugin/steps.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 import { checkConnection, connect, repairConnection } from './kernel.ts';
 

@@ -1,7 +1,7 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIp, type Ip } from '../../src/net/ip.ts';
 
 /**

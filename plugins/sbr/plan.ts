@@ -1,19 +1,21 @@
 // Which routes belong in the table of each address? Nothing is changed here.
 import { planRoute } from '../../src/attach/addressing.ts';
-import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result } from '../../src/cni/result.ts';
-import { spreadGateways } from '../../src/cni/routes.ts';
+import { defined } from '../../src/cni/json.ts';
+import { type Result, spreadGateways } from '../../src/cni/result.ts';
 import {
   type Cidr,
   cidrContains,
   findCidr,
+  findIp,
+  IP_BITS,
+  type Ip,
   networkOf,
   parseCidr,
+  sameIp,
   subnetKey,
   subnetOf,
-} from '../../src/net/cidr.ts';
-import { findIp, IP_BITS, type Ip, sameIp } from '../../src/net/ip.ts';
+} from '../../src/net/ip.ts';
 import { type Route, RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
 import type { Rule, SourceRule } from '../../src/netlink/rtnl/rule.ts';
 import { RESERVED_TABLES, type SbrOptions } from './config.ts';

@@ -1,18 +1,16 @@
 // What does sbr do for each verb?
 
-import { reachingGateway } from '../../src/attach/routes.ts';
+import { reachingGateway } from '../../src/attach/container.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { bySubnet, type Cidr, findCidr, renderCidr } from '../../src/net/cidr.ts';
-import { type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
+import { bySubnet, type Cidr, findCidr, type Ip, renderCidr, renderIp, sameIp } from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import { addRoute, listRoutes, type Route, removeRoute, replaceRoute } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
-import { mend } from '../../src/plugin/mend.ts';
+import { confirm, mend } from '../../src/plugin/steps.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
 import {
   expectMoved,

@@ -1,6 +1,6 @@
 // What can tools know about static without running it?
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { CURRENT_VERSION } from '../../src/cni/version.ts';
+import { CURRENT_VERSION } from '../../src/cni/result.ts';
 import { StaticConf } from './config.ts';
 import { planAddresses } from './plan.ts';
 

@@ -1,7 +1,6 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { Dns, Route } from '../../src/cni/result-schema.ts';
+import { Dns, PluginConfig, Route } from '../../src/cni/schemas.ts';
 
 /** The request as static sees it. */
 export const StaticConf = z.extend(PluginConfig, {

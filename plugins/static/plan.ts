@@ -1,12 +1,18 @@
 // Which addresses does the attachment get from the sources that may name some?
-import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
-import { defined } from '../../src/cni/defined.ts';
+import { type CniArgs, pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result, ResultIp } from '../../src/cni/result.ts';
-import { renderRoutes } from '../../src/cni/routes.ts';
-import { atLeast, type SpecVersion } from '../../src/cni/version.ts';
-import { type Cidr, cidrContains, findCidr, renderCidr } from '../../src/net/cidr.ts';
-import { findIp, type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
+import { defined } from '../../src/cni/json.ts';
+import { atLeast, type Result, type ResultIp, renderRoutes, type SpecVersion } from '../../src/cni/result.ts';
+import {
+  type Cidr,
+  cidrContains,
+  findCidr,
+  findIp,
+  type Ip,
+  renderCidr,
+  renderIp,
+  sameIp,
+} from '../../src/net/ip.ts';
 import type { StaticConf } from './config.ts';
 
 /** An address of the attachment. */

@@ -1,7 +1,7 @@
 // What does static do for each verb?
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { StaticConf } from './config.ts';
 import { findDifferences, type PlannedAddress, planAddresses, planResult } from './plan.ts';

@@ -1,8 +1,8 @@
 // Which options does the tap plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { findIfnameProblem } from '../../src/net/ifname.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
+import { findIfnameProblem } from '../../src/net/interface.ts';
 import { MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
 
 /** Largest id of a user or group; the next number means "none". */

@@ -1,11 +1,25 @@
 // What does the tap plugin do for each verb?
 import { existsSync, writeFileSync } from 'node:fs';
-import type { ContainerAddressing } from '../../src/attach/addressing.ts';
-import { checkMac, stateOf } from '../../src/attach/check.ts';
-import { addressContainer, ignoreNeighbours, refuseTakenName } from '../../src/attach/container.ts';
+import {
+  type ContainerAddressing,
+  dnsOf,
+  hostEndOf,
+  prepareIpam,
+  refuseHostsOwn,
+  removeAndRelease,
+} from '../../src/attach/addressing.ts';
+import {
+  addRoutes,
+  addressContainer,
+  checkRoutes,
+  ignoreNeighbours,
+  putRoutesRight,
+  refuseTakenName,
+} from '../../src/attach/container.ts';
 import {
   addressesFromResult,
   checkLayer3,
+  checkMac,
   describeInterface,
   findDevice,
   onlyInterfaceHas,
@@ -13,17 +27,15 @@ import {
   raise,
   removeDevices,
   requirePrevResult,
+  stateOf,
 } from '../../src/attach/device.ts';
-import { attachmentOf } from '../../src/attach/handle.ts';
-import { hostEndOf, refuseHostsOwn } from '../../src/attach/held-subnets.ts';
-import { dnsOf, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
-import { derivedMac, requestedMac } from '../../src/attach/mac.ts';
-import { requireReadiness } from '../../src/attach/readiness.ts';
-import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
+import { derivedMac, requestedMac } from '../../src/attach/mac-and-mtu.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { requireReadiness } from '../../src/attach/ready.ts';
 import { makeUpper } from '../../src/attach/upper.ts';
-import { renderOwner } from '../../src/cni/attachment.ts';
-import { defined } from '../../src/cni/defined.ts';
+import { interimName, renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { ValuesOf } from '../../src/netlink/codec.ts';
 import { requireLinkChanges, requireLinkKind, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
@@ -39,11 +51,8 @@ import {
   TUN_TYPE_TAP,
   type tun,
 } from '../../src/netlink/rtnl/link.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { interimName } from '../../src/plugin/first-names.ts';
-import { mend } from '../../src/plugin/mend.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { readTapNode } from '../../src/sys/sysctl.ts';
 import { createTap, type NewTap, requireTaps } from '../../src/sys/tun.ts';

@@ -1,10 +1,10 @@
 // How are the values from before tuning kept until DEL?
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { defined } from '../../src/cni/defined.ts';
+import { defined } from '../../src/cni/json.ts';
 import { isGivenUp, putFile, removeFile } from '../../src/files/put-file.ts';
 import { namesIfThere, readIfThere } from '../../src/files/read-file.ts';
-import type { KeptAttachments } from '../../src/plugin/kept.ts';
+import type { KeptAttachments } from '../../src/plugin/define.ts';
 import { isSysctlPath } from './allowlist.ts';
 import { DEFAULT_DATA_DIR } from './config.ts';
 

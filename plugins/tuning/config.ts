@@ -1,6 +1,6 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 
 /** Where backups are stored unless `dataDir` says otherwise; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/run/cni/tuning';

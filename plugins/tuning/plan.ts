@@ -1,9 +1,9 @@
 // What is to be set, which source takes precedence, and what does the result contain?
-import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
-import { defined } from '../../src/cni/defined.ts';
+import { type CniArgs, pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { isUnicastMac, parseMac, renderMac } from '../../src/net/mac.ts';
+import { isUnicastMac, parseMac, renderMac } from '../../src/net/interface.ts';
 import { planSysctls, type Sysctl } from './allowlist.ts';
 import type { TuningConf } from './config.ts';
 

@@ -2,8 +2,8 @@
 
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { defined } from '../../src/cni/defined.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/kinds.ts';
 import {

@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { findMasterProblem } from '../../src/attach/upper.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
 import { VLAN_PROTOCOLS, type VlanProtocol } from '../../src/netlink/rtnl/link.ts';
 
 /** IEEE 802.1Q: 0 tags a frame with its priority only, 4095 is reserved. */

@@ -1,9 +1,8 @@
 // What does the vlan plugin do for each verb?
-import { stateOf } from '../../src/attach/check.ts';
-import { addDevice, removeDevices, renderDevice, repairDevice } from '../../src/attach/device.ts';
 
-import { removeAndRelease } from '../../src/attach/ipam.ts';
-import { requestedMac } from '../../src/attach/mac.ts';
+import { removeAndRelease } from '../../src/attach/addressing.ts';
+import { addDevice, removeDevices, renderDevice, repairDevice, stateOf } from '../../src/attach/device.ts';
+import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import {
   checkUpper,
   findMaster,
@@ -16,11 +15,11 @@ import {
 
 import { digestOf } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { IFNAME_MAX_BYTES } from '../../src/net/ifname.ts';
+import { IFNAME_MAX_BYTES } from '../../src/net/interface.ts';
 import { type UpperData, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
 import { findLink, type Link, setLink, VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { confirm } from '../../src/plugin/steps.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { protocolOf, VlanConf, validateVlanConf } from './config.ts';

@@ -1,8 +1,8 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { findIfnameProblem } from '../../src/net/ifname.ts';
+import { PluginConfig } from '../../src/cni/schemas.ts';
+import { findIfnameProblem } from '../../src/net/interface.ts';
 
 /**
  * The request as vrf sees it. Its values are validated by ADD and CHECK, not by DEL, so an attachment can still be deleted after

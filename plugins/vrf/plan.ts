@@ -1,9 +1,7 @@
 // Which table does a new VRF get, and which routes go with an interface? Nothing is changed here.
 import { type PlannedRoute, planRoute } from '../../src/attach/addressing.ts';
-import type { Result } from '../../src/cni/result.ts';
-import { spreadGateways } from '../../src/cni/routes.ts';
-import { type Cidr, networkOf, parseCidr, renderCidr } from '../../src/net/cidr.ts';
-import { findIp } from '../../src/net/ip.ts';
+import { type Result, spreadGateways } from '../../src/cni/result.ts';
+import { type Cidr, findIp, networkOf, parseCidr, renderCidr } from '../../src/net/ip.ts';
 import { type Address, RT_SCOPE_UNIVERSE } from '../../src/netlink/rtnl/addr.ts';
 import { type Route, RT_TABLE_MAIN, routeThrough } from '../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../src/netlink/rtnl/rule.ts';

@@ -1,11 +1,11 @@
 // What does vrf do for each verb?
-import { checkAddresses, stateOf } from '../../src/attach/check.ts';
+
+import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/container.ts';
+import { checkAddresses, stateOf } from '../../src/attach/device.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
-import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
-import { FAMILIES } from '../../src/net/ip.ts';
+import { FAMILIES, renderCidr } from '../../src/net/ip.ts';
 import { listAddresses, restoreAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
@@ -27,10 +27,9 @@ import {
 } from '../../src/netlink/rtnl/route.ts';
 import { addL3mdevRule, listRules } from '../../src/netlink/rtnl/rule.ts';
 import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
-import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
-import { mend } from '../../src/plugin/mend.ts';
+import { confirm, mend } from '../../src/plugin/steps.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { parseVrfConf, VrfConf, type VrfOptions } from './config.ts';

@@ -7,8 +7,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 import { stretchContains } from '../../src/ipam/stretch.ts';
-import { cidrContains, findCidr, networkOf } from '../../src/net/cidr.ts';
-import { type Ip, renderIp } from '../../src/net/ip.ts';
+import { cidrContains, findCidr, type Ip, networkOf, renderIp } from '../../src/net/ip.ts';
 import { addressOf, lowestFree, offsetOf, type Range, reservationName } from './plan.ts';
 
 const API = 'apis/whereabouts.cni.cncf.io/v1alpha1';

@@ -1,7 +1,6 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
-import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { Route } from '../../src/cni/result-schema.ts';
+import { PluginConfig, Route } from '../../src/cni/schemas.ts';
 
 /** A range from which one address is allocated. */
 const RangeConf = z.looseObject({

@@ -6,12 +6,15 @@ import {
   cidrContains,
   cidrsOverlap,
   findCidr,
+  findIp,
+  type Ip,
   isSmallest,
   lastOf,
   networkOf,
+  offsetIp,
   renderCidr,
-} from '../../src/net/cidr.ts';
-import { findIp, type Ip, offsetIp, renderIp } from '../../src/net/ip.ts';
+  renderIp,
+} from '../../src/net/ip.ts';
 import type { Ipam, RangeConf } from './config.ts';
 
 /** A range as its objects describe it. */

@@ -2,20 +2,25 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pickCniArgs } from '../../src/cni/cni-args.ts';
-import { defined } from '../../src/cni/defined.ts';
+import { pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { decode, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
-import type { Result } from '../../src/cni/result.ts';
-import { renderRoutes } from '../../src/cni/routes.ts';
+import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
+import { type Result, renderRoutes } from '../../src/cni/result.ts';
 import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
-import { listLeases } from '../../src/ipam/lease-files.ts';
+import { listLeases, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { DEFAULT_DATA_DIR, storeExists, withStore } from '../../src/ipam/lease-store.ts';
-import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
-import { type Cidr, cidrContains, findCidr, renderCidr } from '../../src/net/cidr.ts';
-import { findIp, IP_BITS, type Ip, renderIp } from '../../src/net/ip.ts';
+import {
+  type Cidr,
+  cidrContains,
+  findCidr,
+  findIp,
+  IP_BITS,
+  type Ip,
+  renderCidr,
+  renderIp,
+} from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
+import { tryAll } from '../../src/plugin/steps.ts';
 import { allocate, type Books, findEntry, type Holder, release, requireRoom } from './books.ts';
 import { type Ipam, WhereaboutsConf } from './config.ts';
 import { planRanges, type Range } from './plan.ts';

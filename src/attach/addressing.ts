@@ -1,18 +1,30 @@
-// Which addresses and routes does the IPAM plugin assign to a container's interface?
+// Which addresses and routes does the IPAM plugin assign, which subnets have devices already, and which routes follow?
+
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { ResultRoute } from '../cni/result.ts';
+import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
+import type { Result, ResultDns, ResultRoute } from '../cni/result.ts';
+import type { PluginConfig } from '../cni/schemas.ts';
 import {
   type Cidr,
   cidrContains,
+  findCidr,
+  findIp,
+  IP_BITS,
+  type Ip,
   isSmallest,
   lastOf,
   networkOf,
   parseCidr,
+  parseIp,
   renderCidr,
-} from '../net/cidr.ts';
-import { IP_BITS, type Ip, parseIp, sameIp } from '../net/ip.ts';
-import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
+  sameIp,
+  subnetOf,
+} from '../net/ip.ts';
+import { listAddresses, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
 import type { Route } from '../netlink/rtnl/route.ts';
+import type { Call, Done } from '../plugin/define.ts';
+import { tryAll } from '../plugin/steps.ts';
 
 /** An address of the container's interface, and the gateway of its subnet. */
 export interface PlannedIp {
@@ -74,4 +86,162 @@ export function planRoute(route: ResultRoute, ips: readonly PlannedIp[]): Planne
 /** The gateway for routes of the family that specify none. */
 export function firstGateway(ips: readonly PlannedIp[], family: 4 | 6): Ip | undefined {
   return ips.find(({ cidr, gateway }) => gateway !== undefined && cidr.ip.family === family)?.gateway;
+}
+
+// Which subnets are configured, and which addresses does a container request itself?
+//
+// The creator of a pod can request its addresses: with the capability `ips`, in `args.cni`, in CNI_ARGS. An IPAM plugin
+// such as static grants them with the requested prefix length, and a third-party one may do the same. With a gateway, the host
+// would get that prefix as a subnet and route of its own: 8.8.8.8/8 would send all of the node's traffic for 8.0.0.0/8 to
+// pods. Therefore the host applies a requested address only as far as the configuration, or the bridge, has its subnet.
+//
+// The capability `ipRanges` counts as configuration: podman and dockershim pass the node's own ranges with it, and the
+// delegate runner does not accept it from pods. Addresses that were not requested are the IPAM plugin's choice, possibly from
+// pools kept in the cluster; they are under the administrator's control.
+
+/** Members of an IPAM configuration that contain a subnet: those of host-local, whereabouts and static. */
+const SUBNET_KEYS = ['subnet', 'range', 'address'];
+/** Destinations, and addresses that are not handed out. */
+const OTHER_KEYS = ['routes', 'exclude'];
+
+/** The minimum prefix length of a container subnet. Half of all addresses is not a subnet, whatever the configuration says. */
+export const SHORTEST_PREFIX = 8;
+
+/** What a request says about addresses, apart from those that IPAM returned. */
+interface Holdings {
+  /** True when the configuration has the subnet, or one that covers it. */
+  holds(cidr: Cidr): boolean;
+  /** True when the configuration has exactly this subnet. */
+  names(cidr: Cidr): boolean;
+  /** True when the address was requested on behalf of the container. */
+  isAsked(ip: Ip): boolean;
+}
+
+/** Reads which subnets are configured in a request, and which addresses it asks for. */
+export function holdingsOf({ request, env }: Pick<Call, 'request' | 'env'>): Holdings {
+  const offered = memberOf(request, 'runtimeConfig');
+  const { ipRanges, ...others } = isObject(offered) ? offered : ({} as JsonObject);
+  const held = [memberOf(request, 'ipam'), ipRanges]
+    .flatMap(subnetsIn)
+    .filter(({ prefix }) => prefix >= SHORTEST_PREFIX);
+  const asked = [others, memberOf(request, 'args'), env.args].flatMap(addressesIn);
+  return {
+    holds: cidr => held.some(own => own.prefix <= cidr.prefix && cidrContains(own, cidr.ip)),
+    names: cidr => held.some(own => own.prefix === cidr.prefix && sameIp(own.ip, networkOf(cidr))),
+    isAsked: ip => asked.some(one => sameIp(one, ip)),
+  };
+}
+
+function subnetsIn(value: unknown): Cidr[] {
+  if (Array.isArray(value)) return value.flatMap(subnetsIn);
+  if (!isObject(value)) return [];
+  return Object.entries(value).flatMap(([key, member]) => {
+    if (OTHER_KEYS.includes(key.toLowerCase())) return [];
+    if (typeof member !== 'string') return subnetsIn(member);
+    // whereabouts has ranges with both ends: 10.1.0.5-10.1.0.9/24.
+    const cidr = SUBNET_KEYS.includes(key.toLowerCase())
+      ? findCidr(member.split('-').at(-1) ?? '')
+      : undefined;
+    return cidr ? [subnetOf(cidr)] : [];
+  });
+}
+
+/** An IPv6 address has at least two colons; a single colon before an IPv4 address belongs to something else. */
+const ADDRESS = /[\da-f]*:[\da-f:]*:[\da-f:.]*|\d{1,3}(?:\.\d{1,3}){3}/gi;
+
+/** Every address in the texts of a value, with or without a prefix length: annotations have formats of their own. */
+function addressesIn(value: unknown): Ip[] {
+  if (Array.isArray(value)) return value.flatMap(addressesIn);
+  if (isObject(value)) return Object.values(value).flatMap(addressesIn);
+  if (typeof value !== 'string') return [];
+  return (value.match(ADDRESS) ?? []).flatMap(text => findIp(text) ?? []);
+}
+
+/** The device of the host below one that it made for a container; index 0 if there is none. */
+export function hostEndOf({ attrs, peer }: Pick<Link, 'attrs' | 'peer'>): { readonly index: number } {
+  return { index: attrs.linkNetnsId === undefined ? 0 : peer };
+}
+
+/**
+ * Refuses addresses that no container can have, and requested ones that the host has on a device. Those that IPAM chooses are the
+ * administrator's own affair, and need no question to the kernel.
+ * @param device of the host, on the container's link
+ * @throws CniError 7
+ */
+export function refuseHostsOwn(
+  call: Call,
+  device: { readonly index: number },
+  ips: readonly PlannedIp[],
+): void {
+  const { isAsked } = holdingsOf(call);
+  const isNeeded = ips.some(({ cidr }) => isAsked(cidr.ip));
+  const own = isNeeded ? listAddresses(call.host, device.index).map(({ cidr }) => cidr.ip) : [];
+  refuseUnusable(ips, own);
+}
+
+/**
+ * IPAM plugins that talk to a server through the interface that they address. DEL of any other comes after the interface is
+ * deleted, since the address must not be reused while anything still has it; theirs comes before. The protocol has no word for
+ * the difference, and this name is the same in the reference.
+ */
+const TALKS_THROUGH_INTERFACE: readonly (string | undefined)[] = ['dhcp'];
+
+/** Whether the IPAM plugin needs the interface, up and connected, for its ADD and DEL. */
+export function needsInterface({ ipam }: PluginConfig): boolean {
+  return TALKS_THROUGH_INTERFACE.includes(ipam?.type);
+}
+
+/** Requests addresses from the IPAM plugin, if one is configured. They are released when ADD fails. */
+export async function askIpam(call: Call<PluginConfig>): Promise<Result | undefined> {
+  return prepareIpam(call)();
+}
+
+/**
+ * For a plugin that makes the interface before it asks. To be called before it makes anything, so that a failed ADD releases the
+ * addresses last; those that need the interface are released first.
+ * @returns a function that requests the addresses, if an IPAM plugin is configured
+ */
+export function prepareIpam(call: Call<PluginConfig>): () => Promise<Result | undefined> {
+  const type = call.conf.ipam?.type;
+  if (!type) return async () => undefined;
+  const delegate = call.delegate(type);
+  let isGranted = false;
+  const release = async (): Promise<void> => {
+    if (isGranted) await delegate.del();
+  };
+  const early = !needsInterface(call.conf);
+  if (early) call.onFailure('release the addresses', release);
+  return async () => {
+    const result = await delegate.add();
+    isGranted = true;
+    if (!early) call.onFailure('release the addresses', release);
+    return result;
+  };
+}
+
+/**
+ * Deletes interfaces and releases their addresses, each at its time: see {@link needsInterface}. Continues after a failure.
+ * @param verb of the IPAM plugin
+ * @param remove deletes the interfaces, then does what it is given
+ * @throws what failed
+ */
+export async function removeAndRelease(
+  call: Call<PluginConfig>,
+  verb: 'del' | 'gc',
+  remove: (then: () => Done) => Done,
+): Promise<void> {
+  const type = call.conf.ipam?.type;
+  if (!type) return remove(() => {});
+  const release = (): Done => call.delegate(type)[verb]();
+  if (!needsInterface(call.conf)) return remove(release);
+  await tryAll([release, () => remove(() => {})]);
+}
+
+/**
+ * Resolver settings for the result. If the configuration has any member, even an empty list, its settings replace IPAM's
+ * (reference behaviour).
+ */
+export function dnsOf({ dns }: PluginConfig, ipam: Result | undefined): ResultDns | undefined {
+  const given = dns !== undefined && Boolean(dns.nameservers || dns.search || dns.options || dns.domain);
+  return given ? dns : ipam?.dns;
 }

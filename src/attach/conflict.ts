@@ -1,12 +1,7 @@
 // Does another host of the link have an IPv4 address already?
-//
-// Where an interface shares its link with hosts that this node does not manage, IPAM cannot know their addresses. RFC 5227 asks before an
-// address is used: a probe claims nothing, so no host changes its cache, and the holder of the address answers. Its waits of up to nine
-// seconds are for links of 1998. Hosts of today answer within milliseconds, which is why other systems have settled for 200 ms. What
-// costs more than that here is a container that waits: so the gateways are asked, too. Once one has answered, packets pass in both
-// directions, and the link is as fast as that answer was; a silent link gets the whole time, since it may only be slow.
+
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { type ArpMessage, decodeArp, ETH_P_ARP, encodeArpProbe } from '../net/arp.ts';
+import { parseMac, renderMac } from '../net/interface.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { type Link, setLink } from '../netlink/rtnl/link.ts';
 import type { Call } from '../plugin/define.ts';
@@ -20,6 +15,47 @@ import {
 } from '../sys/packet-socket.ts';
 import type { PlannedIp } from './addressing.ts';
 import { awaitTraffic, type Stage } from './ready.ts';
+
+/** linux/if_ether.h: ETH_P_ARP */
+export const ETH_P_ARP = 0x0806;
+
+/** RFC 826: hardware type Ethernet, protocol IPv4, and the lengths of their addresses. */
+const HEADER = [0x00, 0x01, 0x08, 0x00, 6, 4];
+const REQUEST = 1;
+const MESSAGE_BYTES = 28;
+
+/** Who says what about which address. */
+interface ArpMessage {
+  readonly senderMac: string;
+  /** 0.0.0.0 in a probe. */
+  readonly sender: Ip;
+  readonly target: Ip;
+}
+
+/** A probe (RFC 5227, 1.1): asks for an address without claiming one. */
+export function encodeArpProbe(mac: string, ip: Ip): Uint8Array {
+  const bytes = new Uint8Array(MESSAGE_BYTES);
+  bytes.set([...HEADER, 0, REQUEST]);
+  bytes.set(parseMac(mac), 8);
+  new DataView(bytes.buffer).setUint32(24, Number(ip.value), false);
+  return bytes;
+}
+
+/** @returns undefined for anything but ARP for IPv4 over Ethernet */
+export function decodeArp(bytes: Uint8Array): ArpMessage | undefined {
+  if (bytes.length < MESSAGE_BYTES || HEADER.some((byte, i) => bytes[i] !== byte)) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  const ipAt = (at: number): Ip => ({ family: 4, value: BigInt(view.getUint32(at, false)) });
+  return { senderMac: renderMac(bytes.subarray(8, 14)), sender: ipAt(14), target: ipAt(24) };
+}
+
+// Does another host of the link have an IPv4 address already?
+//
+// Where an interface shares its link with hosts that this node does not manage, IPAM cannot know their addresses. RFC 5227 asks before an
+// address is used: a probe claims nothing, so no host changes its cache, and the holder of the address answers. Its waits of up to nine
+// seconds are for links of 1998. Hosts of today answer within milliseconds, which is why other systems have settled for 200 ms. What
+// costs more than that here is a container that waits: so the gateways are asked, too. Once one has answered, packets pass in both
+// directions, and the link is as fast as that answer was; a silent link gets the whole time, since it may only be slow.
 
 /** When the probes are sent, and how long a link without answers is listened to. */
 const PROBES_AT_MS = [0, 20, 80];

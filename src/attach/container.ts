@@ -1,16 +1,200 @@
-// How does the container's interface get its addresses?
+// How does the container's interface get its addresses and routes, and when can they be used?
 
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { PluginConfig } from '../cni/plugin-config.ts';
-import type { Cidr } from '../net/cidr.ts';
+import type { PluginConfig } from '../cni/schemas.ts';
+import { bySubnet, type Cidr, IP_BITS, type Ip, renderCidr, renderIp, sameIp, subnetKey } from '../net/ip.ts';
 import type { Request } from '../netlink/codec.ts';
-import { type Address, addAddressRequest, restoreAddressRequest } from '../netlink/rtnl/addr.ts';
-import { findLink, IFF_UP, type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
+import {
+  type Address,
+  addAddressRequest,
+  IFA_F_DADFAILED,
+  IFA_F_TENTATIVE,
+  listAddresses,
+  RT_SCOPE_LINK,
+  restoreAddressRequest,
+} from '../netlink/rtnl/addr.ts';
+import { findLink, IFF_UP, type Link, setLink, setLinkRequest } from '../netlink/rtnl/link.ts';
+import {
+  addRoute,
+  addRouteRequest,
+  listRoutes,
+  prependRoute,
+  type Route,
+  RT_TABLE_MAIN,
+  removeRoute,
+} from '../netlink/rtnl/route.ts';
+import { isNetlinkError, NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
+import { confirm } from '../plugin/steps.ts';
+import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
-import type { ContainerAddressing } from './addressing.ts';
-import { addRoutes } from './routes.ts';
+import type { ContainerAddressing, PlannedRoute } from './addressing.ts';
+
+/**
+ * Adds the routes with the interface as their output; routes that already exist are ignored. A route to the same destination
+ * through another interface is kept, and this one is placed before it, as in the reference. Routes without a gateway come first, since
+ * they lead to gateways, and a gateway that none leads to is on the link itself: providers and DHCP servers give hosts a gateway outside
+ * of their subnet.
+ * @param first requests to send before the routes, in the same batch
+ */
+export function addRoutes(
+  socket: NetlinkSocket,
+  { index }: Pick<Link, 'index'>,
+  routes: readonly PlannedRoute[],
+  first: readonly Request[] = [],
+): void {
+  const merged = mergeWays(routes, index);
+  const ordered = [...merged.filter(one => !hasGateway(one)), ...merged.filter(hasGateway)];
+  const outcomes = socket.attemptAll([...first, ...ordered.map(addRouteRequest)]);
+  for (const [i, outcome] of outcomes.entries()) {
+    if (!(outcome instanceof NetlinkError)) continue;
+    const route = ordered[i - first.length];
+    if (route && outcome.errno === Errno.EEXIST) comeBefore(socket, index, route);
+    else if (route && isUnreached(outcome))
+      reachingGateway(socket, route, () => addOne(socket, index, route));
+    else throw outcome;
+  }
+}
+
+function addOne(socket: NetlinkSocket, index: number, route: Route): void {
+  try {
+    addRoute(socket, route);
+  } catch (thrown) {
+    if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
+    comeBefore(socket, index, route);
+  }
+}
+
+/**
+ * Adds a route whose gateway may be outside of the subnets that the interface has: such a gateway is on the link.
+ * @param add adds the route
+ * @returns the routes to gateways that this took
+ */
+export function reachingGateway(socket: NetlinkSocket, route: Route, add: () => void): Route[] {
+  try {
+    add();
+    return [];
+  } catch (thrown) {
+    if (!(thrown instanceof NetlinkError && isUnreached(thrown))) throw thrown;
+    const { oif, table } = route;
+    const ways = gatewaysOf(route).map((ip): Route => {
+      return { dst: { ip, prefix: IP_BITS[ip.family] }, oif, table, scope: RT_SCOPE_LINK };
+    });
+    // What the kernel refuses here makes it refuse the route again.
+    socket.attemptAll(ways.map(addRouteRequest));
+    add();
+    return ways;
+  }
+}
+
+/** net/ipv4/fib_semantics.c and net/ipv6/route.c refuse a gateway to which no route leads with one of these each. */
+function isUnreached({ errno }: NetlinkError): boolean {
+  return errno === Errno.ENETUNREACH || errno === Errno.EHOSTUNREACH;
+}
+
+function hasGateway(route: Route): boolean {
+  return gatewaysOf(route).length > 0;
+}
+
+function gatewaysOf({ gateway, ways = [] }: Pick<Route, 'gateway' | 'ways'>): Ip[] {
+  return [gateway, ...ways.map(way => way.gateway)].filter(ip => ip !== undefined);
+}
+
+/** The kernel has already made the subnet's own route, and IPAM may list a route twice. */
+function comeBefore(socket: NetlinkSocket, index: number, route: Route): void {
+  const isMade = listRoutes(socket).some(one => leavesBy(one, index) && isSamePlace(one, route));
+  if (!isMade) prependRoute(socket, route);
+}
+
+/** Puts routes back that others removed or gave another gateway. The interface's own routes to other places stay. */
+export function putRoutesRight(socket: NetlinkSocket, link: Link, routes: readonly PlannedRoute[]): void {
+  const isWrong = (found: Route): boolean => {
+    const planned = routes.filter(one => isSamePlace(found, { ...one, oif: link.index }));
+    return planned.length > 0 && !planned.some(one => isSameRoute(found, one));
+  };
+  for (const found of listRoutes(socket))
+    if (found.oif === link.index && hasGateway(found) && isWrong(found)) removeRoute(socket, found);
+  addRoutes(socket, link, routes);
+}
+
+/** @throws Error naming the first route that is missing from the interface, in any table */
+export function checkRoutes(socket: NetlinkSocket, link: Link, wanted: readonly PlannedRoute[]): void {
+  const present = listRoutes(socket).filter(route => leavesBy(route, link.index));
+  const presentTo = bySubnet(present);
+  for (const route of wanted) {
+    if (presentTo(route.dst).some(one => isSameRoute(one, route))) continue;
+    confirm(`routes of "${link.name}"`, renderRoute(route), present.map(renderRoute));
+  }
+}
+
+/**
+ * Merges several gateways for one destination into one multipath route. The reference makes competing routes, of which IPv4
+ * uses only one.
+ */
+export function mergeWays(routes: readonly PlannedRoute[], oif: number): Route[] {
+  const byDestination = new Map<string, PlannedRoute[]>();
+  for (const route of routes) {
+    const { dst, table = RT_TABLE_MAIN, priority = 0 } = route;
+    const key = `${subnetKey(dst)} ${table} ${priority}`;
+    const group = byDestination.get(key) ?? [];
+    byDestination.set(key, group);
+    if (!group.some(one => sameGateway(one.gateway, route.gateway))) group.push(route);
+  }
+  return [...byDestination.values()].flatMap(group => {
+    const [first] = group;
+    if (first === undefined || group.length === 1 || group.some(({ gateway }) => gateway === undefined)) {
+      return group.map(route => ({ ...route, oif }));
+    }
+    const { gateway: _, ...rest } = first;
+    return { ...rest, oif, ways: group.map(({ gateway }) => ({ gateway, oif })) };
+  });
+}
+
+/** IPv6 merges routes with the same destination and metric into one. */
+function leavesBy({ oif, ways }: Route, index: number): boolean {
+  return oif === index || (ways?.some(way => way.oif === index) ?? false);
+}
+
+function isSamePlace(found: Route, wanted: Route): boolean {
+  return (
+    subnetKey(found.dst) === subnetKey(wanted.dst) &&
+    found.table === (wanted.table || RT_TABLE_MAIN) &&
+    (!wanted.priority || found.priority === wanted.priority)
+  );
+}
+
+/** Compares two of one destination. Ignores attributes that the plan does not specify. */
+function isSameRoute(found: Route, wanted: PlannedRoute): boolean {
+  // A later plugin, such as sbr, may have moved it.
+  if (wanted.table && wanted.table !== found.table) return false;
+  if (wanted.gateway && !gatewaysOf(found).some(gateway => sameGateway(gateway, wanted.gateway)))
+    return false;
+  if (wanted.source && !sameGateway(found.source, wanted.source)) return false;
+  // IPv6 has no scopes.
+  if (wanted.scope && wanted.dst.ip.family === 4 && wanted.scope !== found.scope) return false;
+  const numbers = ['priority', 'mtu', 'advmss'] as const;
+  return numbers.every(key => !wanted[key] || wanted[key] === found[key]);
+}
+
+function sameGateway(a: Ip | undefined, b: Ip | undefined): boolean {
+  return a === undefined || b === undefined ? a === b : sameIp(a, b);
+}
+
+function renderRoute(route: Omit<Route, 'oif'>): string {
+  const { dst, source, priority, table, scope, mtu, advmss } = route;
+  const via = gatewaysOf(route).map(renderIp);
+  return [
+    renderCidr(dst),
+    ...via.map(ip => `via ${ip}`),
+    ...(source ? [`src ${renderIp(source)}`] : []),
+    ...(table && table !== RT_TABLE_MAIN ? [`table ${table}`] : []),
+    ...(scope ? [`scope ${scope}`] : []),
+    ...(priority ? [`metric ${priority}`] : []),
+    ...(mtu ? [`mtu ${mtu}`] : []),
+    ...(advmss ? [`advmss ${advmss}`] : []),
+  ].join(' ');
+}
 
 const ALL_REDIRECTS = 'net/ipv4/conf/all/accept_redirects';
 const LOOPBACK_SWITCH = 'net/ipv6/conf/lo/disable_ipv6';
@@ -130,4 +314,66 @@ export function interfaceExists(ifname: string, netns: Pick<Netns, 'path'>, caus
     `Cannot create interface "${ifname}" in "${netns.path}": an interface of that name exists; run DEL first`,
     { details: `CNI_IFNAME=${ifname}`, cause },
   );
+}
+
+/** Gives the interface the hardware address and the MTU that the result reports. @returns it as it is then */
+export function repairInterface(call: Call, link: Link): Link {
+  const { env, prevResult, container } = call;
+  const reported = prevResult?.interfaces?.find(
+    ({ name, sandbox }) => name === env.ifname && sandbox === env.netns,
+  );
+  const mac = reported?.mac?.toLowerCase();
+  const wrongMac = mac !== undefined && mac !== link.mac ? mac : undefined;
+  const wrongMtu = reported?.mtu !== undefined && reported.mtu !== link.mtu ? reported.mtu : undefined;
+  if (wrongMac === undefined && wrongMtu === undefined) return link;
+  setLink(container, link.index, { mac: wrongMac, mtu: wrongMtu });
+  return { ...link, ...(wrongMac === undefined ? {} : { mac: wrongMac }) };
+}
+
+/**
+ * Gives the interface those of its addresses that are missing, if they are still this attachment's.
+ * @throws CniError of the IPAM plugin's CHECK: another attachment may have the address
+ */
+export async function repairAddresses(
+  call: Call<PluginConfig>,
+  link: Link,
+  cidrs: readonly Cidr[],
+): Promise<void> {
+  const present = listAddresses(call.container, link.index).map(({ cidr }) => renderCidr(cidr));
+  const missing = cidrs.filter(cidr => !present.includes(renderCidr(cidr)));
+  if (missing.length === 0) return;
+  const type = call.conf.ipam?.type;
+  if (type) await call.delegate(type).check();
+  // Nothing else can have it: whether there are duplicates was found out at ADD.
+  call.container.requestAll(missing.map(cidr => addAddressRequest(link.index, cidr, { nodad: true })));
+}
+
+/** The kernel sends one probe and waits a second, after a delay of up to one second (RFC 4862). */
+const DETECTION_DEADLINE_MS = 5_000;
+const POLL_MS = 25;
+
+/**
+ * Waits until the kernel has finished duplicate address detection for the interface's IPv6 addresses.
+ * @throws Error naming an address that another host uses, or that stays undecided
+ */
+export async function awaitDuplicateDetection(socket: NetlinkSocket, link: Link): Promise<void> {
+  const giveUpAt = performance.now() + DETECTION_DEADLINE_MS;
+  for (;;) {
+    const addresses = listAddresses(socket, link.index);
+    const duplicate = addresses.find(({ flags }) => flags & IFA_F_DADFAILED);
+    if (duplicate) {
+      throw new Error(
+        `Cannot use ${renderCidr(duplicate.cidr)} on "${link.name}": another host on the network has that address`,
+      );
+    }
+    const tentative = addresses.filter(({ flags }) => flags & IFA_F_TENTATIVE);
+    if (tentative.length === 0) return;
+    if (performance.now() > giveUpAt) {
+      const names = tentative.map(({ cidr }) => renderCidr(cidr)).join(', ');
+      throw new Error(
+        `Cannot use ${names} on "${link.name}": duplicate address detection has not finished after ${DETECTION_DEADLINE_MS / 1000} s`,
+      );
+    }
+    await Bun.sleep(POLL_MS);
+  }
 }

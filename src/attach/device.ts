@@ -1,16 +1,12 @@
-// How does a device in the container get what its IPAM plugin assigns?
-//
-// The device exists before the IPAM plugin is called, because some of them talk through it: dhcp sends its requests from there.
+// How does a device in the container get what its IPAM plugin assigns, and is it still as ADD left it?
 
-import { renderOwner } from '../cni/attachment.ts';
-import { defined } from '../cni/defined.ts';
+import { interimName, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { PluginConfig } from '../cni/plugin-config.ts';
-import type { Result, ResultInterface } from '../cni/result.ts';
-import { spreadGateways } from '../cni/routes.ts';
-import { atLeast } from '../cni/version.ts';
-import { parseCidr, renderCidr } from '../net/cidr.ts';
-import { parseIp, renderIp } from '../net/ip.ts';
+import { defined } from '../cni/json.ts';
+import { atLeast, type Result, type ResultInterface, spreadGateways } from '../cni/result.ts';
+import type { PluginConfig } from '../cni/schemas.ts';
+import { type Cidr, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.ts';
+import { listAddresses } from '../netlink/rtnl/addr.ts';
 import {
   ALIAS_MAX_BYTES,
   findLink,
@@ -21,24 +17,52 @@ import {
   setLink,
 } from '../netlink/rtnl/link.ts';
 import { askAll, type NetlinkSocket } from '../netlink/socket.ts';
-import { confirm } from '../plugin/confirm.ts';
 import type { Call, Done } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';
-import { interimName } from '../plugin/first-names.ts';
-import { mend } from '../plugin/mend.ts';
 import { isReported } from '../plugin/netns-owner.ts';
-import { tryAll } from '../plugin/try-all.ts';
-import { type ContainerAddressing, planRoute } from './addressing.ts';
-import { checkAddresses, checkMac, stateOf } from './check.ts';
+import { confirm, mend, tryAll } from '../plugin/steps.ts';
+import {
+  type ContainerAddressing,
+  dnsOf,
+  hostEndOf,
+  planRoute,
+  prepareIpam,
+  refuseHostsOwn,
+} from './addressing.ts';
 import { probeAddresses } from './conflict.ts';
-import { configureContainer, ignoreNeighbours } from './container.ts';
-import { awaitDuplicateDetection } from './duplicates.ts';
-import { attachmentOf } from './handle.ts';
-import { hostEndOf, refuseHostsOwn } from './held-subnets.ts';
-import { dnsOf, prepareIpam } from './ipam.ts';
-import { AUTO_MTU } from './mtu.ts';
+import {
+  awaitDuplicateDetection,
+  checkRoutes,
+  configureContainer,
+  ignoreNeighbours,
+  putRoutesRight,
+} from './container.ts';
+import { AUTO_MTU } from './mac-and-mtu.ts';
+import { attachmentOf } from './owner.ts';
 import { awaitTraffic } from './ready.ts';
-import { checkRoutes, putRoutesRight } from './routes.ts';
+
+/** @throws Error naming the first address that is missing from the interface */
+export function checkAddresses(socket: NetlinkSocket, link: Link, wanted: readonly Cidr[]): void {
+  const present = listAddresses(socket, link.index).map(({ cidr }) => renderCidr(cidr));
+  for (const cidr of wanted) {
+    const text = renderCidr(cidr);
+    if (!present.includes(text)) confirm(`addresses of "${link.name}"`, text, present);
+  }
+}
+
+/** @throws Error when the hardware address differs from the reported one; no reported address is accepted */
+export function checkMac(name: string, reported: ResultInterface | undefined, link: Link): void {
+  if (reported?.mac) confirm(`hardware address of ${name}`, reported.mac.toLowerCase(), link.mac);
+}
+
+/** The administrative state, `up` or `down`. */
+export function stateOf(link: Link): string {
+  return link.flags & IFF_UP ? 'up' : 'down';
+}
+
+// How does a device in the container get what its IPAM plugin assigns?
+//
+// The device exists before the IPAM plugin is called, because some of them talk through it: dhcp sends its requests from there.
 
 /** A device of the container, and what was assigned to it. */
 interface Addressed {

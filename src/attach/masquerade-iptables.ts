@@ -1,17 +1,25 @@
 // How does iptables masquerade an attachment, in the chains that the reference plugins use?
 import type { AttachmentId } from '../cni/attachment.ts';
-import { type Cidr, parseCidr, subnetOf } from '../net/cidr.ts';
-import { FAMILIES, type Family, IP_BITS, type Ip, renderIp } from '../net/ip.ts';
+import {
+  type Cidr,
+  FAMILIES,
+  type Family,
+  IP_BITS,
+  type Ip,
+  parseCidr,
+  renderIp,
+  subnetOf,
+} from '../net/ip.ts';
 import { listLegacyNat, listNftNat, natTable } from '../netlink/iptables/nat.ts';
 import { type NatRule, renderRule } from '../netlink/iptables/nat-rule.ts';
 import { restoreNat } from '../netlink/iptables/program.ts';
 import { commitAfterReading } from '../netlink/nft/message.ts';
 import { deleteChain, deleteRule, flushChain, hasChain } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
-import { confirm } from '../plugin/confirm.ts';
-import type { KeptAttachments } from '../plugin/kept.ts';
-import type { FormerOwner } from './living-owner.ts';
-import { attachmentChain } from './masquerade-reference.ts';
+import type { KeptAttachments } from '../plugin/define.ts';
+import { confirm } from '../plugin/steps.ts';
+import { attachmentChain } from './masquerade.ts';
+import type { FormerOwner } from './owner.ts';
 
 const POSTROUTING = 'POSTROUTING';
 const MULTICAST: Readonly<Record<Family, Cidr>> = { 4: parseCidr('224.0.0.0/4'), 6: parseCidr('ff00::/8') };

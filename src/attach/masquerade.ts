@@ -1,8 +1,7 @@
-// How is masquerading of an attachment started and stopped?
+// How is masquerading of an attachment started and stopped in nf_tables, by our rules and by the reference's?
 
 import type { AttachmentId } from '../cni/attachment.ts';
-import { type Cidr, netmaskOf, networkOf } from '../net/cidr.ts';
-import { ipToBytes, renderIp } from '../net/ip.ts';
+import { type Cidr, findIp, type Ip, ipToBytes, netmaskOf, networkOf, renderIp } from '../net/ip.ts';
 import type { Request } from '../netlink/codec.ts';
 import { addEntries, deletePlaces, type Entry, findElements } from '../netlink/nft/element.ts';
 import { goto } from '../netlink/nft/expr.ts';
@@ -16,13 +15,67 @@ import {
   type Skeleton,
   sweepOwned,
 } from '../netlink/nft/skeleton.ts';
-import { NF_IP_PRI_FILTER, type NftSet, OWN_NAT } from '../netlink/nft/table.ts';
+import {
+  deleteRule,
+  hasTable,
+  listRules,
+  NF_IP_PRI_FILTER,
+  type NftSet,
+  OWN_NAT,
+} from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
-import { confirmAll } from '../plugin/confirm.ts';
-import { isStaleNote, type KeptAttachments } from '../plugin/kept.ts';
-import { noteOf } from './handle.ts';
-import { type FormerOwner, findFormerOwners, type RefuseLiving } from './living-owner.ts';
-import type { Masqueraded } from './masq-source.ts';
+import { isStaleNote, type KeptAttachments } from '../plugin/define.ts';
+import { confirmAll } from '../plugin/steps.ts';
+import { type FormerOwner, findFormerOwners, noteOf, type RefuseLiving } from './owner.ts';
+
+/** An address of a container with its subnet, and the source that its packets get outside that subnet. */
+export interface Masqueraded extends Cidr {
+  /** Undefined for an address of the outgoing interface. */
+  readonly source?: Ip;
+}
+
+/** The options that decide. */
+export interface MasqConf {
+  readonly ipMasqSource?: readonly string[] | undefined;
+  readonly ipMasqBackend?: string | undefined;
+}
+
+/** The addresses with the configured sources of their families. */
+export function withSources({ ipMasqSource = [] }: MasqConf, cidrs: readonly Cidr[]): Masqueraded[] {
+  const sources = ipMasqSource.flatMap(text => findIp(text) ?? []);
+  return cidrs.map(cidr => {
+    const source = sources.find(({ family }) => family === cidr.ip.family);
+    return source ? { ...cidr, source } : cidr;
+  });
+}
+
+/** What is wrong with the option's value, or undefined. */
+export function findSourceProblem(conf: MasqConf): string | undefined {
+  const { ipMasqSource = [] } = conf;
+  const bad = ipMasqSource.find(text => findIp(text) === undefined);
+  if (bad !== undefined) return `"ipMasqSource" holds ${JSON.stringify(bad)}, expected an address`;
+  const families = ipMasqSource.flatMap(text => findIp(text)?.family ?? []);
+  if (new Set(families).size < families.length) return '"ipMasqSource" holds two addresses of one IP version';
+  if (families.length === 0 || backendOf(conf) === 'nftables') return undefined;
+  return '"ipMasqSource" needs "ipMasqBackend": "nftables"';
+}
+
+/** Their names, the default first. */
+const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
+
+/** One of {@link MASQ_BACKENDS}. */
+export type MasqBackend = (typeof MASQ_BACKENDS)[number];
+
+/** The packet filter of that name; the default without a name or for a name that {@link findBackendProblem} refuses. */
+export function backendOf({ ipMasqBackend }: { readonly ipMasqBackend?: string | undefined }): MasqBackend {
+  return MASQ_BACKENDS.find(name => name === ipMasqBackend) ?? MASQ_BACKENDS[0];
+}
+
+/** What is wrong with the option's value, or undefined. */
+export function findBackendProblem(ipMasqBackend: string | undefined): string | undefined {
+  if (ipMasqBackend === undefined || MASQ_BACKENDS.some(name => name === ipMasqBackend)) return undefined;
+  return `"ipMasqBackend" is "${ipMasqBackend}", expected "${MASQ_BACKENDS.join('" or "')}"`;
+}
 
 /**
  * Masquerades what the addresses send beyond their subnets, in one transaction. Elements that a dead attachment left for
@@ -212,4 +265,68 @@ function strayChain(family: 4 | 6, prefix: number): string {
 function chainName({ ip, prefix, source }: Masqueraded): string {
   if (source) return `snat${ip.family}_${prefix}_${Buffer.from(ipToBytes(source)).toString('hex')}`;
   return `masq${ip.family}_${prefix}`;
+}
+
+const REFERENCE_TABLE: Table = { family: 'inet', name: 'cni_plugins_masquerade' };
+/** One rule per address, with a comment that starts with the keys of network and attachment. */
+const CHAIN = 'masq_checks';
+
+/** Removes the rules that the reference made for an attachment. Table and chains remain, as after the reference's DEL. */
+export function removeReferenceMasquerade(socket: NetlinkSocket, owner: AttachmentId): void {
+  const key = attachmentKey(owner);
+  removeRules(socket, comment => comment.startsWith(key));
+}
+
+/** Removes the rules that the reference made for attachments of the network that GC does not keep. */
+export function removeStaleReferenceMasquerade(
+  socket: NetlinkSocket,
+  network: string,
+  kept: KeptAttachments,
+): void {
+  const own = `${networkKey(network)}-`;
+  removeRules(
+    socket,
+    comment => comment.startsWith(own) && !kept.some(one => comment.startsWith(attachmentKey(one))),
+  );
+}
+
+/** Number of addresses of an attachment that the reference masquerades. */
+export function countReferenceRules(socket: NetlinkSocket, owner: AttachmentId): number {
+  const key = attachmentKey(owner);
+  return findRules(socket, comment => comment.startsWith(key)).length;
+}
+
+function removeRules(socket: NetlinkSocket, isGone: (comment: string) => boolean): void {
+  if (!hasTable(socket, REFERENCE_TABLE)) return;
+  commitAfterReading(socket, () =>
+    findRules(socket, isGone).map(({ handle }) => deleteRule(REFERENCE_TABLE, CHAIN, handle)),
+  );
+}
+
+function findRules(socket: NetlinkSocket, isWanted: (comment: string) => boolean) {
+  return listRules(socket, REFERENCE_TABLE, CHAIN).filter(
+    ({ comment }) => comment !== undefined && isWanted(comment),
+  );
+}
+
+/** The iptables chain of a container on a network. */
+export function attachmentChain({
+  network,
+  containerId,
+}: Pick<AttachmentId, 'network' | 'containerId'>): string {
+  return `CNI-${hash(network + containerId).slice(0, 24)}`;
+}
+
+/** The prefix of the comment of every nftables rule of a network. */
+export function networkKey(network: string): string {
+  return hash(network).slice(0, 16);
+}
+
+/** The prefix of the comment of every nftables rule of an attachment. */
+export function attachmentKey({ network, containerId, ifname }: AttachmentId): string {
+  return `${networkKey(network)}-${hash(`${ifname}:${containerId}`).slice(0, 16)}`;
+}
+
+function hash(text: string): string {
+  return new Bun.CryptoHasher('sha512').update(text).digest('hex');
 }

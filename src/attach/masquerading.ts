@@ -2,27 +2,29 @@
 
 import type { AttachmentId } from '../cni/attachment.ts';
 import type { HandoverMode } from '../cni/env.ts';
-import { type Cidr, cidrContains, findCidr, parseCidr } from '../net/cidr.ts';
-import { type Ip, renderIp } from '../net/ip.ts';
+import { type Cidr, cidrContains, findCidr, type Ip, parseCidr, renderIp } from '../net/ip.ts';
 import type { NatRule } from '../netlink/iptables/nat-rule.ts';
 import { findExemption, findOvertaken } from '../netlink/iptables/precedence.ts';
 import { doProgramsChange, getRestore } from '../netlink/iptables/program.ts';
 import { renderTable, tryOut } from '../netlink/nft/message.ts';
 import { listOwned } from '../netlink/nft/skeleton.ts';
 import { addTable } from '../netlink/nft/table.ts';
-import type { Call } from '../plugin/define.ts';
-import type { KeptAttachments } from '../plugin/kept.ts';
-import { tryAll } from '../plugin/try-all.ts';
-import { attachmentOf, noteOf } from './handle.ts';
-import { refuserFor } from './living-owner.ts';
-import { backendOf, type MasqBackend, type MasqConf, type Masqueraded } from './masq-source.ts';
+import type { Call, KeptAttachments } from '../plugin/define.ts';
+import { tryAll } from '../plugin/steps.ts';
 import {
+  backendOf,
   checkMasquerade,
+  countReferenceRules,
   ensureMasquerade,
   ensureNoStrays,
   findOtherOwners,
+  type MasqBackend,
+  type MasqConf,
+  type Masqueraded,
   removeMasquerade,
+  removeReferenceMasquerade,
   removeStaleMasquerade,
+  removeStaleReferenceMasquerade,
   SETS,
   TABLE,
 } from './masquerade.ts';
@@ -33,11 +35,7 @@ import {
   removeIptablesMasquerade,
   removeStaleIptablesMasquerade,
 } from './masquerade-iptables.ts';
-import {
-  countReferenceRules,
-  removeReferenceMasquerade,
-  removeStaleReferenceMasquerade,
-} from './masquerade-reference.ts';
+import { attachmentOf, noteOf, refuserFor } from './owner.ts';
 
 import { listMarkedEnds, listPairs } from './veth.ts';
 

@@ -1,11 +1,11 @@
 // On which device of the host is the container's device made?
 
-import { type AttachmentId, findOwner, renderOwner } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner, interimName, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { PluginConfig } from '../cni/plugin-config.ts';
 import type { Result, ResultInterface } from '../cni/result.ts';
+import type { PluginConfig } from '../cni/schemas.ts';
 import { visitNamespaces } from '../ipam/holders.ts';
-import { findIfnameProblem } from '../net/ifname.ts';
+import { findIfnameProblem } from '../net/interface.ts';
 import { createUpper, type NewUpper, requireLinkKind, type UpperKind } from '../netlink/rtnl/kinds.ts';
 import {
   ALIAS_MAX_BYTES,
@@ -18,18 +18,14 @@ import {
   setLinkRequest,
 } from '../netlink/rtnl/link.ts';
 import { isNetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
-import { confirm } from '../plugin/confirm.ts';
-import type { Call, Done } from '../plugin/define.ts';
-import { interimName } from '../plugin/first-names.ts';
-import type { KeptAttachments } from '../plugin/kept.ts';
-import { tryAll } from '../plugin/try-all.ts';
+import type { Call, Done, KeptAttachments } from '../plugin/define.ts';
+import { confirm, tryAll } from '../plugin/steps.ts';
 import { Errno } from '../sys/errno.ts';
-import { stateOf } from './check.ts';
 import { interfaceExists } from './container.ts';
-import { checkDevice } from './device.ts';
-import { attachmentOf } from './handle.ts';
-import { listDefaultRoutes } from './mtu.ts';
-import { requireReadiness } from './readiness.ts';
+import { checkDevice, stateOf } from './device.ts';
+import { listDefaultRoutes } from './mac-and-mtu.ts';
+import { attachmentOf } from './owner.ts';
+import { requireReadiness } from './ready.ts';
 
 /** The keys of a configuration that name the master. */
 interface MasterConf {

@@ -1,5 +1,5 @@
 // How is the veth pair between host and container created, found and deleted?
-import { type AttachmentId, findOwner, renderOwner } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner, hostEndName, renderOwner } from '../cni/attachment.ts';
 import {
   ALIAS_MAX_BYTES,
   bridgePortRequest,
@@ -12,15 +12,13 @@ import {
   setLinkRequest,
 } from '../netlink/rtnl/link.ts';
 import { NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
-import type { Call, Done } from '../plugin/define.ts';
+import type { Call, Done, KeptAttachments } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';
-import { hostEndName } from '../plugin/first-names.ts';
-import type { KeptAttachments } from '../plugin/kept.ts';
-import { tryAll } from '../plugin/try-all.ts';
+import { tryAll } from '../plugin/steps.ts';
 import { Errno } from '../sys/errno.ts';
 import type { Netns } from '../sys/netns.ts';
 import { interfaceExists } from './container.ts';
-import { attachmentOf } from './handle.ts';
+import { attachmentOf } from './owner.ts';
 
 const NAME_ATTEMPTS = 10;
 

@@ -15,11 +15,10 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
-import type { CniArgs } from '../cni/cni-args.ts';
 import { cniCacheDir } from '../cni/directories.ts';
+import type { CniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
-import { fileFailure } from '../files/failure.ts';
 import {
   putFile,
   removeFile,
@@ -28,7 +27,7 @@ import {
   unfinishedName,
   writeNewFile,
 } from '../files/put-file.ts';
-import { readIfThere, tryRead } from '../files/read-file.ts';
+import { fileFailure, readIfThere, tryRead } from '../files/read-file.ts';
 import type { NetnsIdentity } from './netns-identity.ts';
 import { cacheFileOf } from './place.ts';
 

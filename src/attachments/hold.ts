@@ -6,8 +6,7 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import { bootId } from '../files/boot-id.ts';
-import { endFrozen, isFrozen } from '../files/frozen-process.ts';
+import { bootId, endFrozen, isFrozen } from '../files/process-stat.ts';
 import { fileExists } from '../files/read-file.ts';
 import { pause } from '../wait.ts';
 import {

@@ -24,10 +24,16 @@ import {
 import { dirname, join } from 'node:path';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
-import { bootId, isOfEarlierBoot } from '../files/boot-id.ts';
-import { fileFailure } from '../files/failure.ts';
-import { ageMsOf, isRunning, type ProcessId, readRunningStat, thisProcess } from '../files/process-stat.ts';
-import { namesIn } from '../files/read-file.ts';
+import {
+  ageMsOf,
+  bootId,
+  isOfEarlierBoot,
+  isRunning,
+  type ProcessId,
+  readRunningStat,
+  thisProcess,
+} from '../files/process-stat.ts';
+import { fileFailure, namesIn } from '../files/read-file.ts';
 import { pause } from '../wait.ts';
 import { directoryOf, fileNameOf } from './place.ts';
 

@@ -17,9 +17,8 @@ import { dirname, join } from 'node:path';
 import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
 import { cniCacheDir, lockScopeOf, runnerJournals, stateDir as usualStateDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { fileFailure } from '../files/failure.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
-import { namesIn } from '../files/read-file.ts';
+import { fileFailure, namesIn } from '../files/read-file.ts';
 import {
   type CachedAttachment,
   type Made,

@@ -5,7 +5,7 @@
 
 import { readdirSync } from 'node:fs';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isOfEarlierBoot } from '../files/boot-id.ts';
+import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { tryRead } from '../files/read-file.ts';
 import { findNetnsCookie } from '../sys/netns-cookie.ts';
 import { holderOf, type Runner } from './lock.ts';

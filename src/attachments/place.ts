@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type AttachmentId, digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { findIfnameProblem } from '../net/ifname.ts';
+import { findIfnameProblem } from '../net/interface.ts';
 
 /** Longest file name, in bytes (NAME_MAX of linux/limits.h), less what a temporary name adds. */
 const MAX_BYTES = 200;

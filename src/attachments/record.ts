@@ -4,7 +4,7 @@
 // begun, a change, a deletion. Only the operation that has the attachment's lock (lock.ts) writes it, whole, and renames it into place. Decoded by hand: a
 // schema library takes 3 ms to start, which every DEL would pay.
 import type { AttachmentId } from '../cni/attachment.ts';
-import type { CniArgs } from '../cni/cni-args.ts';
+import type { CniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import type { CachedAttachment, MadeByUs } from './entries.ts';

@@ -11,8 +11,8 @@ import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { bootId, isOfEarlierBoot } from '../files/boot-id.ts';
 import { FileCache } from '../files/file-cache.ts';
+import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileExists, namesIn, readIfThere, tryRead } from '../files/read-file.ts';
 import {

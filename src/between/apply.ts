@@ -1,7 +1,6 @@
 // How does the kernel get what is planned, and lose it?
 
-import { renderCidr } from '../net/cidr.ts';
-import { FAMILIES } from '../net/ip.ts';
+import { FAMILIES, renderCidr } from '../net/ip.ts';
 import type { Request } from '../netlink/codec.ts';
 import { removeLinks } from '../netlink/rtnl/link.ts';
 import { listOriginRoutes, removeOriginRouteRequest } from '../netlink/rtnl/route.ts';

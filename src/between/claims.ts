@@ -6,12 +6,13 @@ import {
   type Cidr,
   cidrContains,
   cidrsOverlap,
+  type Ip,
   lastOf,
   parseCidr,
   renderCidr,
+  renderIp,
   subnetOf,
-} from '../net/cidr.ts';
-import { type Ip, renderIp } from '../net/ip.ts';
+} from '../net/ip.ts';
 import type { ClusterNode } from './node.ts';
 
 /** Where blocks may be. */

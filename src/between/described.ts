@@ -1,10 +1,8 @@
 // How are nodes written as JSON?
 import * as z from 'zod/mini';
-import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { describeIssue, parseJson } from '../cni/json.ts';
-import { type Cidr, findCidr, renderCidr } from '../net/cidr.ts';
-import { findIp, type Ip, isIp, renderIp } from '../net/ip.ts';
+import { defined, describeIssue, parseJson } from '../cni/json.ts';
+import { type Cidr, findCidr, findIp, type Ip, isIp, renderCidr, renderIp } from '../net/ip.ts';
 import type { ClusterNode } from './node.ts';
 
 const Address = z.string().check(z.refine(isIp, 'must be an IP address'));

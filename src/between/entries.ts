@@ -1,7 +1,6 @@
 // How do addresses, neighbours, forwarding entries and routes in the kernel differ from those planned?
 
-import { type Cidr, renderCidr } from '../net/cidr.ts';
-import { FAMILIES, renderIp, sameIp } from '../net/ip.ts';
+import { type Cidr, FAMILIES, renderCidr, renderIp, sameIp } from '../net/ip.ts';
 import type { Request } from '../netlink/codec.ts';
 import {
   addAddressRequest,

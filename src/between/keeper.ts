@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
-import { findCidr } from '../net/cidr.ts';
+import { findCidr } from '../net/ip.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
 import { holdFlock } from '../sys/flock.ts';

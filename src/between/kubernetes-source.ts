@@ -3,16 +3,13 @@
 // Node objects have the addresses. The ranges are those that the cluster assigned (`spec.podCIDRs`), or the blocks that the nodes claimed
 // by the plugin `cluster`: objects of their own, which come and go more often.
 
-import { defined } from '../cni/defined.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { defined, isObject, type JsonObject } from '../cni/json.ts';
 import { openApiServer, serverAddress } from '../delegate/api-server.ts';
 import type { ClusterAccess } from '../delegate/cluster.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from '../delegate/object-watch.ts';
-import { findCidr, renderCidr } from '../net/cidr.ts';
-import { findIp } from '../net/ip.ts';
-import { blockSpecOf, routedCidrsOf } from '../pools/block-object.ts';
+import { findCidr, findIp, renderCidr } from '../net/ip.ts';
 import { type Division, divisionOf, isBlockOf } from '../pools/find-pool.ts';
-import { API_VERSION } from '../pools/objects.ts';
+import { API_VERSION, blockSpecOf, routedCidrsOf } from '../pools/held.ts';
 import { startTimer } from '../wait.ts';
 import { MOST_OF_ONE } from './claims.ts';
 import { type DescribedNode, nodeOf } from './described.ts';

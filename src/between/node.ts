@@ -1,6 +1,5 @@
 // What must be known of a cluster's nodes for routes between them?
-import type { Cidr } from '../net/cidr.ts';
-import type { Ip } from '../net/ip.ts';
+import type { Cidr, Ip } from '../net/ip.ts';
 
 /** A node of the cluster. */
 export interface ClusterNode {

@@ -1,6 +1,5 @@
 // On which other node is a pod with this address?
-import { type Cidr, cidrContains } from '../net/cidr.ts';
-import { parseIp } from '../net/ip.ts';
+import { type Cidr, cidrContains, parseIp } from '../net/ip.ts';
 import { type BetweenNote, readNote } from './note.ts';
 
 /** A node, and the block of it that has an address. */

@@ -1,9 +1,20 @@
 // Which routes, tunnels, neighbours and forwarding entries does this node need to reach the pods of every other?
 
 import { createHash } from 'node:crypto';
-import { type Cidr, cidrContains, networkOf, renderCidr } from '../net/cidr.ts';
-import { FAMILIES, IP_BITS, type Ip, ipFromBytes, ipToBytes, renderIp, sameIp } from '../net/ip.ts';
-import { parseMac, renderMac } from '../net/mac.ts';
+import { parseMac, renderMac } from '../net/interface.ts';
+import {
+  type Cidr,
+  cidrContains,
+  FAMILIES,
+  IP_BITS,
+  type Ip,
+  ipFromBytes,
+  ipToBytes,
+  networkOf,
+  renderCidr,
+  renderIp,
+  sameIp,
+} from '../net/ip.ts';
 import { claimBlocks, compareNodes, type RouteLimits } from './claims.ts';
 import { TUNNELS } from './names.ts';
 import type { ClusterNode } from './node.ts';

@@ -3,8 +3,7 @@
 // The kernel asks the chains of address translation in the order of their priorities until one has decided about a connection. A chain
 // before those of our plugins, of the reference's, of Docker and of iptables decides that the source stays what it is.
 
-import { type Cidr, netmaskOf } from '../net/cidr.ts';
-import { FAMILIES, renderIp } from '../net/ip.ts';
+import { type Cidr, FAMILIES, netmaskOf, renderIp } from '../net/ip.ts';
 import type { Request } from '../netlink/codec.ts';
 import { addElements, deleteElements, listElements } from '../netlink/nft/element.ts';
 import { commitAfterReading, type Table } from '../netlink/nft/message.ts';

@@ -1,7 +1,7 @@
 // Which options and arguments does a command line have?
 //
 // As parseArgs() of node:util understands them. Loading that module takes 0.7 ms, and no other is needed by every command.
-import { didYouMean, findNearest } from '../cni/suggest.ts';
+import { didYouMean, findNearest } from '../cni/json.ts';
 import { type CommandOption, UsageError } from './command.ts';
 
 /** Values by the name of the option; a list for one that may be repeated. */

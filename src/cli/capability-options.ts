@@ -1,7 +1,6 @@
 // Which capability arguments do `-p`, `--rate`, `--ip`, `--mac` and `--cap` of a command line make?
-import { defined } from '../cni/defined.ts';
-import { type JsonObject, parseObject } from '../cni/json.ts';
-import { parseMac, renderMac } from '../net/mac.ts';
+import { defined, type JsonObject, parseObject } from '../cni/json.ts';
+import { parseMac, renderMac } from '../net/interface.ts';
 import { type CommandCall, type CommandOption, UsageError, value, values } from './command.ts';
 
 /** What a person types; `--cap` has everything else that plugins declare. */

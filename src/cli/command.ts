@@ -4,7 +4,7 @@ import type { Deadlines } from '../chain/run/runtime.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
-import type { SpecVersion } from '../cni/version.ts';
+import type { SpecVersion } from '../cni/result.ts';
 import type { Cluster, ClusterAccess } from '../delegate/cluster.ts';
 import type { RunnerOptions } from '../delegate/options.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';

@@ -5,8 +5,8 @@ import { findConfigOfAdd, findRemembered, idOf, withCachedArgs } from '../chain/
 import { buildRequest, findExecutable } from '../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, checkAttachment } from '../chain/run/runtime.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
-import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { defined } from '../cni/json.ts';
 import { oneLine, renderTable } from '../lab/words.ts';
 import { namesOf, readStorageNames } from '../node/names.ts';
 import { titleOf } from '../node/words.ts';

@@ -2,7 +2,7 @@
 import { NetworkNotFound } from '../chain/config/load.ts';
 import { type CalledPlugin, CniError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
-import { CURRENT_VERSION } from '../cni/version.ts';
+import { CURRENT_VERSION } from '../cni/result.ts';
 import { oneLine } from '../lab/words.ts';
 import { titleOfId } from '../node/names.ts';
 

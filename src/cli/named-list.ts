@@ -3,8 +3,8 @@ import { existsSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { loadFile, loadNetwork } from '../chain/config/load.ts';
-import { parseCniArgs } from '../cni/cni-args.ts';
-import { absolutePath } from '../files/absolute-path.ts';
+import { parseCniArgs } from '../cni/env.ts';
+import { absolutePath } from '../files/read-file.ts';
 import type { CommandCall } from './command.ts';
 import { confDirOf } from './target.ts';
 

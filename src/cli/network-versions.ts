@@ -1,7 +1,7 @@
 // What does `catena networks --versions` print?
 
 import { findHighestCommon, listPluginVersions } from '../chain/config/plugin-version.ts';
-import { SPEC_VERSIONS } from '../cni/version.ts';
+import { SPEC_VERSIONS } from '../cni/result.ts';
 import { renderTable } from '../lab/words.ts';
 import type { CommandCall } from './command.ts';
 import { findList } from './named-list.ts';

@@ -1,8 +1,8 @@
 // What does `catena doctor --traffic` do?
 
 import { peersIn } from '../between/peers.ts';
-import { defined } from '../cni/defined.ts';
 import { runDir } from '../cni/directories.ts';
+import { defined } from '../cni/json.ts';
 import { type Probe, runProbe } from '../lab/probes.ts';
 import { renderProbe } from '../lab/report.ts';
 import { count, painter, renderTime } from '../lab/words.ts';

@@ -1,8 +1,7 @@
 // Does any plugin of a conflist receive what was given with --cap?
 import type { Conflist } from '../chain/config/conflist.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
-import { didYouMean } from '../cni/suggest.ts';
+import { didYouMean, type JsonObject } from '../cni/json.ts';
 
 /** A warning for each capability argument that no plugin declares: the chain runs as if the argument were missing. */
 export function findUnread(list: Conflist, given: JsonObject): CniError[] {

@@ -1,4 +1,4 @@
-// How do notes in the kernel (aliases, comments) name the attachment that they belong to?
+// How do names and notes in the kernel (aliases, comments) name the attachment that they belong to?
 
 /** What identifies an attachment on a node (SPEC "Terminology"). */
 export interface AttachmentId {
@@ -68,4 +68,19 @@ export function digestOf(text: string): string {
   for (const byte of new TextEncoder().encode(text))
     hash = ((hash ^ BigInt(byte)) * 0x1000000000000000000013bn) & mask;
   return hash.toString(16).padStart(32, '0');
+}
+
+// Which name does a device have until it has its alias?
+//
+// The kernel accepts an alias only for a device that exists, and an ADD may be killed before it sets one. So a new device gets a
+// name that only its attachment has, by which DEL recognises it.
+
+/** Name of the host end of a veth pair, which keeps it; in the format of the reference's random names. */
+export function hostEndName(owner: AttachmentId): string {
+  return `veth${digestOf(renderOwner(owner)).slice(-8)}`;
+}
+
+/** Name of a device in the container until it gets its final one together with the alias: 15 characters, as many as the kernel allows. */
+export function interimName(owner: AttachmentId): string {
+  return `new${digestOf(renderOwner(owner)).slice(-12)}`;
 }

@@ -2,7 +2,7 @@
 import { parseNetworkName } from './env.ts';
 import { CniError, type CniErrorOptions, ErrorCode } from './errors.ts';
 import { decode, isObject, type JsonObject, memberOf } from './json.ts';
-import { ListedPlugin } from './plugin-config.ts';
+import { ListedPlugin } from './schemas.ts';
 
 /** One plugin of a conflist. */
 export interface PluginEntry {

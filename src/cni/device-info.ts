@@ -1,6 +1,5 @@
 // What do programs tell each other about the device of a network? (Device information specification 1.1.0)
-import { defined } from './defined.ts';
-import { isObject, type JsonObject } from './json.ts';
+import { defined, isObject, type JsonObject } from './json.ts';
 
 /** The capability in which a plugin gets the path of the file, which is unique to its network. */
 export const DEVICE_INFO_CAPABILITY = 'CNIDeviceInfoFile';

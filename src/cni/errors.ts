@@ -1,5 +1,4 @@
 // How does the protocol represent a failure, and which error codes exist?
-import { defined } from './defined.ts';
 
 /** Error codes of the CNI specification 1.1.0, section "Error", and of the reference skeleton (8, 999). */
 export const ErrorCode = {
@@ -81,7 +80,7 @@ export class CniError extends Error {
       ...(cniVersion ? { cniVersion } : {}),
       code: this.code,
       msg: this.message,
-      ...defined({ details: this.details }),
+      ...(this.details === undefined ? {} : { details: this.details }),
     };
   }
 }
@@ -114,7 +113,7 @@ export function toCniError(thrown: unknown): CniError {
   return new CniError(inner.code, inner.message, {
     details: [inner.details, text].filter(Boolean).join('; '),
     cause: thrown,
-    ...defined({ plugin: inner.plugin }),
+    ...(inner.plugin === undefined ? {} : { plugin: inner.plugin }),
   });
 }
 

@@ -20,8 +20,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { endFrozen, isFrozen } from '../files/frozen-process.ts';
-import { type ProcessId, thisProcess } from '../files/process-stat.ts';
+import { endFrozen, isFrozen, type ProcessId, thisProcess } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { callsFileOf, callsFilesOf } from './protocol.ts';
 

@@ -2,7 +2,7 @@
 import { mkdirSync, renameSync, rmSync, statSync, symlinkSync, utimesSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { CURRENT_VERSION } from '../cni/version.ts';
+import { CURRENT_VERSION } from '../cni/result.ts';
 import { namesIn } from '../files/read-file.ts';
 import { BegunCalls } from './calls.ts';
 import { type RunRequest, startSocketOf, wireOf } from './protocol.ts';

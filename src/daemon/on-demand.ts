@@ -12,7 +12,7 @@ import {
 import { dirname } from 'node:path';
 import { CORE_NAME, ON_DEMAND_SUFFIX } from '../chain/config/core-name.ts';
 import { isObject, tryParse } from '../cni/json.ts';
-import { bootId } from '../files/boot-id.ts';
+import { bootId } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { ON_DEMAND_VARIABLE, type Place, START_AGAIN_MS, socketPathOf, startNoteOf } from './protocol.ts';
 

@@ -53,7 +53,7 @@ interface Spare {
 const WITH_WORKER: Spare = { all: 12, ofOne: 8 };
 /** Without one, as those that have started a foreign plugin: they take next to nothing. */
 const WITHOUT_WORKER: Spare = { all: 256, ofOne: 64 };
-/** Requests whose devices the kernel deletes, and that are not at work meanwhile. Each keeps its worker; those that wait go into one deletion. */
+/** Requests whose devices the kernel deletes, which are not at work until it has. Each keeps its worker; those that wait go into one deletion. */
 const REMOVING = 8;
 /** A request that has waited for this time may begin though twice as many wait for something: its client would not have needed longer. */
 const PATIENCE_MS = 1_000;
@@ -232,7 +232,7 @@ export class WorkerPool implements WorkerSource {
     this.#serveWaiting();
   }
 
-  /** Gives the request's turn to others meanwhile, whose devices then go into the next deletion. */
+  /** Gives the request's turn to others until its devices are deleted; theirs go into the next deletion. */
   async #removeFor(request: Running, indexes: readonly number[]): Promise<boolean> {
     request.isRemoving = true;
     this.#serveWaiting();

@@ -1,8 +1,8 @@
 // Which networks does an annotation of a pod select? (Multi-network specification 1.3, section 4.1)
-import { defined } from '../cni/defined.ts';
+
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { parseJson, quote } from '../cni/json.ts';
-import { findIfnameProblem } from '../net/ifname.ts';
+import { defined, parseJson, quote } from '../cni/json.ts';
+import { findIfnameProblem } from '../net/interface.ts';
 import { findNameProblem, parseSelection, type Selection, selectByName } from './selection.ts';
 
 /** Annotation that names further networks of a pod. */

@@ -3,8 +3,8 @@
 import type { Held } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { intentOf } from '../chain/records/transaction.ts';
-import { defined } from '../cni/defined.ts';
-import { CURRENT_VERSION } from '../cni/version.ts';
+import { defined } from '../cni/json.ts';
+import { CURRENT_VERSION } from '../cni/result.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { NetworkStatus } from './cluster.ts';
 import { writeMultusNote } from './multus-note.ts';

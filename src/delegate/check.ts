@@ -4,9 +4,9 @@ import { type AttachmentRecord, pastOf, readRecord } from '../attachments/store.
 import { joinErrors } from '../chain/run/plugin-outcome.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
-import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { atLeast, SINCE } from '../cni/version.ts';
+import { defined } from '../cni/json.ts';
+import { atLeast, SINCE } from '../cni/result.ts';
 import { resolveNetwork } from './plan.ts';
 import { type PodKey, parsePod, recall, runtimeOf } from './record.ts';
 import { type Runner, refuseUnready } from './runner.ts';

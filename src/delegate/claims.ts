@@ -3,12 +3,11 @@
 // An IPAMClaim outlives its pods. Its addresses are requested from the network; if it has none, they are written to it
 // once the pod has them. DEL leaves it unchanged: keeping addresses is its purpose.
 
-import { argOf, CLAIM_ARG } from '../cni/cni-args.ts';
+import { argOf, CLAIM_ARG } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { LogFields } from '../log.ts';
-import { findCidr } from '../net/cidr.ts';
-import { findIp } from '../net/ip.ts';
+import { findCidr, findIp } from '../net/ip.ts';
 import type { ClaimStore, IpamClaim } from './cluster.ts';
 import { addressesOf } from './network-status.ts';
 import { namespaceOf, type Pod } from './options.ts';

@@ -1,6 +1,6 @@
 // Is the runtime's pod the one that the cluster knows, and which networks does it want?
 import { NetworkNotFound } from '../chain/config/load.ts';
-import { argOf, podNamedIn } from '../cni/cni-args.ts';
+import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './event.ts';

@@ -2,10 +2,8 @@
 
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { convertResult, parseResult, type Result, resultVersionOf } from '../cni/result.ts';
-import { CURRENT_VERSION } from '../cni/version.ts';
-import { findCidr } from '../net/cidr.ts';
-import { FAMILIES, type Family, findIp, type Ip, renderIp } from '../net/ip.ts';
+import { CURRENT_VERSION, convertResult, parseResult, type Result, resultVersionOf } from '../cni/result.ts';
+import { FAMILIES, type Family, findCidr, findIp, type Ip, renderIp } from '../net/ip.ts';
 import type { RunnerOptions } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 

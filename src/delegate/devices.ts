@@ -4,9 +4,9 @@
 // it lists them, to the networks in their order, each device once. The record of the pod names them, so that a network that comes
 // later gets another one, and no other pod the same.
 
-import { argOf, podNamedIn } from '../cni/cni-args.ts';
-import { defined } from '../cni/defined.ts';
+import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { defined } from '../cni/json.ts';
 import type { Device } from './kubelet.ts';
 import type { Pod, RunnerOptions } from './options.ts';
 import type { Wanted } from './wanted.ts';

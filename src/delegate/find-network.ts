@@ -9,9 +9,8 @@ import {
   NetworkNotFound,
   unreadable,
 } from '../chain/config/load.ts';
-import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { type JsonObject, parseObject } from '../cni/json.ts';
+import { defined, type JsonObject, parseObject } from '../cni/json.ts';
 import { findDefinition, type NetworkDefinition } from './definition-file.ts';
 import { makeNetwork } from './network.ts';
 

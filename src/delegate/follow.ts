@@ -13,7 +13,7 @@ import {
   readRecord,
 } from '../attachments/store.ts';
 import { holdCall } from '../chain/run/runtime.ts';
-import { argOf, podNamedIn } from '../cni/cni-args.ts';
+import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import { type PodClaims, readClaims } from './claims.ts';

@@ -2,11 +2,10 @@
 
 import { readAttachment } from '../attachments/store.ts';
 import { keyOf } from '../cni/attachment.ts';
-import { argOf, findCniArgs, podNamedIn } from '../cni/cni-args.ts';
+import { argOf, findCniArgs, podNamedIn } from '../cni/env.ts';
 import { describeError } from '../cni/errors.ts';
 import { parseObject } from '../cni/json.ts';
-import { convertResult } from '../cni/result.ts';
-import type { SpecVersion } from '../cni/version.ts';
+import { convertResult, type SpecVersion } from '../cni/result.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { letGoFirst, startTimer, type Timer } from '../wait.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';

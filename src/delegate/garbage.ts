@@ -5,7 +5,7 @@ import { type AttachmentRecord, listAttachments, pastOf } from '../attachments/s
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage } from '../chain/records/collect-garbage.ts';
 import { joinErrors } from '../chain/run/plugin-outcome.ts';
-import type { AttachmentKey } from '../cni/plugin-config.ts';
+import type { AttachmentKey } from '../cni/schemas.ts';
 import { deletePod } from './delete.ts';
 import { resolveNetwork } from './plan.ts';
 import { listPods, type PodRecord, recall } from './record.ts';

@@ -2,9 +2,8 @@
 
 import type { HeldKnown } from '../attachments/store.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
-import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
+import { defined, type JsonObject } from '../cni/json.ts';
 import { refuseUnheeded } from './add.ts';
 import { toRecordedNetwork } from './begin-pod.ts';
 import type { NetworkStatus } from './cluster.ts';

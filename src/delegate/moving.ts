@@ -8,7 +8,7 @@
 import { compareNetns } from '../attachments/netns-identity.ts';
 import { hold, isKnown, pastOf, readRecord } from '../attachments/store.ts';
 import { holdCall } from '../chain/run/runtime.ts';
-import { argOf, podNamedIn } from '../cni/cni-args.ts';
+import { argOf, podNamedIn } from '../cni/env.ts';
 import { pause } from '../wait.ts';
 import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
 import type { Pod } from './options.ts';

@@ -1,11 +1,9 @@
 // How does the runner report which networks a pod has? (Multi-network specification 1.3, section 5)
-import { defined } from '../cni/defined.ts';
+
 import { pciDeviceInfo } from '../cni/device-info.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
-import { parseResult, type ResultInterface, type ResultIp } from '../cni/result.ts';
-import { CURRENT_VERSION } from '../cni/version.ts';
-import { type Cidr, findCidr, renderCidr } from '../net/cidr.ts';
-import { renderIp } from '../net/ip.ts';
+import { defined, isObject, type JsonObject } from '../cni/json.ts';
+import { CURRENT_VERSION, parseResult, type ResultInterface, type ResultIp } from '../cni/result.ts';
+import { type Cidr, findCidr, renderCidr, renderIp } from '../net/ip.ts';
 import type { NetworkStatus } from './cluster.ts';
 import type { PlannedNetwork } from './plan.ts';
 

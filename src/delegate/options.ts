@@ -1,7 +1,7 @@
 // What are the inputs of a delegate runner, its configuration in one form and the pod it is called for?
-import { argOf, type CniArgs } from '../cni/cni-args.ts';
+import { argOf, type CniArgs } from '../cni/env.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { SpecVersion } from '../cni/version.ts';
+import type { SpecVersion } from '../cni/result.ts';
 import type { NetworkPlaces } from './find-network.ts';
 import type { Device, KubeletPod } from './kubelet.ts';
 import type { Selection } from './selection.ts';

@@ -2,11 +2,10 @@
 import type { Conflist } from '../chain/config/conflist.ts';
 import { NetworkNotFound } from '../chain/config/load.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
-import type { CniArgs } from '../cni/cni-args.ts';
-import { defined } from '../cni/defined.ts';
 import { DEVICE_INFO_CAPABILITY } from '../cni/device-info.ts';
+import type { CniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { type JsonObject, memberOf } from '../cni/json.ts';
+import { defined, type JsonObject, memberOf } from '../cni/json.ts';
 import { deviceInfoArg } from './device-info.ts';
 import { PodDevices } from './devices.ts';
 import { type FoundNetwork, findNetwork, loadPath } from './find-network.ts';

@@ -8,9 +8,8 @@ import * as z from 'zod/mini';
 import { type AttachmentRecord, listKnown } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
-import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { describeIssue, parseJson } from '../cni/json.ts';
+import { defined, describeIssue, parseJson } from '../cni/json.ts';
 
 const RecordedNetwork = z.object({
   label: z.string(),

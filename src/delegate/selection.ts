@@ -1,14 +1,10 @@
 // What may be requested about one network of a container? (Multi-network specification 1.3, section 4.1)
 import * as z from 'zod/mini';
-import { Bandwidth, PortMapping } from '../cni/capabilities.ts';
-import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { decode, type JsonObject } from '../cni/json.ts';
-import { optionalFlag, optionalObject, optionalText } from '../cni/schema-parts.ts';
-import { findCidr } from '../net/cidr.ts';
-import { findIfnameProblem } from '../net/ifname.ts';
-import { findIp } from '../net/ip.ts';
-import { parseMac, renderMac } from '../net/mac.ts';
+import { decode, defined, type JsonObject } from '../cni/json.ts';
+import { Bandwidth, optionalFlag, optionalObject, optionalText, PortMapping } from '../cni/schemas.ts';
+import { findIfnameProblem, parseMac, renderMac } from '../net/interface.ts';
+import { findCidr, findIp } from '../net/ip.ts';
 
 /** Bounds of one selection: each address and port costs requests to the kernel. */
 const MOST_ADDRESSES = 32;

@@ -1,6 +1,6 @@
 // Which networks is a pod to have, in which order, and at whose request?
 
-import { argOf } from '../cni/cni-args.ts';
+import { argOf } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION, parseSelections } from './annotation.ts';

@@ -16,9 +16,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { fileFailure } from './failure.ts';
 import { isRunning, thisProcess } from './process-stat.ts';
-import { namesIn } from './read-file.ts';
+import { fileFailure, namesIn } from './read-file.ts';
 
 /** How to write a file; only its owner may read it. */
 interface PutOptions {

@@ -1,6 +1,75 @@
-// What is in a file, if there is one?
-import { constants, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { fileFailure } from './failure.ts';
+// What is in a file, if there is one, what is its absolute path, and how is a failure reported?
+
+import { constants, existsSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { isAbsolute, resolve } from 'node:path';
+import { workingDirectory } from '../cni/directories.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+
+/**
+ * A file system error as a protocol error: code 5, with the file, the reason and advice.
+ * @param action what could not be done: `write record`
+ */
+export function fileFailure(action: string, path: string, cause: unknown): CniError {
+  const problem = cause instanceof Error ? cause.message : String(cause);
+  const advice = adviceFor(action, cause as NodeJS.ErrnoException);
+  const text = `Cannot ${action} "${path}": ${problem}${advice === undefined ? '' : `; ${advice}`}`;
+  return new CniError(ErrorCode.ioFailure, text, { cause });
+}
+
+const ROOM = 'free space on its file system';
+const IN_THE_WAY = 'remove the file at that path';
+
+/** System calls that only read. */
+const LOOKS = ['scandir', 'opendir', 'stat', 'lstat', 'readlink', 'read'];
+
+const ADVICE: Readonly<Record<string, string>> = {
+  ENOSPC: ROOM,
+  EDQUOT: ROOM,
+  EROFS: 'remount its file system read-write',
+  EISDIR: IN_THE_WAY,
+  ERR_FS_EISDIR: IN_THE_WAY,
+  ENOTDIR: IN_THE_WAY,
+  EEXIST: IN_THE_WAY,
+  ELOOP: IN_THE_WAY,
+  EIO: 'the disk may be faulty, see the kernel log',
+};
+
+function adviceFor(action: string, { code = '', syscall = '' }: NodeJS.ErrnoException): string | undefined {
+  if (code !== 'EACCES' && code !== 'EPERM') return ADVICE[code];
+  const isReading = LOOKS.includes(syscall) || /^(read|list|look|find)\b/.test(action);
+  return `let this user ${isReading ? 'read' : 'write'} there, or run as root`;
+}
+
+/**
+ * The absolute path. `resolve()` alone is not enough if the working directory was deleted: Bun then starts from the
+ * directory of the executable.
+ * @param from where a relative path starts; the working directory unless given
+ * @throws CniError 5 for a relative path without a directory to start from
+ */
+export function absolutePath(path: string, from = workingDirectory()): string {
+  if (from !== undefined) return resolve(from, path);
+  if (isAbsolute(path)) return resolve(path);
+  throw new CniError(
+    ErrorCode.ioFailure,
+    `Cannot find "${path}": it is a relative path, and the working directory was deleted or cannot be reached; change to another directory, or give the path from "/"`,
+  );
+}
+
+/** Where `ip netns add` creates namespaces. */
+const NETNS_DIR = '/run/netns';
+
+/**
+ * The path of a network namespace. A bare name is that of a namespace that `ip netns add` made, also after it was deleted, so
+ * that DEL derives the same container id as ADD did; a file of that name in the working directory comes first.
+ * @param given a path or a bare name; empty for no namespace
+ * @throws CniError 5 for a relative path if the working directory cannot be reached
+ */
+export function namespacePath(given: string, cwd = workingDirectory()): string {
+  if (given === '') return '';
+  if (given.includes('/')) return absolutePath(given, cwd);
+  const beside = cwd === undefined ? undefined : resolve(cwd, given);
+  return beside !== undefined && existsSync(beside) ? beside : `${NETNS_DIR}/${given}`;
+}
 
 /** A FIFO in the file's place would hold its reader up until a process writes to it: such a one is read as empty. */
 const WITHOUT_WAITING = { encoding: 'utf8', flag: constants.O_RDONLY | constants.O_NONBLOCK } as const;

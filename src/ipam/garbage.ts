@@ -1,4 +1,6 @@
-// Which leases are held by no attachment any longer?
+// Is a lease still in use, what is the evidence, and which leases does GC delete?
+
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { findOwner } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
@@ -6,11 +8,91 @@ import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import { tryRead } from '../files/read-file.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { bootOf } from './boot-note.ts';
-import { findHolders, findUse, type Use } from './holders.ts';
-import { inspectLease } from './inspect.ts';
+import { closeNetns, findNetns } from '../sys/netns.ts';
+import { findHolders, findUse, type Holder, type Use } from './holders.ts';
+import { type BootOfLease, bootOf, type Owner, parseOwner, readLease } from './lease-files.ts';
 import type { LeaseStore } from './lease-store.ts';
-import type { Owner } from './owner.ts';
+
+/**
+ * `live`: something that exists uses it. `new`: written recently, so an ADD may be in progress. `unused`: its owner no longer
+ * exists. `unknown`: the evidence does not tell.
+ */
+type LeaseState = 'live' | 'new' | 'unused' | 'unknown';
+
+/** A lease and all evidence for or against its use. */
+export interface InspectedLease {
+  readonly address: string;
+  readonly owner: Owner | undefined;
+  readonly state: LeaseState;
+  /** The evidence, human-readable, in order of weight. */
+  readonly evidence: readonly string[];
+  readonly writtenAt: Date;
+}
+
+/** Sources of evidence besides the lease itself. */
+export interface Witnesses {
+  /** The namespace of a recorded ADD; undefined without a record. Leases of older versions may not name an interface. */
+  findRecord(owner: Owner): { readonly netns: string } | undefined;
+  /** Addresses in use on this machine; undefined when this process may not inspect namespaces. */
+  readonly holders: ReadonlyMap<string, readonly Holder[]> | undefined;
+}
+
+/** An ADD takes at most a second from its lease to the address on the interface; on a slow machine, ten. */
+const NEW_MS = 60_000;
+
+/** Inspects one lease; undefined when it does not exist. Needs no lock. */
+export function inspectLease(dir: string, address: string, witnesses: Witnesses): InspectedLease | undefined {
+  const path = join(dir, address);
+  const text = readLease(dir, address);
+  if (text === undefined) return undefined;
+  const writtenAt = statSync(path).mtime;
+  const owner = parseOwner(text);
+  const boot = bootOf(path);
+  const record = owner && witnesses.findRecord(owner);
+  const namespaceExists = record !== undefined && exists(record.netns);
+  const holders = witnesses.holders?.get(address) ?? [];
+  const words = [
+    ...describeHolders(holders, witnesses.holders !== undefined),
+    record
+      ? `an ADD is recorded for namespace "${record.netns}", which ${namespaceExists ? 'exists' : 'no longer exists'}`
+      : 'no ADD is recorded',
+    BOOT_WORDS[boot],
+    `"${path}" was written ${writtenAt.toISOString()}`,
+  ];
+  const isForeign = owner === undefined && text.trim() !== '';
+  const isNew = Math.abs(Date.now() - writtenAt.getTime()) < NEW_MS;
+  return { address, owner, state: judge(), evidence: words, writtenAt };
+
+  function judge(): LeaseState {
+    if (holders.length || namespaceExists) return 'live';
+    if (boot === 'earlier') return 'unused';
+    if (isForeign) return 'unknown';
+    if (isNew) return 'new';
+    return witnesses.holders === undefined ? 'unknown' : 'unused';
+  }
+}
+
+const BOOT_WORDS: Readonly<Record<BootOfLease, string>> = {
+  this: 'the lease was used in this boot',
+  earlier: 'the lease is from an earlier boot, and containers do not survive a reboot',
+  unknown: 'the lease does not record a boot of this machine',
+};
+
+function describeHolders(holders: readonly Holder[], looked: boolean): string[] {
+  if (!looked) return ['cannot see whether an interface has the address: this requires root'];
+  if (holders.length === 0) return ['no interface in any namespace of this machine has the address'];
+  return holders.map(({ ifname, netns, process, processes }) => {
+    const more = processes > 1 ? ` and ${processes - 1} more` : '';
+    const who = process === undefined ? 'no process' : `process ${process}${more}`;
+    return `interface "${ifname}" has the address, in namespace "${netns}" with ${who}`;
+  });
+}
+
+function exists(path: string): boolean {
+  const netns = findNetns(path);
+  if (netns) closeNetns(netns);
+  return netns !== undefined;
+}
 
 /**
  * The reference reserves an address before it configures it, and leaves no note of its ADD. A lease without a note that was

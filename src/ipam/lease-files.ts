@@ -1,4 +1,5 @@
-// How are the files of a lease directory written so that a crash never leaves half a lease?
+// How are the files of a lease directory written so that a crash never leaves half a lease, and what do they say?
+
 import {
   closeSync,
   constants,
@@ -12,12 +13,98 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { fileFailure } from '../files/failure.ts';
+import { findContainerIdProblem } from '../cni/env.ts';
+import { bootId } from '../files/process-stat.ts';
 import { putFile, removeFile, writeOverLeftover } from '../files/put-file.ts';
-import { namesIn } from '../files/read-file.ts';
+import { fileFailure, namesIn, tryRead } from '../files/read-file.ts';
 import { isIp } from '../net/ip.ts';
-import { noteBoot } from './boot-note.ts';
+import { findXattr, setXattr, xattrMatcher } from '../sys/xattr.ts';
+
+/** Owner of a lease. Leases from before interface names were stored have no `ifname`. */
+export interface Owner {
+  readonly containerId: string;
+  readonly ifname?: string;
+}
+
+/** Content of a lease file, byte for byte as the reference writes it: no newline at the end. */
+export function renderOwner({ containerId, ifname }: Owner): string {
+  return ifname === undefined ? containerId.trim() : `${containerId.trim()}\r\n${ifname}`;
+}
+
+/** The owner in a lease file, or undefined for an empty or unknown format. */
+export function parseOwner(text: string): Owner | undefined {
+  const [containerId = '', ifname, ...more] = text.trim().split('\r\n');
+  if (more.length || findContainerIdProblem(containerId) !== undefined) return undefined;
+  return ifname === undefined ? { containerId } : { containerId, ifname };
+}
+
+/** True for the same attachment. */
+export function sameOwner(a: Owner, b: Owner): boolean {
+  return a.containerId === b.containerId && a.ifname === b.ifname;
+}
+
+/** The attachment in human-readable form, for messages. */
+export function renderAttachment({ containerId, ifname }: Owner): string {
+  return `container "${containerId}", interface "${ifname}"`;
+}
+
+// Was a lease written since the machine booted?
+//
+// A lease survives a crash of the machine, but what it was for does not: no network namespace survives. A file's time cannot
+// tell, because clocks jump. So each lease carries a note that names a boot in which it existed, as an extended attribute.
+// The attribute belongs to the file itself: if another program, such as the reference, deletes the lease and writes one of
+// the same name and content, the new file has no note. Foreign leases get their note when we first see them. A lease with
+// the note of another boot of this machine therefore existed before this boot began. One without a note may be new.
+
+const NOTE = 'user.catena.boot';
+
+/** `this`: noted since the machine booted. `earlier`: noted before. `unknown`: not noted yet, or noted on another machine. */
+export type BootOfLease = 'this' | 'earlier' | 'unknown';
+
+/** A boot of a machine. */
+interface Boot {
+  readonly bootId: string;
+  /** A directory shared by several machines holds live leases that carry the notes of other boots. */
+  readonly machine: string;
+}
+
+let current: Boot | undefined;
+
+/** The current boot. */
+export function thisBoot(): Boot {
+  current ??= {
+    bootId: bootId(),
+    machine: tryRead('/etc/machine-id')?.trim() || hostname(),
+  };
+  return current;
+}
+
+/** When the file was last noted. */
+export function bootOf(path: string): BootOfLease {
+  const [bootId, machine] = findXattr(path, NOTE)?.split(' ') ?? [];
+  const now = thisBoot();
+  // Without a boot id from the kernel, no lease is attributed to an earlier boot.
+  if (!bootId || !machine || !now.bootId || machine !== now.machine) return 'unknown';
+  return bootId === now.bootId ? 'this' : 'earlier';
+}
+
+/** Returns a function that says for many files of a directory, by name, whether they were noted since the machine booted. */
+export function noteReader(dir: string): (name: string) => boolean {
+  const { bootId, machine } = thisBoot();
+  if (bootId === '') return () => false;
+  return xattrMatcher(dir, NOTE, `${bootId} ${machine}`);
+}
+
+/**
+ * Notes that the file exists in this boot.
+ * @returns false on a file system that cannot store the note, or when the boot is unknown; such a lease is never
+ *   attributed to an earlier boot
+ */
+export function noteBoot(path: string, { bootId, machine }: Boot = thisBoot()): boolean {
+  return bootId !== '' && setXattr(path, NOTE, `${bootId} ${machine}`);
+}
 
 /** Temporary file of a lease, which is then hard-linked to its address. */
 const UNFINISHED_LEASE = '.catena-lease';

@@ -2,23 +2,26 @@
 import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { fileFailure } from '../files/failure.ts';
-import { fileExists } from '../files/read-file.ts';
+import { fileExists, fileFailure } from '../files/read-file.ts';
 import { type Family, findIp, findIpv4Number, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
-import { type BootOfLease, bootOf } from './boot-note.ts';
-import { IndexKeeper } from './index-keeper.ts';
 import {
+  type BootOfLease,
+  bootOf,
   createLease,
   isLease,
   listFiles,
   listLeases,
+  type Owner,
+  parseOwner,
   readLease,
   readPointer,
   removeLease,
+  renderOwner,
+  sameOwner,
   writePointer,
 } from './lease-files.ts';
-import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
+import { IndexKeeper } from './owner-index.ts';
 
 /** The default directory of leases; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';

@@ -1,7 +1,12 @@
 // How full are the address ranges of a conflist?
 
-import { type FindAbout, leasedRangesOf, type NetworkPlugins, rangesOf } from '../cni/network-plugins.ts';
-import type { AddressRange } from '../cni/plugin-about.ts';
+import {
+  type AddressRange,
+  type FindAbout,
+  leasedRangesOf,
+  type NetworkPlugins,
+  rangesOf,
+} from '../cni/plugin-about.ts';
 import { type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { tryListLeases } from './lease-files.ts';
 

@@ -1,6 +1,15 @@
 // Which single addresses and parts of a subnet does a list name, and in which order is a free one looked for?
-import { type Cidr, cidrContains, findCidr, lastOf, networkOf, renderCidr } from '../net/cidr.ts';
-import { findIp, type Ip, offsetIp } from '../net/ip.ts';
+import {
+  type Cidr,
+  cidrContains,
+  findCidr,
+  findIp,
+  type Ip,
+  lastOf,
+  networkOf,
+  offsetIp,
+  renderCidr,
+} from '../net/ip.ts';
 
 /** Consecutive addresses, both ends included. */
 export type Stretch = readonly [from: Ip, to: Ip];

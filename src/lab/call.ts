@@ -1,8 +1,8 @@
 // What is one call of a plugin: its environment, its request, and its answer?
-import { defined } from '../cni/defined.ts';
+
 import { ErrorCode, type ErrorReply } from '../cni/errors.ts';
-import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
-import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
+import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
+import { VALID_ATTACHMENTS } from '../cni/schemas.ts';
 import { FAULT_NOTE } from '../sys/fault.ts';
 
 /** The commands of the protocol; a test of the environment may send something else. */

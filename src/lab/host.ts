@@ -3,8 +3,7 @@ import { closeSync, existsSync, openSync, realpathSync, rmSync, writeFileSync } 
 import { join, sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
 import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
-import { parseCidr } from '../net/cidr.ts';
-import type { Ip } from '../net/ip.ts';
+import { type Ip, parseCidr } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, type Link, removeLink, setLink } from '../netlink/rtnl/link.ts';
 import { addRoute } from '../netlink/rtnl/route.ts';

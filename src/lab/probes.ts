@@ -2,12 +2,11 @@
 
 import * as z from 'zod/mini';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
-import { PortMapping } from '../cni/capabilities.ts';
 import { describeError } from '../cni/errors.ts';
 import { decode, isObject, type JsonObject } from '../cni/json.ts';
 import type { Result } from '../cni/result.ts';
-import { cidrContains, findCidr, renderCidr } from '../net/cidr.ts';
-import { findIp, type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { PortMapping } from '../cni/schemas.ts';
+import { cidrContains, findCidr, findIp, type Ip, renderCidr, renderIp, sameIp } from '../net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK, RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { findLink, IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';

@@ -4,7 +4,7 @@
 // time by unshare(1) of util-linux, which creates the namespaces first.
 
 import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
-import { defined } from '../cni/defined.ts';
+import { defined } from '../cni/json.ts';
 import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
 
 /** The privileges behind the namespaces: root's, or those of a user namespace. */

@@ -3,8 +3,7 @@
 import { createHash } from 'node:crypto';
 import { type Dirent, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { renderCidr, subnetOf } from '../net/cidr.ts';
-import { renderIp } from '../net/ip.ts';
+import { renderCidr, renderIp, subnetOf } from '../net/ip.ts';
 import { decodeFields, renderFields, type TypeNames, typeLength, typeNamesOf } from '../netlink/nft/table.ts';
 import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import { type Filter, listIngressFilters } from '../netlink/rtnl/filter.ts';

@@ -1,13 +1,11 @@
 // In which order are the steps of trying a chain run, what did each plugin do, and when does the trial succeed?
 import type { Conflist } from '../chain/config/conflist.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
-import type { CniArgs } from '../cni/cni-args.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
-import { defined } from '../cni/defined.ts';
+import type { CniArgs } from '../cni/env.ts';
 import { ADDRESS_TAKEN, CniError, describeError, toCniError } from '../cni/errors.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
-import { parseResult, type Result } from '../cni/result.ts';
-import { atLeast, SINCE } from '../cni/version.ts';
+import { defined, isObject, type JsonObject } from '../cni/json.ts';
+import { atLeast, parseResult, type Result, SINCE } from '../cni/result.ts';
 import { renderIp } from '../net/ip.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import { configurePlugins, forNeighbour, offerCapabilities } from './configured.ts';

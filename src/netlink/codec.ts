@@ -1,7 +1,7 @@
 // How are netlink messages described once, for both writing and reading: bytes, attributes, fixed header and envelope?
 
+import { parseMac, renderMac } from '../net/interface.ts';
 import { type Ip, ipFromBytes, ipToBytes } from '../net/ip.ts';
-import { parseMac, renderMac } from '../net/mac.ts';
 
 /** linux/netlink.h: attributes and messages are padded to four bytes. */
 export function align4(length: number): number {

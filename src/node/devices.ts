@@ -1,8 +1,7 @@
 // Which devices have the host and the namespaces of containers, with which addresses and routes?
 import { findOwner } from '../cni/attachment.ts';
-import { defined } from '../cni/defined.ts';
-import { renderCidr } from '../net/cidr.ts';
-import { renderIp } from '../net/ip.ts';
+import { defined } from '../cni/json.ts';
+import { renderCidr, renderIp } from '../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { IFF_UP, type Link, netnsIdOf } from '../netlink/rtnl/link.ts';
 import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';

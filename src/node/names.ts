@@ -1,9 +1,8 @@
 // What do people call a container: which pod is it, and which name has it?
 import { join } from 'node:path';
 import { derivedNameOf, shortId } from '../cni/attachment.ts';
-import { argOf, type CniArgs } from '../cni/cni-args.ts';
-import { defined } from '../cni/defined.ts';
-import { isObject, tryParse } from '../cni/json.ts';
+import { argOf, type CniArgs } from '../cni/env.ts';
+import { defined, isObject, tryParse } from '../cni/json.ts';
 import { namesIn, tryRead } from '../files/read-file.ts';
 
 /** Names of one container. */

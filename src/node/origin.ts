@@ -5,7 +5,7 @@ import { findGeneration } from '../attachments/generation.ts';
 import { findCacheFile } from '../attachments/store.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { runDir } from '../cni/directories.ts';
-import { isOfEarlierBoot } from '../files/boot-id.ts';
+import { isOfEarlierBoot } from '../files/process-stat.ts';
 import type { RecordedAttachment } from './facts.ts';
 import type { NodeOrigin } from './model.ts';
 

@@ -6,8 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { derivedNameOf } from '../cni/attachment.ts';
-import { defined } from '../cni/defined.ts';
-import { isObject, tryParse } from '../cni/json.ts';
+import { defined, isObject, tryParse } from '../cni/json.ts';
 import type { Observer } from './observer.ts';
 import type { RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';

@@ -1,12 +1,205 @@
-// Where do the log lines of a long-lived process go, and what if a destination does not accept them?
+// Where do the log lines of a long-lived process go, in which form, and what if a destination does not accept them?
+
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { Writable } from 'node:stream';
-import { absolutePath } from '../files/absolute-path.ts';
-import { loadWinston } from '../log.ts';
+import { defined, isObject, type JsonObject } from '../cni/json.ts';
+import { absolutePath } from '../files/read-file.ts';
+import { LOG_LEVELS, type LogFields, type LogLevel, loadWinston } from '../log.ts';
 import { openUnixDatagram } from '../sys/service-manager.ts';
-import type { LogLine } from './log-lines.ts';
+import type { PluginRecord, RequestRecord } from './record.ts';
 import { openRotatingFile, type RotationLimits } from './rotating-file.ts';
-import { JOURNAL_SOCKET, renderJournal, renderSyslog, SYSLOG_SOCKET } from './system-log.ts';
+
+const LINE_END = Buffer.from('\n');
+
+/** One line, before it gets a timestamp. */
+interface LogLine {
+  readonly level: LogLevel;
+  readonly message: string;
+  readonly fields: LogFields;
+}
+
+/** Log levels: the general one, and those of single plugins. */
+export interface LogLevels {
+  readonly level: LogLevel;
+  readonly links: Readonly<Record<string, LogLevel>>;
+}
+
+/**
+ * Parses `info` or `info,portmap=debug,tuning=error`.
+ * @throws Error for an unknown level
+ */
+export function parseLogLevels(text: string): LogLevels {
+  const links: Record<string, LogLevel> = {};
+  let level: LogLevel = 'info';
+  for (const part of text.split(',').filter(one => one.trim() !== '')) {
+    const [left = '', right] = part.split('=').map(half => half.trim());
+    const wanted = LOG_LEVELS.find(one => one === (right ?? left));
+    if (wanted === undefined)
+      throw new Error(
+        `Cannot use log level ${JSON.stringify(part)}: expected one of ${LOG_LEVELS.join(', ')}, or <plugin>=<level>`,
+      );
+    if (right === undefined) level = wanted;
+    else links[left] = wanted;
+  }
+  return { level, links };
+}
+
+/** Least severe level that is logged for a plugin, for its `CATENA_LOG_LEVEL`. */
+export function levelOf({ level, links }: LogLevels, link?: string): LogLevel {
+  return (link !== undefined && Object.hasOwn(links, link) ? links[link] : undefined) ?? level;
+}
+
+/** The lines of a finished request: its plugins in the order in which they ended, then the request itself. */
+export function linesOf(record: RequestRecord, levels: LogLevels): LogLine[] {
+  const common = commonFields(record);
+  const lines = record.links.flatMap(plugin => {
+    const fields = { ...common, network: plugin.network, link: plugin.link, link_index: plugin.index };
+    const own = [...saidBy(plugin, fields), endOf(plugin, fields)];
+    return own.filter(line => isWritten(line, levelOf(levels, plugin.link)));
+  });
+  const { result, code, message, details, durationMs, queueMs, lockMs, warm } = record;
+  const line: LogLine = {
+    level: code === 0 ? 'info' : 'error',
+    message: code === 0 ? 'request finished' : 'request failed',
+    fields: {
+      ...common,
+      duration_ms: durationMs,
+      code,
+      warm,
+      ...defined({ queue_ms: queueMs, lock_ms: lockMs }),
+      ...addressesOf(result),
+      ...defined({ error: message, details }),
+    },
+  };
+  return isWritten(line, levels.level) ? [...lines, line] : lines;
+}
+
+function commonFields(record: RequestRecord): LogFields {
+  const { id, traceId, verb, network, containerId, ifname, netns, podNamespace, podName } = record;
+  return {
+    request: id,
+    ...defined({ trace_id: traceId }),
+    command: verb,
+    network,
+    container_id: containerId,
+    ifname,
+    netns,
+    ...defined({ pod_namespace: podNamespace, pod_name: podName }),
+  };
+}
+
+/** Lines of our own plugins are JSON with a level; lines of other plugins are text, which is worth a warning. */
+function saidBy({ stderr = '' }: PluginRecord, fields: LogFields): LogLine[] {
+  const lines = stderr.split('\n').filter(line => line.trim() !== '');
+  return lines.map(text => {
+    const said = parseLine(text);
+    if (said === undefined) return { level: 'warn', message: text, fields };
+    const { level, message, timestamp, ...own } = said;
+    return {
+      level: LOG_LEVELS.find(one => one === level) ?? 'warn',
+      message: String(message),
+      fields: { ...own, ...fields, ...defined({ said_at: timestamp }) },
+    };
+  });
+}
+
+function parseLine(text: string): JsonObject | undefined {
+  if (!text.startsWith('{')) return undefined;
+  try {
+    const said: unknown = JSON.parse(text);
+    return isObject(said) && typeof said.message === 'string' ? said : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function endOf(
+  { verb, code, message, details, durationMs, executable }: PluginRecord,
+  fields: LogFields,
+): LogLine {
+  return {
+    level: code === 0 ? 'info' : 'error',
+    message: code === 0 ? 'plugin finished' : 'plugin failed',
+    fields: {
+      ...fields,
+      command: verb,
+      duration_ms: durationMs,
+      code,
+      executable,
+      ...defined({ error: message, details }),
+    },
+  };
+}
+
+function addressesOf(result: JsonObject | undefined): LogFields {
+  const ips = Array.isArray(result?.ips) ? result.ips : [];
+  const addresses = ips.flatMap(ip => (isObject(ip) && typeof ip.address === 'string' ? [ip.address] : []));
+  return addresses.length ? { addresses } : {};
+}
+
+function isWritten({ level }: LogLine, least: LogLevel): boolean {
+  return LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(least);
+}
+
+/** The socket of a syslog daemon; systemd's journal also listens there. */
+const SYSLOG_SOCKET = '/dev/log';
+
+/** The socket on which systemd's journal takes lines with fields. */
+const JOURNAL_SOCKET = '/run/systemd/journal/socket';
+
+/** Our name in the log. */
+const IDENTIFIER = 'catena';
+
+/** RFC 5424, section 6.2.1: severities, and the facility of system daemons. */
+const SEVERITY: Readonly<Record<LogLevel, number>> = { error: 3, warn: 4, info: 6, debug: 7 };
+const FACILITY_DAEMON = 3;
+
+/** Syslog daemons truncate longer lines at an arbitrary point (RFC 3164 asks for 1024; rsyslog takes 8 KiB, the journal more). */
+const MAX_SYSLOG_BYTES = 8_000;
+
+/** A datagram to the journal that exceeds the socket's buffer is refused as a whole. */
+const MAX_VALUE_BYTES = 32 * 1024;
+
+/**
+ * A line for the local socket of a syslog daemon: `<30>Nov 21 09:40:25 catena[7]: {…}` (RFC 3164, without the host's name, as the
+ * C library's syslog() writes it). The text after the name is one line of JSON.
+ */
+export function renderSyslog({ level, message, fields }: LogLine, at: Date, pid: number): Uint8Array {
+  const priority = FACILITY_DAEMON * 8 + SEVERITY[level];
+  const time = `${MONTHS[at.getMonth()]} ${String(at.getDate()).padStart(2)} ${at.toTimeString().slice(0, 8)}`;
+  const text = JSON.stringify({ level, message, ...fields });
+  const bytes = new TextEncoder().encode(`<${priority}>${time} ${IDENTIFIER}[${pid}]: ${text}`);
+  return bytes.subarray(0, MAX_SYSLOG_BYTES);
+}
+
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+
+/**
+ * A line in the journal's native protocol, where every field has a name: `container_id` is found by `journalctl
+ * CATENA_CONTAINER_ID=…` (systemd, "Native Journal Protocol").
+ */
+export function renderJournal({ level, message, fields }: LogLine): Uint8Array {
+  const own = Object.entries(fields).map(([name, value]) => {
+    const text = typeof value === 'string' ? value : JSON.stringify(value);
+    return [`CATENA_${name.toUpperCase().replace(/[^A-Z\d]/g, '_')}`, text ?? ''] as const;
+  });
+  const pairs = [
+    ['MESSAGE', message],
+    ['PRIORITY', String(SEVERITY[level])],
+    ['SYSLOG_IDENTIFIER', IDENTIFIER],
+    ...own,
+  ] as const;
+  return Buffer.concat(pairs.map(([name, value]) => encodePair(name, value)));
+}
+
+/** `NAME=value`, or the form with a length if the value contains a line break. */
+function encodePair(name: string, value: string): Uint8Array {
+  const bytes = Buffer.from(value).subarray(0, MAX_VALUE_BYTES);
+  if (!bytes.includes(0x0a)) return Buffer.concat([Buffer.from(`${name}=`), bytes, LINE_END]);
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(bytes.length));
+  return Buffer.concat([Buffer.from(`${name}\n`), length, bytes, LINE_END]);
+}
 
 /** A destination for log lines. */
 export type LogDestination =

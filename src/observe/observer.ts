@@ -1,17 +1,32 @@
-// What happens with the facts about a request: log, metrics, traces on disk, spans for a collector?
+// What happens with the facts about a request, and what can an operator configure about that?
 
 import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/run/trace-context.ts';
 import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
 import { letGoFirst } from '../wait.ts';
-import { type LogLevels, linesOf } from './log-lines.ts';
-import { type LogDestination, type LogOutput, openLogOutput } from './log-output.ts';
+import {
+  LOG_FILE_LIMITS,
+  type LogDestination,
+  type LogLevels,
+  type LogOutput,
+  linesOf,
+  openLogOutput,
+  parseLogDestination,
+  parseLogLevels,
+} from './log-output.ts';
 import { type MetricSources, type Metrics, openMetrics } from './metrics.ts';
-import { type OtlpExporter, type OtlpOptions, openOtlpExporter } from './otlp.ts';
-import { spansOf } from './otlp-span.ts';
+import { findOtlpOptions, type OtlpExporter, type OtlpOptions, openOtlpExporter, spansOf } from './otlp.ts';
 import { type RequestRecord, type RequestSpan, startRequest } from './record.ts';
-import { findTrace, listTraces, type RingLimits, TraceRing, toRequest } from './trace-ring.ts';
-import type { Environment, RequestWatcher } from './watcher.ts';
+import {
+  type Environment,
+  findTrace,
+  listTraces,
+  type RequestWatcher,
+  RING_LIMITS,
+  type RingLimits,
+  TraceRing,
+  toRequest,
+} from './watcher.ts';
 
 /** What is enabled. */
 export interface OutputOptions {
@@ -196,4 +211,47 @@ function tryTo<T>(find: () => T): T | undefined {
 function spanFor(env: Environment): RequestSpan {
   const parent = findTraceParent(env);
   return parent ? startSpan(parent) : startTrace();
+}
+
+/** The values from a command line or a settings file. */
+export interface ObserveChoices {
+  /** `console`, `file:<path>`, `syslog`, `journal`, `none`. */
+  readonly log: readonly string[];
+  /** `info`, or by plugin: `info,portmap=debug`. */
+  readonly logLevel: string;
+  readonly logMaxBytes: number;
+  readonly logMaxFiles: number;
+  /** Maximum number of traces; 0 for none. */
+  readonly traces: number;
+  readonly traceDir: string;
+  /** URL of a collector; by default OpenTelemetry's environment variables apply. */
+  readonly otlpEndpoint?: string | undefined;
+}
+
+/** Default values; the caller provides the directory of traces. */
+export const OBSERVE_CHOICES: Omit<ObserveChoices, 'traceDir'> = {
+  log: ['console'],
+  logLevel: '',
+  logMaxBytes: LOG_FILE_LIMITS.maxBytes,
+  logMaxFiles: LOG_FILE_LIMITS.maxFiles,
+  traces: RING_LIMITS.maxRecords,
+};
+
+/**
+ * Evaluates the choices.
+ * @throws Error for an unusable value
+ */
+export function chooseObserver(
+  choices: ObserveChoices,
+  env: Readonly<Record<string, string | undefined>>,
+): OutputOptions {
+  const { log, logLevel, logMaxBytes: maxBytes, logMaxFiles: maxFiles, traces, traceDir } = choices;
+  return {
+    levels: parseLogLevels(logLevel),
+    destinations: log
+      .filter(place => place !== 'none')
+      .map(place => parseLogDestination(place, { maxBytes, maxFiles })),
+    ...(traces === 0 ? {} : { traceDir, traceLimits: { ...RING_LIMITS, maxRecords: traces } }),
+    otlp: findOtlpOptions(env, choices.otlpEndpoint),
+  };
 }

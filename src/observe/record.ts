@@ -2,10 +2,9 @@
 
 import type { FinishEvent, PluginEvent } from '../chain/run/runtime.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
-import type { CniArgs } from '../cni/cni-args.ts';
-import { defined } from '../cni/defined.ts';
+import type { CniArgs } from '../cni/env.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
+import { defined, type JsonObject } from '../cni/json.ts';
 import { maskSecrets, maskText } from './secrets.ts';
 
 /** Which request, and for which container. */

@@ -1,25 +1,124 @@
-// How is the Call implemented that a verb works with?
-import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
-import type { CniEnv, Command } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
-import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
-import type { Result } from '../cni/result.ts';
-import type { SpecVersion } from '../cni/version.ts';
+// How is the Call implemented that a verb works with, and how does it call another plugin?
+
+import { findPluginFile, type PluginFile, parsePluginDirs } from '../chain/config/find-plugin.ts';
+import { isOwnExecutable } from '../chain/config/own-executable.ts';
+import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
+import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
+import { type CniArgs, type CniEnv, type Command, parseCniArgs, parseHandoverReply } from '../cni/env.ts';
+import { type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
+import { failureOf, type Outcome, parseReply } from '../cni/invocation.ts';
+import { type JsonObject, memberOf } from '../cni/json.ts';
+import { parseResult, type Result, type SpecVersion } from '../cni/result.ts';
+import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/schemas.ts';
 import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
-import { ContainerNetns } from './container-netns.ts';
-import type { Call, Delegate, Done } from './define.ts';
-import { findDelegate } from './delegate.ts';
+import type { Call, Delegate, Done, KeptAttachments } from './define.ts';
 import { isAttached } from './generation.ts';
-import type { CallPlugin, WorkerState } from './invocation.ts';
-import type { KeptAttachments } from './kept.ts';
+import { type CallPlugin, ContainerNetns, type WorkerState } from './invocation.ts';
 import { findStranger } from './netns-owner.ts';
 
+/** Shorter than the runner's deadline for a plugin, so the calling plugin still has time to report what happened. */
+const DELEGATE_DEADLINE_MS = 50_000;
+
+/** The call of the plugin that delegates. */
+interface Delegator {
+  readonly env: CniEnv;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly request: JsonObject;
+  readonly version: SpecVersion;
+  readonly callSibling: CallPlugin;
+}
+
+/**
+ * The plugin named `type` on `CNI_PATH`. If it is this same executable under another name, it is served in this
+ * process; a foreign plugin is executed. This is decided per call by device and inode, so replacing the file in the
+ * directory replaces the plugin at once.
+ * @throws CniError when no such plugin is found
+ */
+export function findDelegate(type: string, delegator: Delegator): Delegate {
+  const file = findPluginFile(type, parsePluginDirs(delegator.env.path));
+  const call = async (command: Command) => {
+    const { outcome, plugin } = await callDelegate(type, file, command, delegator);
+    return command === 'ADD' ? parseReply(outcome.stdout, plugin) : undefined;
+  };
+  return {
+    async add() {
+      const reply = await call('ADD');
+      if (reply === undefined) {
+        throw new CniError(
+          ErrorCode.decodingFailure,
+          `Cannot use reply of plugin "${type}": it printed nothing`,
+        );
+      }
+      return parseResult(reply, delegator.version, `result of plugin "${type}"`);
+    },
+    check: async () => void (await call('CHECK')),
+    async handOver() {
+      if (!isOwnExecutable(file.path, file.stat)) return [];
+      const { outcome } = await callDelegate(type, file, 'CHECK', delegator);
+      return parseHandoverReply(outcome.stdout ?? '') ?? [];
+    },
+    del: async () => void (await call('DEL')),
+    gc: async () => void (await call('GC')),
+    status: async () => void (await call('STATUS')),
+  };
+}
+
+async function callDelegate(
+  type: string,
+  { path, stat }: PluginFile,
+  command: Command,
+  delegator: Delegator,
+): Promise<{ readonly outcome: Outcome; readonly plugin: CalledPlugin }> {
+  const { environment, request, callSibling } = delegator;
+  const env = { ...environment, CNI_COMMAND: command };
+  const stdin = JSON.stringify(request);
+  const sibling = isOwnExecutable(path, stat)
+    ? callSibling(type, { env, readStdin: () => stdin })
+    : undefined;
+  const outcome: Outcome & Pick<ExecOutcome, 'ended'> = sibling
+    ? withEmptyStderr(await sibling)
+    : await execute(path, env, stdin);
+  const plugin: CalledPlugin = {
+    network: String(memberOf(request, 'name')),
+    type,
+    index: 0,
+    executable: path,
+    verb: command,
+    stderr: outcome.stderr,
+  };
+  const { ended } = outcome;
+  if (ended !== undefined) {
+    throw new CniError(ErrorCode.unknown, `Plugin "${type}" ${ENDED_FOR[ended]}`, {
+      plugin: { ...plugin, ended },
+    });
+  }
+  if (outcome.exitCode !== 0) throw failureOf(outcome, plugin);
+  return { outcome, plugin };
+}
+
+function withEmptyStderr({ exitCode, stdout }: { exitCode: number; stdout: string }): Outcome {
+  return { exitCode, stdout, stderr: '' };
+}
+
+/** Ends shortly after the deadline at the latest, whatever the plugin prints and even if a child holds its pipes open. */
+async function execute(path: string, env: Delegator['environment'], stdin: string): Promise<ExecOutcome> {
+  const outcome = await startPlugin({ path, env, deadlineMs: DELEGATE_DEADLINE_MS }).send(stdin);
+  if (outcome.spawnError === undefined) return outcome;
+  throw new CniError(ErrorCode.unknown, `Cannot start plugin "${path}": ${outcome.spawnError}`);
+}
+
+/** Why it was ended, since its output may not say so. */
+const ENDED_FOR: Readonly<Record<NonNullable<ExecOutcome['ended']>, string>> = {
+  deadline: `did not finish within ${DELEGATE_DEADLINE_MS / 1000} s: its process group was killed`,
+  output: 'printed more than 16 MiB: it was killed',
+  interrupt: 'was interrupted',
+};
+
 /** What is known about an invocation before any kernel call. */
-export interface CallFacts {
+interface CallFacts {
   readonly env: CniEnv;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly network: string;
@@ -158,7 +257,7 @@ export class LiveCall implements Call<never> {
     }
     if (links.length === 0) return then();
     // Most plugins have no device to delete.
-    const { Removals } = await import('./removals.ts');
+    const { Removals } = await import('./delete-devices.ts');
     const own = new Removals();
     own.add({ devices: links, then, by: '', close() {} });
     await own.settle(() => this.host);

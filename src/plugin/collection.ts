@@ -8,10 +8,10 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { ASKED_VARIABLE } from '../cni/env.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
-import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
+import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/schemas.ts';
 import type { Log } from '../log.ts';
+import type { KeptAttachments } from './define.ts';
 import { forget } from './generation.ts';
-import type { KeptAttachments } from './kept.ts';
 
 /** The part of a call that GC needs before the plugin acts. */
 interface CollectingCall {

@@ -1,16 +1,41 @@
 // What defines a plugin, and what does one call of it get to work with?
+
 import type * as z from 'zod/mini';
-import type { CniArgs } from '../cni/cni-args.ts';
-import type { ChangeMode, CniEnv, HandoverMode } from '../cni/env.ts';
+import { type AttachmentId, findOwner } from '../cni/attachment.ts';
+import type { ChangeMode, CniArgs, CniEnv, HandoverMode } from '../cni/env.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { AttachmentKey } from '../cni/plugin-config.ts';
-import type { Result } from '../cni/result.ts';
-import type { SpecVersion } from '../cni/version.ts';
+import type { Result, SpecVersion } from '../cni/result.ts';
+import type { AttachmentKey } from '../cni/schemas.ts';
 import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Netns } from '../sys/netns.ts';
-import type { KeptAttachments } from './kept.ts';
+
+type Owner = Pick<AttachmentId, 'containerId' | 'ifname'>;
+
+/**
+ * The attachments that GC keeps: those that the runtime lists, and those begun after GC. Query it only after listing the
+ * candidates for deletion: everything found of an attachment was then made after its note, so the answer is reliable.
+ */
+export interface KeptAttachments {
+  /** When GC began, in milliseconds of the clock of the kernel's file times. */
+  readonly since: number;
+  /** The container id may come from a note in the kernel, which has a digest instead of a long id. */
+  has(owner: Owner): boolean;
+  /** Whether a plugin of ours took part in its ADD, and so noted when it began. */
+  isNoted(owner: Owner): boolean;
+  /** Whether any of them satisfies the test: for resources that do not name their attachment in full. */
+  some(test: (owner: AttachmentId) => boolean): boolean;
+}
+
+/**
+ * Whether a note in the kernel names an attachment of the network that GC does not keep. Call it only for notes that were listed
+ * earlier: see {@link KeptAttachments}.
+ */
+export function isStaleNote(note: string | undefined, network: string, kept: KeptAttachments): boolean {
+  const owner = findOwner(note);
+  return owner?.network === network && !kept.has(owner);
+}
 
 /** Result of a verb that reports nothing but failure. */
 export type Done = void | Promise<void>;

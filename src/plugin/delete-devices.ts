@@ -1,20 +1,125 @@
-// How does a plugin delete devices without waiting until the kernel has freed them?
+// How does a plugin delete devices without waiting until the kernel has freed them, and what waits for that?
 //
-// A child of the front sends the request, and stays in the kernel for the grace period; the call goes on once the devices are gone
-// (netlink/rtnl/link-deletion.ts). Nothing depends on that child then: what it waits for cannot fail. It is an orphan, as a worker
-// that reads its requests without an event loop would leave children unreaped.
+// A request that deletes a device returns after a grace period (10 to 20 ms), in which the kernel only frees what no other program
+// can find. Names, addresses, routes and rules of the device have gone in the first millisecond, and then the kernel says so
+// (net/core/dev.c, unregister_netdevice_many: RTM_DELLINK; netdev_run_todo waits afterwards, without the rtnl lock). Thus another
+// process sends the request on a socket of ours and waits for the rest, while this one goes on.
 
+import { closeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { COMMAND_NAME } from '../chain/config/core-name.ts';
 import { isFront } from '../chain/config/own-executable.ts';
-import type { Request } from '../netlink/codec.ts';
-import { deletionOf } from '../netlink/rtnl/link.ts';
-import { LinkDeletion } from '../netlink/rtnl/link-deletion.ts';
-import { isNetlinkError, type NetlinkSocket, tolerating } from '../netlink/socket.ts';
+import { CniError, describeError, toCniError } from '../cni/errors.ts';
+import {
+  type Envelope,
+  encodeMessages,
+  NLM_F_ACK,
+  NLM_F_REQUEST,
+  NLMSG_ERROR,
+  type Request,
+  readS32,
+} from '../netlink/codec.ts';
+import { deletionOf, type Link, RTM_DELLINK } from '../netlink/rtnl/link.ts';
+import {
+  exchange,
+  isNetlinkError,
+  joinGroup,
+  NETLINK_ROUTE,
+  type NetlinkSocket,
+  openNetlink,
+  receiveMessages,
+  refusalOf,
+  setReceiveTimeout,
+  tolerating,
+} from '../netlink/socket.ts';
 import { Errno } from '../sys/errno.ts';
 import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
+import { SystemError } from '../sys/libc.ts';
 import { inNetns } from '../sys/netns.ts';
-import type { Call } from './define.ts';
+import type { Call, Done } from './define.ts';
+import { throwAll, tryAll } from './steps.ts';
+
+/** linux/rtnetlink.h */
+const RTNLGRP_LINK = 1;
+/** sys/socket.h. Other families tell what a bridge knows of its ports. */
+const AF_UNSPEC = 0;
+
+/** The only request on the socket. */
+const SEQ = 1;
+
+/** Longest wait for a sign of the other process, in seconds: it was ended, or gets no processor. */
+const PATIENCE_S = 5;
+
+/** A socket that hears of devices being deleted in the namespace of the thread that opened it. */
+export class LinkDeletion {
+  /** The descriptor on which the other process sends. */
+  readonly fd = openNetlink(NETLINK_ROUTE);
+
+  /** @throws SystemError if the socket cannot be opened */
+  constructor() {
+    try {
+      joinGroup(this.fd, RTNLGRP_LINK);
+      setReceiveTimeout(this.fd, PATIENCE_S);
+    } catch (thrown) {
+      this.close();
+      throw thrown;
+    }
+  }
+
+  /**
+   * Has the request sent and waits until all devices are deleted.
+   * @param send starts the process that sends these bytes on the descriptor
+   * @returns false if nothing was heard for five seconds, or too much at once: they may be there or not
+   * @throws NetlinkError if the kernel refuses the request
+   */
+  perform(
+    request: Request,
+    indexes: readonly number[],
+    send: (fd: number, bytes: Uint8Array) => void,
+  ): boolean {
+    const { type, body } = request;
+    const message = encodeMessages([{ type, flags: NLM_F_REQUEST | NLM_F_ACK, seq: SEQ, body }]);
+    return exchange(NETLINK_ROUTE, [request], () => {
+      send(this.fd, message);
+      return this.#settle(request, new Set(indexes));
+    });
+  }
+
+  close(): void {
+    closeSync(this.fd);
+  }
+
+  #settle(request: Request, left: Set<number>): boolean {
+    try {
+      while (left.size > 0) {
+        for (const message of receiveMessages(this.fd, NETLINK_ROUTE)) {
+          if (message.type === NLMSG_ERROR && message.seq === SEQ) {
+            const refusal = refusalOf(message, request);
+            if (refusal) throw refusal.toError();
+            return true;
+          }
+          const index = deletedLink(message);
+          if (index !== undefined) left.delete(index);
+        }
+      }
+      return true;
+    } catch (thrown) {
+      if (thrown instanceof SystemError) return false;
+      throw thrown;
+    }
+  }
+}
+
+/** Index of the device that a notification reports as deleted, or as moved to another namespace. struct ifinfomsg */
+function deletedLink({ type, body }: Envelope): number | undefined {
+  return type === RTM_DELLINK && body.length >= 8 && body[0] === AF_UNSPEC ? readS32(body, 4) : undefined;
+}
+
+// How does a plugin delete devices without waiting until the kernel has freed them?
+//
+// A child of the front sends the request, and stays in the kernel for the grace period; the call goes on once the devices are gone
+// (plugin/delete-devices.ts). Nothing depends on that child then: what it waits for cannot fail. It is an orphan, as a worker
+// that reads its requests without an event loop would leave children unreaped.
 
 /** Has a child of the front write a message to its descriptor 3: `--send <message>`, two letters from a to p for each byte. */
 export const SEND_FLAG = '--send';
@@ -88,4 +193,75 @@ export function sendByFront(front: string, fd: number, bytes: Uint8Array): void 
 
 function lettersOf(bytes: Uint8Array): string {
   return String.fromCharCode(...[...bytes].flatMap(byte => [LETTER_A + (byte >> 4), LETTER_A + (byte & 15)]));
+}
+
+/** A plugin's deferred removal: devices, and the work that must not be done before they are gone. */
+export interface Removal {
+  readonly devices: readonly Link[];
+  readonly then: () => Done;
+  /** Name of the plugin, for errors; empty if that is obvious. */
+  readonly by: string;
+  /** Releases the call's resources, at the very end. */
+  readonly close: () => void;
+}
+
+/**
+ * Deferred removals of several plugins, done together: without a front, the kernel keeps the caller for a grace period (10 to 20 ms)
+ * before a device is gone, and as long for a hundred as for one.
+ */
+export class Removals {
+  readonly #waiting: Removal[] = [];
+
+  /** Whether anything waits. */
+  get waiting(): boolean {
+    return this.#waiting.length > 0;
+  }
+
+  /** Indexes of the devices to delete. */
+  get indexes(): number[] {
+    return this.#waiting.flatMap(({ devices: links }) => links.map(({ index }) => index));
+  }
+
+  add(removal: Removal): void {
+    this.#waiting.push(removal);
+  }
+
+  /**
+   * Deletes all waiting devices, then does the work that waited for them, in the order of the calls.
+   * @param host socket in the namespace of the devices
+   * @param removed the devices have already been deleted
+   * @throws CniError of the first failure, with the messages of all; everything was tried
+   */
+  async settle(host: () => NetlinkSocket, removed = false): Promise<void> {
+    const problems: unknown[] = [];
+    // Work that waited may add more removals.
+    for (let done = removed; this.waiting; done = false) {
+      const indexes = done ? [] : this.indexes;
+      const removals = this.#waiting.splice(0);
+      const remove = (): void => (indexes.length ? deleteDevices(host(), indexes) : undefined);
+      await settleAll(removals, remove).catch(thrown => problems.push(thrown));
+    }
+    throwAll(problems);
+  }
+}
+
+async function settleAll(removals: readonly Removal[], remove: () => void): Promise<void> {
+  try {
+    await tryAll([remove, ...removals.map(removal => () => finish(removal))]);
+  } finally {
+    for (const { close } of removals) close();
+  }
+}
+
+async function finish({ by, then }: Removal): Promise<void> {
+  try {
+    await then();
+  } catch (thrown) {
+    if (by === '') throw thrown;
+    const { code, details } = toCniError(thrown);
+    throw new CniError(code, `${by}: ${describeError(thrown)}`, {
+      cause: thrown,
+      ...(details ? { details } : {}),
+    });
+  }
 }

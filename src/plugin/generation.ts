@@ -12,7 +12,7 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import { cniCacheDir, runDir } from '../cni/directories.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
-import { bootId } from '../files/boot-id.ts';
+import { bootId } from '../files/process-stat.ts';
 import type { Log } from '../log.ts';
 import { pause } from '../wait.ts';
 

@@ -1,10 +1,9 @@
 // What does a plugin author import?
-export { pickCniArgs } from '../cni/cni-args.ts';
+export { pickCniArgs } from '../cni/env.ts';
 export { CniError, ErrorCode } from '../cni/errors.ts';
-export { type AttachmentKey, PluginConfig } from '../cni/plugin-config.ts';
 export type { Result, ResultDns, ResultInterface, ResultIp, ResultRoute } from '../cni/result.ts';
-export { type Cidr, parseCidr, renderCidr } from '../net/cidr.ts';
-export { type Ip, parseIp, renderIp } from '../net/ip.ts';
+export { type AttachmentKey, PluginConfig } from '../cni/schemas.ts';
+export { type Cidr, type Ip, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.ts';
 export { type Address, addAddress, listAddresses, removeAddress } from '../netlink/rtnl/addr.ts';
 export {
   createLink,
@@ -23,7 +22,7 @@ export { isNetlinkError, NetlinkError } from '../netlink/socket.ts';
 export { Errno } from '../sys/errno.ts';
 export { inNetns, type Netns } from '../sys/netns.ts';
 export { ensureSysctl, findSysctl, readSysctl, writeSysctl } from '../sys/sysctl.ts';
-export { confirm } from './confirm.ts';
+export type { KeptAttachments } from './define.ts';
 export {
   type Call,
   type Delegate,
@@ -32,6 +31,5 @@ export {
   nothingToDo,
   type PluginDefinition,
 } from './define.ts';
-export type { KeptAttachments } from './kept.ts';
 export { runPlugin } from './run.ts';
-export { tryAll } from './try-all.ts';
+export { confirm, tryAll } from './steps.ts';

@@ -4,10 +4,16 @@
 // then work on another container's interface of the same name. Three things tell the owner: the alias that our plugins set on
 // the host's end of a pair, or on a device without such an end, what the result of the ADD says of the interface, and the aliases
 // of other interfaces of the namespace. If none of them tells, the runtime is trusted.
-import { type AttachmentId, digestOf, findOwner, renderOwner } from '../cni/attachment.ts';
+import {
+  type AttachmentId,
+  digestOf,
+  findOwner,
+  hostEndName,
+  interimName,
+  renderOwner,
+} from '../cni/attachment.ts';
 import type { Result } from '../cni/result.ts';
-import { findCidr, renderCidr } from '../net/cidr.ts';
-import { type Ip, sameIp } from '../net/ip.ts';
+import { findCidr, type Ip, renderCidr, sameIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import {
   ALIAS_MAX_BYTES,
@@ -17,7 +23,6 @@ import {
   netnsIdQuestion,
 } from '../netlink/rtnl/link.ts';
 import { askAll, type NetlinkSocket, type Question } from '../netlink/socket.ts';
-import { hostEndName, interimName } from './first-names.ts';
 
 /** The address of loopback devices, which identifies nothing. */
 const NO_MAC = '00:00:00:00:00:00';

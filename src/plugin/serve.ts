@@ -19,16 +19,18 @@ import {
 import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import type { Reply } from '../cni/invocation.ts';
 import { decode, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
-import type { AttachmentKey } from '../cni/plugin-config.ts';
-import { prevResultOf, type Result, renderResult } from '../cni/result.ts';
 import {
   atLeast,
   CURRENT_VERSION,
   incompatible,
+  prevResultOf,
+  type Result,
+  renderResult,
   SINCE,
   SPEC_VERSIONS,
   type SpecVersion,
-} from '../cni/version.ts';
+} from '../cni/result.ts';
+import type { AttachmentKey } from '../cni/schemas.ts';
 import { createLog, type Log } from '../log.ts';
 import { LiveCall } from './call.ts';
 import type * as Collection from './collection.ts';

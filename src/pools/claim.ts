@@ -3,16 +3,23 @@
 // What is about to happen is noted first, so that a process that dies, or is not answered, leaves nothing that is forgotten. The next
 // one sends the request again: the object either is created, exists already and names this node, or belongs to another.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { defined } from '../cni/json.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
-import { blockObject, heldFrom, isOwn, kindOf, labelOf } from './block-object.ts';
-import { anyFree, firstChoices } from './choose.ts';
 import { compare } from './compare.ts';
-import { type Held, type HeldBlock, newlyHeld } from './held.ts';
-import { inUse, notInPool, refuseBlocks, takeOver } from './keep.ts';
-import { handedOn } from './move.ts';
-import { POOL_LABEL } from './objects.ts';
+import {
+  blockObject,
+  type Held,
+  type HeldBlock,
+  heldFrom,
+  isOwn,
+  kindOf,
+  labelOf,
+  newlyHeld,
+  POOL_LABEL,
+} from './held.ts';
+import { handedOn, inUse, notInPool, refuseBlocks, takeOver } from './keep.ts';
+import { type Kept, NOT_KEPT, type Wish } from './lease.ts';
 import {
   type Claimant,
   changeHeld,
@@ -23,9 +30,8 @@ import {
   ownerIn,
   postponeComparison,
 } from './place.ts';
-import { type BlockShape, blockWith, countBlocks, type Pool } from './pool.ts';
+import { anyFree, type BlockShape, blockWith, countBlocks, firstChoices, type Pool } from './pool.ts';
 import { isAnother, isFromBefore, refuseWhileSettling, restoredStore } from './restored.ts';
-import { type Kept, NOT_KEPT, type Wish } from './wish.ts';
 
 /** Attempts of one ADD while the store does not answer; a runtime tries again later. */
 const MOST_FAILURES = 3;

@@ -10,7 +10,7 @@ import {
   type NewObject,
   type ObjectStore,
   type StoredObject,
-} from './objects.ts';
+} from './held.ts';
 
 /** HTTP statuses: there is none of that name; there is one, or it is another one or another version. */
 const NOT_FOUND = 404;

@@ -1,20 +1,25 @@
 // Does the store have the blocks that this node knows, and no others of it?
-import { defined } from '../cni/defined.ts';
+import { defined } from '../cni/json.ts';
 import {
+  BLOCK_KINDS,
   type BlockOwner,
   blockObject,
   blockSpecOf,
+  type Held,
+  type HeldBlock,
   heldFrom,
   isEarlier,
   isOwn,
+  type Kind,
   kindOf,
   labelOf,
+  listAll,
+  NODE_LABEL,
   ownedBy,
-} from './block-object.ts';
-import type { Held, HeldBlock } from './held.ts';
+  type StoredObject,
+} from './held.ts';
+import { compareGuests, guestFrom, joinedBy } from './keep.ts';
 import { isInUse } from './lease.ts';
-import { compareGuests, guestFrom, joinedBy } from './move.ts';
-import { BLOCK_KINDS, type Kind, listAll, NODE_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, type Compared, changeHeld, isCompared, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
 import { isRestored, markRestored } from './restored.ts';

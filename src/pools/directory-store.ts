@@ -2,11 +2,10 @@
 import { closeSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject, tryParse } from '../cni/json.ts';
-import { fileFailure } from '../files/failure.ts';
 import { putFile, putNewFile, removeFile, unfinishedName } from '../files/put-file.ts';
-import { namesIn, readIfThere } from '../files/read-file.ts';
+import { fileFailure, namesIn, readIfThere } from '../files/read-file.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
-import type { Kind, ObjectStore, StoredObject } from './objects.ts';
+import type { Kind, ObjectStore, StoredObject } from './held.ts';
 
 /** Objects as files, one each: `<dir>/blocks/<name>`. A hard link creates one, which fails if the name exists. */
 export function directoryStore(dir: string): ObjectStore {

@@ -1,9 +1,18 @@
 // How is a pool defined, and is it still divided as it was when its first block was claimed?
-import { defined } from '../cni/defined.ts';
+
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { type Cidr, cidrContains, cidrsOverlap, findCidr, networkOf, renderCidr } from '../net/cidr.ts';
-import { IP_BITS, sameIp } from '../net/ip.ts';
-import { GROUP, listAll, type ObjectStore, type StoredObject } from './objects.ts';
+import { defined } from '../cni/json.ts';
+import {
+  type Cidr,
+  cidrContains,
+  cidrsOverlap,
+  findCidr,
+  IP_BITS,
+  networkOf,
+  renderCidr,
+  sameIp,
+} from '../net/ip.ts';
+import { GROUP, listAll, type ObjectStore, type StoredObject } from './held.ts';
 import { blockName, DEFAULT_BLOCK_SIZE, type Pool, PoolSpec, parsePool } from './pool.ts';
 import { RESTORED_ANNOTATION } from './restored.ts';
 

@@ -1,14 +1,128 @@
-// Which blocks does this node hold, as it knows without asking?
+// Which blocks does this node hold, as it knows without asking, and what do their objects say?
+
+import { createHash } from 'node:crypto';
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { tryParse } from '../cni/json.ts';
+import { defined, type JsonObject, tryParse } from '../cni/json.ts';
 import type { AddressRange, SeenPool } from '../cni/plugin-about.ts';
 import { putFile } from '../files/put-file.ts';
-import { readIfThere } from '../files/read-file.ts';
-import { networkOf, renderCidr } from '../net/cidr.ts';
-import { findIp, type Ip, parseIp, renderIp } from '../net/ip.ts';
+import { readIfThere, tryRead } from '../files/read-file.ts';
+import {
+  type Cidr,
+  findCidr,
+  findIp,
+  IP_BITS,
+  type Ip,
+  networkOf,
+  parseIp,
+  renderCidr,
+  renderIp,
+  subnetOf,
+} from '../net/ip.ts';
 import type { BlockShape } from './pool.ts';
+
+/**
+ * The machine's identities, the one that a copy of the disk does not have first: the firmware's, if root may read it, and the
+ * installation's. Node objects have both.
+ */
+export function thisMachine(): string {
+  const files = ['/sys/class/dmi/id/product_uuid', '/etc/machine-id'];
+  return files.flatMap(file => tryRead(file)?.trim().toLowerCase() || []).join(' ');
+}
+
+/** Whether both are one machine, or one of them is not known. */
+export function isSameMachine(one: string | undefined, other: string | undefined): boolean {
+  if (!one || !other) return true;
+  const [a, b] = [one.split(' '), other.split(' ')];
+  return a.length === b.length ? a[0] === b[0] : a.at(-1) === b.at(-1);
+}
+
+// How are pools, blocks and addresses stored, whatever the store is?
+//
+// Creating an object is the lock: of all nodes that create one of the same name, one succeeds. Nothing else locks, so there is no
+// leader, and a node that is gone holds up no other.
+
+/** API group and version of all kinds. */
+export const GROUP = 'catena.cni.cncf.io';
+export const API_VERSION = `${GROUP}/v1alpha1`;
+
+/** Kinds of objects by the name of their collection. */
+export const KINDS = { pools: 'Pool', blocks: 'Block', addresses: 'Address' } as const;
+export type Kind = keyof typeof KINDS;
+/** What nodes claim. */
+export const BLOCK_KINDS = ['blocks', 'addresses'] as const satisfies readonly Kind[];
+
+/** Labels of blocks and addresses. */
+export const POOL_LABEL = `${GROUP}/pool`;
+export const NODE_LABEL = `${GROUP}/node`;
+/** Of addresses that outlast their attachment: for whom. */
+export const KEPT_LABEL = `${GROUP}/kept`;
+
+/** An IPAMClaim: one that was deleted and made again is another one. */
+export interface ClaimKey {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** An object to be created. */
+export interface NewObject {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly spec: JsonObject;
+}
+
+/** An object as it was when it was read. */
+export interface StoredObject extends NewObject {
+  /** Never used again: tells this object from a later one of the same name. */
+  readonly uid: string;
+  /** Changes with the object. */
+  readonly version: string;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** A store of objects. Every call throws CniError 11 if the store cannot be reached: then the request may have been done or not. */
+export interface ObjectStore {
+  find(kind: Kind, name: string): Promise<StoredObject | undefined>;
+  /** Those that have all the labels, as they are at the time of the call or later, in pages: any node can write any number. */
+  pages(kind: Kind, labels: Readonly<Record<string, string>>): AsyncIterable<StoredObject[]>;
+  /** @returns undefined if there is one of that name */
+  create(kind: Kind, object: NewObject): Promise<StoredObject | undefined>;
+  /** Replaces an object by a new version. @returns undefined if it has been changed since it was read, or is gone */
+  replace(kind: Kind, object: StoredObject): Promise<StoredObject | undefined>;
+  /**
+   * Deletes this very object, if `version` is given in this very version.
+   * @returns whether this call has deleted it; false if it is gone, is another one or was changed
+   */
+  remove(
+    kind: Kind,
+    object: Pick<StoredObject, 'name' | 'uid'> & { readonly version?: string },
+  ): Promise<boolean>;
+  /**
+   * Whether the cluster has a node of that name; undefined in a store without nodes.
+   * @param machine of `thisMachine`: a node that is known to be another machine does not count
+   */
+  hasNode(name: string, machine?: string): Promise<boolean | undefined>;
+  /** The number of the last change to the store, which only grows unless the store is restored; undefined if it counts none. */
+  revision(): Promise<number | undefined>;
+  /** Whether this very IPAMClaim exists; undefined in a store without claims. */
+  hasClaim(claim: ClaimKey): Promise<boolean | undefined>;
+}
+
+/** Those of all pages that are to be kept. */
+export async function listAll(
+  store: ObjectStore,
+  kind: Kind,
+  labels: Readonly<Record<string, string>>,
+  isKept: (object: StoredObject) => boolean = () => true,
+): Promise<StoredObject[]> {
+  const found: StoredObject[] = [];
+  for await (const page of store.pages(kind, labels))
+    for (const object of page) if (isKept(object)) found.push(object);
+  return found;
+}
 
 /** In the lease directory of the network. Those who read or write it hold the lock of that directory. */
 const FILE = '.catena-blocks';
@@ -16,7 +130,7 @@ const FILE = '.catena-blocks';
 const UNFINISHED = '.catena-blocks.new';
 
 /** Addresses of a block that may be handed out, in text. */
-export const HeldRange = z.object({
+const HeldRange = z.object({
   from: z.string(),
   to: z.string(),
   prefix: z.int(),
@@ -213,4 +327,141 @@ export function heldRanges(dir: string): AddressRange[] {
  */
 export function seenPools(dir: string): SeenPool[] {
   return Object.entries(readHeld(dir)?.pools ?? {}).map(([pool, seen]) => ({ pool, ...seen }));
+}
+
+/** Values of labels are limited to this many characters. */
+const LONGEST = 63;
+
+/** The name itself if it may be a value; otherwise one that only this name has. */
+export function labelOf(name: string): string {
+  if (name.length <= LONGEST && /^[A-Za-z\d]([A-Za-z\d._-]*[A-Za-z\d])?$/.test(name)) return name;
+  return `sha256-${createHash('sha256').update(name).digest('hex').slice(0, 40)}`;
+}
+
+const BlockOwner = z.object({ node: z.string(), machine: z.optional(z.string()), network: z.string() });
+
+/** Those to whom a block belongs. */
+export type BlockOwner = z.output<typeof BlockOwner>;
+
+/** The `spec` of a Block or an Address: everything that a node needs that takes it up again. */
+const BlockSpec = z.looseObject({
+  pool: z.string(),
+  node: z.string(),
+  /** Of the node: another machine of that name is another node. */
+  machine: z.optional(z.string()),
+  network: z.string(),
+  size: z.int(),
+  cidrs: z.array(z.string()),
+  ranges: z.array(HeldRange),
+  /** Its node seems to have vanished. The node itself takes this back. */
+  orphaned: z.optional(z.boolean()),
+  /** For whom a single address is kept when its attachment has ended, and for how many seconds; a claim has no such limit. */
+  keptFor: z.optional(z.string()),
+  keepS: z.optional(z.number()),
+  /** No attachment has the kept address: any node may take it over. */
+  idle: z.optional(z.boolean()),
+  /** A machine moves: this one has the kept address as well, and gets it when the attachment of the owner ends. */
+  next: z.optional(BlockOwner),
+  /** Changes whenever the address is given or taken: a write without a difference would not change the version. */
+  turn: z.optional(z.int()),
+});
+type BlockSpec = z.output<typeof BlockSpec>;
+
+/** The kind of an object with that many addresses. */
+export function kindOf({ size }: { readonly size: number }): Kind {
+  return size === 1 ? 'addresses' : 'blocks';
+}
+
+/** The object that claims a block. */
+export function blockObject(
+  { name, pool, size, ranges, keptFor, keepS, turn }: HeldBlock,
+  { node, machine, network }: BlockOwner,
+): NewObject {
+  return {
+    name,
+    labels: {
+      [POOL_LABEL]: labelOf(pool),
+      [NODE_LABEL]: labelOf(node),
+      ...(keptFor === undefined ? {} : { [KEPT_LABEL]: labelOf(keptFor) }),
+    },
+    spec: {
+      ...{ pool, node, ...defined({ machine }), network, size, cidrs: cidrsOf({ size, ranges }), ranges },
+      // One that is claimed again goes on counting: fewer turns would mean that the store was restored.
+      ...defined({ keptFor, keepS, turn }),
+    },
+  };
+}
+
+/** The block of each family that has these addresses. */
+function cidrsOf({ size, ranges }: Pick<HeldBlock, 'size' | 'ranges'>): string[] {
+  const blocks = ranges.map(({ from }) => {
+    const ip = parseIp(from);
+    return renderCidr(subnetOf({ ip, prefix: IP_BITS[ip.family] - Math.log2(size) }));
+  });
+  return [...new Set(blocks)];
+}
+
+/** What an object says; undefined if it is not the object of a block. */
+export function blockSpecOf({ spec }: Pick<StoredObject, 'spec'>): BlockSpec | undefined {
+  const { success, data } = BlockSpec.safeParse(spec);
+  return success ? data : undefined;
+}
+
+/** The subnets of a block of a routed pool: they are on its node. Blocks of a flat pool lie in one subnet, which is on all nodes. */
+export function routedCidrsOf({ cidrs, ranges }: BlockSpec): Cidr[] {
+  return cidrs
+    .map(findCidr)
+    .filter((cidr): cidr is Cidr => cidr !== undefined)
+    .filter(({ ip: { family }, prefix }) =>
+      ranges.some(range => range.prefix === prefix && findIp(range.from)?.family === family),
+    );
+}
+
+/** Whether an object belongs to a network of a node. */
+export function isOwn(object: StoredObject, owner: BlockOwner): boolean {
+  return isOwner(blockSpecOf(object), owner);
+}
+
+/** Those alone, of a value that says more. */
+export function ownerOf({ node, machine, network }: BlockOwner): BlockOwner {
+  return { node, ...defined({ machine }), network };
+}
+
+/** Whether both are the same network of the same node. */
+export function isOwner(one: BlockOwner | undefined, { node, machine, network }: BlockOwner): boolean {
+  return one?.node === node && one.network === network && isSameMachine(one.machine, machine);
+}
+
+/** The same object of another owner, without its marks, and with the next turn: a request that comes late names a version that is gone. */
+export function ownedBy(
+  object: StoredObject,
+  { node, machine, network }: BlockOwner,
+  idle?: true,
+): StoredObject {
+  const { machine: _, ...spec } = nextTurn(object, idle).spec;
+  const labels = { ...object.labels, [NODE_LABEL]: labelOf(node) };
+  return { ...object, labels, spec: { ...spec, node, network, ...defined({ machine }) } };
+}
+
+/** The same object without its marks, and with the next turn. */
+export function nextTurn(object: StoredObject, idle: true | undefined): StoredObject {
+  const { idle: _, orphaned: __, next: ___, ...spec } = object.spec;
+  const turn = typeof spec.turn === 'number' ? spec.turn + 1 : 1;
+  return { ...object, spec: { ...spec, ...defined({ idle }), turn } };
+}
+
+/** A block as its node holds it. */
+export function heldFrom(object: StoredObject): HeldBlock | undefined {
+  const spec = blockSpecOf(object);
+  if (spec === undefined) return undefined;
+  const { pool, size, ranges, keptFor, keepS, idle, turn } = spec;
+  return {
+    ...{ pool, name: object.name, size, state: 'held', uid: object.uid, ranges },
+    ...defined({ keptFor, keepS, turn, idle: idle ? 'told' : undefined }),
+  };
+}
+
+/** Whether the store had a later state of a block's object before: since then it was restored. */
+export function isEarlier(object: StoredObject, { uid, turn = 0 }: HeldBlock): boolean {
+  return object.uid === uid && (blockSpecOf(object)?.turn ?? 0) < turn;
 }

@@ -1,24 +1,137 @@
+// How does a pod get the address of the pod before it, on another node, too, and a machine that moves keep its own?
+//
+// The node that it moves to joins the owner of the kept address: the object names it as `next`, and it is the only one. It may lease the
+// address for that machine, and for nothing else. When the attachment of the owner ends, the owner passes the address on instead of
+// marking it idle; when that of the guest ends first, it leaves, and nothing has changed.
+
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { defined } from '../cni/json.ts';
+import { renderIp } from '../net/ip.ts';
+import {
+  type BlockOwner,
+  blockObject,
+  blockSpecOf,
+  type Held,
+  type HeldBlock,
+  heldFrom,
+  isOwn,
+  isOwner,
+  KEPT_LABEL,
+  labelOf,
+  listAll,
+  nextTurn,
+  ownedBy,
+  ownerOf,
+  POOL_LABEL,
+  type StoredObject,
+} from './held.ts';
+import { blockContains, claimOfKey, isInUse, type Wish } from './lease.ts';
+import { type Claimant, changeHeld, ownerIn } from './place.ts';
+import type { Pool } from './pool.ts';
+import { isFromBefore, restoredStore, withNewest } from './restored.ts';
+
+/** What is kept of addresses: one object each. */
+const KIND = 'addresses';
+
+/** Whether a node may have a kept address of another beside it: never a third one. */
+function canJoin(object: StoredObject, owner: BlockOwner): boolean {
+  const next = blockSpecOf(object)?.next;
+  return !isOwn(object, owner) && (next === undefined || isOwner(next, owner));
+}
+
+/** The same object, with the one that has the address as well. It is its owner who takes its marks off. */
+export function joinedBy(object: StoredObject, owner: BlockOwner): StoredObject {
+  return withNext(object, ownerOf(owner));
+}
+
+function withNext(object: StoredObject, next: BlockOwner | undefined): StoredObject {
+  const { next: _, ...spec } = object.spec;
+  const { turn } = nextTurn(object, undefined).spec;
+  return { ...object, spec: { ...spec, turn, ...defined({ next }) } };
+}
+
+/** The same object in the hands of the one that has joined; undefined if there is none. */
+export function handedOn(object: StoredObject): StoredObject | undefined {
+  const next = blockSpecOf(object)?.next;
+  return next && ownedBy(object, next);
+}
+
+/** What becomes of an object when the attachment of a node ends; undefined if the node has no part in it. */
+function afterEnd(object: StoredObject, owner: BlockOwner): StoredObject | undefined {
+  if (isOwn(object, owner)) return handedOn(object) ?? nextTurn(object, true);
+  return isOwner(blockSpecOf(object)?.next, owner) ? withNext(object, undefined) : undefined;
+}
+
+/** A block as the node has it that has joined. */
+export function guestFrom(object: StoredObject): HeldBlock | undefined {
+  const block = heldFrom(object);
+  const spec = blockSpecOf(object);
+  return block && spec && { ...block, guest: ownerOf(spec) };
+}
+
+/**
+ * Compares what this node has as a guest with the store, and joins again where that was forgotten.
+ * @param isRestored what the store says of idle addresses may be from before
+ * @returns by name, what the store has now: an object of this node's own was passed on to it; absent is what another has
+ */
+export async function compareGuests(
+  claimant: Claimant,
+  owner: BlockOwner,
+  isRestored: (object: StoredObject) => Promise<boolean>,
+): Promise<Map<string, StoredObject>> {
+  let guests: HeldBlock[] = [];
+  const used = new Set<string>();
+  changeHeld(claimant, (held, leases) => {
+    guests = held.blocks.filter(({ guest }) => guest !== undefined);
+    for (const block of guests) if (isInUse(block, leases)) used.add(block.name);
+    return held;
+  });
+  const found = new Map<string, StoredObject>();
+  for (const block of guests) {
+    const object = await claimant.store.find(KIND, block.name);
+    const present = await joinedAgain(
+      claimant,
+      owner,
+      { block, object, isUsed: used.has(block.name) },
+      isRestored,
+    );
+    if (present) found.set(block.name, present);
+  }
+  return found;
+}
+
+interface Guest {
+  readonly block: HeldBlock;
+  readonly object: StoredObject | undefined;
+  readonly isUsed: boolean;
+}
+
+async function joinedAgain(
+  { store }: Claimant,
+  owner: BlockOwner,
+  { block, object, isUsed }: Guest,
+  isRestored: (object: StoredObject) => Promise<boolean>,
+): Promise<StoredObject | undefined> {
+  if (object === undefined) {
+    if (!isUsed || block.guest === undefined) return undefined;
+    // In the name of the one whose attachment has it: that one claims it again, too.
+    const { spec, ...rest } = blockObject(block, block.guest);
+    const next = ownerOf(owner);
+    return (await store.create(KIND, { ...rest, spec: { ...spec, next } })) ?? store.find(KIND, block.name);
+  }
+  const spec = blockSpecOf(object);
+  if (isOwn(object, owner) || isOwner(spec?.next, owner)) return object;
+  if (!isUsed || spec?.keptFor !== block.keptFor || spec?.next) return undefined;
+  const isIdle = spec?.idle && !(await isRestored(object));
+  return (await store.replace(KIND, isIdle ? ownedBy(object, owner) : joinedBy(object, owner))) ?? object;
+}
+
 // How does a pod get the address of the pod before it, on another node, too?
 //
 // A kept address is an Address object that says for whom it is. When its attachment ends, its node marks it `idle` instead of deleting
 // it: from then on any node may take it over, by a replacement of the very version that it read. Each change of hands counts `turn` up,
 // so that a request that comes late names a version that is gone. The node notes `idle` durably before the store knows it, and asks the
 // store before it leases the address again.
-import { defined } from '../cni/defined.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
-import { renderIp } from '../net/ip.ts';
-import { blockSpecOf, heldFrom, isOwn, labelOf, ownedBy } from './block-object.ts';
-import type { Held, HeldBlock } from './held.ts';
-import { blockContains, isInUse } from './lease.ts';
-import { afterEnd, canJoin, guestFrom, handedOn, joinedBy } from './move.ts';
-import { KEPT_LABEL, listAll, POOL_LABEL, type StoredObject } from './objects.ts';
-import { type Claimant, changeHeld, ownerIn } from './place.ts';
-import type { Pool } from './pool.ts';
-import { isFromBefore, restoredStore, withNewest } from './restored.ts';
-import { claimOfKey, type Wish } from './wish.ts';
-
-/** What each node may hold and give on: one object each. */
-const KIND = 'addresses';
 
 /**
  * Takes over what is kept for the wish, if that is anywhere; to be called while `claiming`.

@@ -1,17 +1,14 @@
 // Where does a network keep its leases and blocks, and how are both changed together?
 import { join } from 'node:path';
-import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { defined } from '../cni/json.ts';
 import { listLeases } from '../ipam/lease-files.ts';
 import { type LeaseStore, type StoreOptions, withStore } from '../ipam/lease-store.ts';
 import { findIp } from '../net/ip.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { pause } from '../wait.ts';
-import type { BlockOwner } from './block-object.ts';
-import { type Held, readHeld, writeHeld } from './held.ts';
+import { type BlockOwner, type Held, isSameMachine, type ObjectStore, readHeld, writeHeld } from './held.ts';
 import { blockContains } from './lease.ts';
-import { isSameMachine } from './machine.ts';
-import type { ObjectStore } from './objects.ts';
 
 /** A network on a node. */
 export interface Place {

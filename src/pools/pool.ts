@@ -1,4 +1,5 @@
-// Which addresses does a pool have, and how are they divided into blocks?
+// Which addresses does a pool have, how are they divided into blocks, and which block does a node try to get next?
+
 import * as z from 'zod/mini';
 import { parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
 import {
@@ -6,12 +7,17 @@ import {
   cidrContains,
   cidrsOverlap,
   findCidr,
+  findIp,
+  IP_BITS,
+  type Ip,
   isSmallest,
   lastOf,
   networkOf,
+  offsetIp,
   renderCidr,
-} from '../net/cidr.ts';
-import { findIp, IP_BITS, type Ip, offsetIp, renderIp, sameIp } from '../net/ip.ts';
+  renderIp,
+  sameIp,
+} from '../net/ip.ts';
 
 /** A pool as its object, or a configuration, describes it. */
 export const PoolSpec = z.looseObject({
@@ -39,7 +45,7 @@ export interface Pool {
 }
 
 /** A part of a pool: the block that is `n` further has the addresses that are `n` blocks further in each family. */
-export interface PoolSubnet {
+interface PoolSubnet {
   /** Number of its first block. */
   readonly first: number;
   readonly count: number;
@@ -56,7 +62,7 @@ export interface BlockShape {
 }
 
 /** Consecutive addresses of a block that may be handed out. */
-export interface BlockRange {
+interface BlockRange {
   readonly stretch: Stretch;
   /** Of the address in a result. */
   readonly prefix: number;
@@ -149,7 +155,7 @@ export function countUsable(pool: Pool): number {
 }
 
 /** A block by its number. @returns undefined if a family of it has no address to hand out */
-export function blockAt(pool: Pool, index: number): BlockShape | undefined {
+function blockAt(pool: Pool, index: number): BlockShape | undefined {
   const subnet = pool.subnets.find(({ first, count }) => index >= first && index < first + count);
   if (subnet === undefined) return undefined;
   const at = BigInt(index - subnet.first) * BigInt(pool.blockSize);
@@ -237,4 +243,60 @@ function excludedFrom(texts: readonly string[], cidr: Cidr): Stretch[] {
   const space = { ip: { family: cidr.ip.family, value: 0n }, prefix: 0 };
   const own = texts.filter(text => (text.includes(':') ? 6 : 4) === cidr.ip.family);
   return parseStretches(own, 'exclude', space);
+}
+
+// Which block does a node try to get next?
+//
+// Every node begins at a place of its own, which depends on its name: two nodes seldom want the same block, and a node that was
+// reinstalled tries its former one first. Further blocks are tried at random. Only when these are taken does it read the list of all.
+
+/** Blocks tried before the list is read. While less than three quarters of a pool are taken, one of them is free in two of three cases. */
+const BLIND_TRIES = 4;
+/** Numbers looked at from a random place on, before it counts as exhausted: as many as there are, but a bound for pools of IPv6. */
+const MOST_LOOKED_AT = 1 << 20;
+
+/**
+ * The first blocks to be tried: one that follows from a name, then others at random. Each is new to one who asks again, as a sequence of
+ * its own would not be: what others have taken of it would be tried again and again.
+ * @param asker name with a place of its own; undefined for one who has used that already
+ * @param owned names that are known to be taken
+ */
+export function firstChoices(
+  pool: Pool,
+  asker: string | undefined,
+  owned: ReadonlySet<string>,
+  random: () => number,
+): BlockShape[] {
+  const count = countBlocks(pool);
+  const choices = new Map<string, BlockShape>();
+  for (let i = 0; choices.size < BLIND_TRIES && i < 4 * BLIND_TRIES; i++) {
+    const place = i === 0 && asker !== undefined ? hashOf(asker) % count : Math.floor(random() * count);
+    const block = blockAt(pool, place);
+    if (block && !owned.has(block.name)) choices.set(block.name, block);
+  }
+  return [...choices.values()];
+}
+
+/** A free block, at random. @returns undefined if there is none */
+export function anyFree(
+  pool: Pool,
+  taken: ReadonlySet<string>,
+  random: () => number,
+): BlockShape | undefined {
+  const count = countBlocks(pool);
+  const start = Math.floor(random() * count);
+  for (let i = 0; i < Math.min(count, MOST_LOOKED_AT); i++) {
+    const block = blockAt(pool, (start + i) % count);
+    if (block && !taken.has(block.name)) return block;
+  }
+  return undefined;
+}
+
+/** FNV-1a, and the finish of MurmurHash3, without which similar names are neighbours. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
 }

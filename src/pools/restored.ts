@@ -3,10 +3,10 @@
 // Objects of blocks that nodes claimed since then are missing, and others name former holders; or all were deleted with their kinds. So for a while what nodes know counts:
 // each node claims again what its pods use, takes up nothing that it does not know, and claims nothing new. A node notices by the number
 // of the store's last change, and marks the pools for those that knew no number before.
-import { defined } from '../cni/defined.ts';
+
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { Held } from './held.ts';
-import { GROUP, type ObjectStore, type StoredObject } from './objects.ts';
+import { defined } from '../cni/json.ts';
+import { GROUP, type Held, type ObjectStore, type StoredObject } from './held.ts';
 import { type Claimant, changeHeld } from './place.ts';
 import type { Pool } from './pool.ts';
 

@@ -5,7 +5,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { visitAll } from '../chain/run/visits.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
-import { defined } from '../cni/defined.ts';
+import { defined } from '../cni/json.ts';
 import { timeLimit } from '../wait.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import { deviceNames } from './collect-gone.ts';

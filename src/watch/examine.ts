@@ -11,9 +11,9 @@ import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
 import { type AttachmentId, shortId } from '../cni/attachment.ts';
-import { argOf, renderCniArgs } from '../cni/cni-args.ts';
-import { defined } from '../cni/defined.ts';
+import { argOf, renderCniArgs } from '../cni/env.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
+import { defined } from '../cni/json.ts';
 import { runtimeFor, type WatchedAttachment } from './attachments.ts';
 import { isPodUnsettled } from './pods.ts';
 

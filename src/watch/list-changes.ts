@@ -4,7 +4,7 @@
 // the plugin does.
 import { statSync } from 'node:fs';
 import { listNetworks } from '../chain/config/load.ts';
-import { podNamedIn } from '../cni/cni-args.ts';
+import { podNamedIn } from '../cni/env.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';

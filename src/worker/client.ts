@@ -5,7 +5,7 @@ import type { ExecOutcome, KernelTransaction } from '../chain/run/exec-plugin.ts
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
 import { type PluginCall, processSegments, type Segment, type SegmentRunner } from '../chain/run/segment.ts';
 import { ErrorCode } from '../cni/errors.ts';
-import type { Outcome } from '../cni/reply.ts';
+import type { Outcome } from '../cni/invocation.ts';
 import { type Limits, type WorkerOutcome, WorkerProcess } from './process.ts';
 
 /** How many workers are tried: one may turn out to have ended when the request is sent. */

@@ -1,5 +1,5 @@
 // What does a long-running process do when no request has come for a while?
-import { releaseProgramCode } from '../sys/program-code.ts';
+import { releaseProgramCode } from '../sys/process.ts';
 
 /**
  * Frees what calls have left behind, such that the next call costs no more. Discarding compiled code (`Bun.shrink`), or a new process,

@@ -2,9 +2,9 @@
 
 import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import { withPrevResult } from '../chain/run/segment.ts';
-import { defined } from '../cni/defined.ts';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { defined } from '../cni/json.ts';
 import {
   type Exchange,
   listenToExchanges,
@@ -12,14 +12,12 @@ import {
   NETLINK_ROUTE,
   NetlinkSocket,
 } from '../netlink/socket.ts';
-import { SegmentNetns } from '../plugin/container-netns.ts';
 import type { Done } from '../plugin/define.ts';
-import { deleteDevices } from '../plugin/delete-devices.ts';
-import type { HostSockets, PluginLookup, WorkerState } from '../plugin/invocation.ts';
-import { Removals } from '../plugin/removals.ts';
+import { deleteDevices, Removals } from '../plugin/delete-devices.ts';
+import { type HostSockets, type PluginLookup, SegmentNetns, type WorkerState } from '../plugin/invocation.ts';
 import { replyTo } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
-import { endWithParent } from '../sys/parent.ts';
+import { endWithParent } from '../sys/process.ts';
 import {
   BEGUN,
   LineSplitter,

@@ -1,6 +1,6 @@
 // What do the traces of measured requests tell: how much of the time was the kernel's?
 import type { PluginRecord, RequestRecord } from '../../src/observe/record.ts';
-import { listTraces } from '../../src/observe/trace-ring.ts';
+import { listTraces } from '../../src/observe/watcher.ts';
 import { directories, type Lab } from '../helpers/netns.ts';
 import { until } from '../helpers/until.ts';
 

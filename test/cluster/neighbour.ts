@@ -2,7 +2,7 @@
 //
 // Runs as a program in the neighbour's namespace: <interface index> <hardware address> <address>…, and says what it sees, a line of JSON each.
 import net from 'node:net';
-import { decodeArp, ETH_P_ARP, encodeArpProbe } from '../../src/net/arp.ts';
+import { decodeArp, ETH_P_ARP, encodeArpProbe } from '../../src/attach/conflict.ts';
 import { parseIp, renderIp } from '../../src/net/ip.ts';
 import { BROADCAST, openPacketSocket, receivePacket, sendPacket } from '../../src/sys/packet-socket.ts';
 import { lineReader } from '../helpers/lines.ts';

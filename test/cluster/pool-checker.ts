@@ -1,9 +1,7 @@
 // Do the nodes of a cluster, their pods and the API server agree on which node has which address, whenever they are looked at?
 
 import { tryListLeases } from '../../src/ipam/lease-files.ts';
-import { isOwn } from '../../src/pools/block-object.ts';
-import { readHeld } from '../../src/pools/held.ts';
-import { API_VERSION } from '../../src/pools/objects.ts';
+import { API_VERSION, isOwn, readHeld } from '../../src/pools/held.ts';
 import type { Row } from '../helpers/netns.ts';
 import { type CheckedNode, findContradictions, findWronglyLeased } from '../simulator/checker.ts';
 import type { Cluster } from './cluster.ts';

@@ -42,7 +42,7 @@ function linksDir(lab: Lab): string {
 async function expectNothing(lab: Lab, before: unknown): Promise<void> {
   expect(await lab.dump(lab.host, SKELETON)).toEqual(before as never);
   // The daemon's lock on notes of upkeep is no attachment's.
-  const kept = ['boot', 'upkeep/lock', 'history/events'];
+  const kept = ['boot', 'upkeep/lock', 'history/events', 'history/lists'];
   const isKept = (name: string) => kept.includes(name) || name.startsWith('caches/');
   expect(filesBelow(`${lab.tmp}/state`).filter(name => !isKept(name))).toEqual([]);
   expect(filesBelow(`${lab.tmp}/cni/results`)).toEqual([]);

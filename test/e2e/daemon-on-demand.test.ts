@@ -2,8 +2,7 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { socketPathOf, startNoteOf } from '../../src/daemon/protocol.ts';
-import { bootId } from '../../src/files/boot-id.ts';
-import { readProcessStat } from '../../src/files/process-stat.ts';
+import { bootId, readProcessStat } from '../../src/files/process-stat.ts';
 import { putUpkeep } from '../../src/node/upkeep/note.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { binDirOf, installInto } from '../helpers/installed.ts';

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import { existsSync, utimesSync, writeFileSync } from 'node:fs';
-import { noteBoot, thisBoot } from '../../src/ipam/boot-note.ts';
+import { noteBoot, thisBoot } from '../../src/ipam/lease-files.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { type Chain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';

@@ -3,7 +3,7 @@
 import path from 'node:path';
 import { CatenaConf, optionsOf } from '../../plugins/catena/config.ts';
 import { readRecord } from '../../src/attachments/store.ts';
-import { parseCniArgs } from '../../src/cni/cni-args.ts';
+import { parseCniArgs } from '../../src/cni/env.ts';
 import { decode, type JsonObject } from '../../src/cni/json.ts';
 import type { NetworkStatus } from '../../src/delegate/cluster.ts';
 import type { Pod } from '../../src/delegate/options.ts';

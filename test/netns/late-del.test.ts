@@ -2,7 +2,7 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { hostEndName } from '../../src/plugin/first-names.ts';
+import { hostEndName } from '../../src/cni/attachment.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { writeChain } from '../helpers/chain.ts';
 import { runOk } from '../helpers/command.ts';

@@ -2,9 +2,8 @@
 import { expect, test } from 'bun:test';
 import path from 'node:path';
 import { deletionOf } from '../../src/netlink/rtnl/link.ts';
-import { LinkDeletion } from '../../src/netlink/rtnl/link-deletion.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
-import { sendByFront } from '../../src/plugin/delete-devices.ts';
+import { LinkDeletion, sendByFront } from '../../src/plugin/delete-devices.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { runOk } from '../helpers/command.ts';
 import { findFrontProblem } from '../helpers/front.ts';

@@ -1,7 +1,7 @@
 // What does the macvlan plugin do to a real kernel, and does it take all of it back?
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
-import { interimName } from '../../src/plugin/first-names.ts';
+import { interimName } from '../../src/cni/attachment.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';

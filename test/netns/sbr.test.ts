@@ -2,7 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
-import { parseCidr } from '../../src/net/cidr.ts';
+import { parseCidr } from '../../src/net/ip.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';

@@ -3,8 +3,15 @@ import { expect, test } from 'bun:test';
 import fc from 'fast-check';
 import type { ClusterNode } from '../../src/between/node.ts';
 import { type PlanChoices, planWays } from '../../src/between/plan.ts';
-import { type Cidr, cidrContains, lastOf, parseCidr, renderCidr } from '../../src/net/cidr.ts';
-import { parseIp, renderIp } from '../../src/net/ip.ts';
+import {
+  type Cidr,
+  cidrContains,
+  lastOf,
+  parseCidr,
+  parseIp,
+  renderCidr,
+  renderIp,
+} from '../../src/net/ip.ts';
 import { RUNS } from './arbitrary.ts';
 
 const LINK = { index: 2, name: 'eth0', mtu: 1500, isUp: true, addresses: [parseCidr('192.0.2.1/24')] };

@@ -1,7 +1,7 @@
 // Which random configurations and results do the property tests use?
 import fc from 'fast-check';
 import type { JsonObject } from '../../src/cni/json.ts';
-import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/version.ts';
+import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/result.ts';
 import { IS_SAMPLE } from '../helpers/sample.ts';
 
 /** Cases of each property; a failure prints the seed and path with which `fc.assert` shows it again. */

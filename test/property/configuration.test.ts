@@ -12,7 +12,7 @@ import type { PluginEntry } from '../../src/cni/conflist.ts';
 import type { CniError } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import { findSyntaxProblem } from '../../src/cni/json-place.ts';
-import { isRuntimeKey } from '../../src/cni/plugin-config.ts';
+import { isRuntimeKey } from '../../src/cni/schemas.ts';
 import { anyCapabilityArgs, anyList, anyPlugin, RUNS, unknownMembers } from './arbitrary.ts';
 
 /** What the caller offers and the plugin declares; what the file says when that is nothing. */

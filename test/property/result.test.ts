@@ -6,8 +6,7 @@ import { parseRecord, renderAttachment } from '../../src/attachments/entries.ts'
 import { acceptResult } from '../../src/chain/run/plugin-outcome.ts';
 import { CniError } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
-import { convertResult, parseResult } from '../../src/cni/result.ts';
-import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/version.ts';
+import { convertResult, parseResult, SPEC_VERSIONS, type SpecVersion } from '../../src/cni/result.ts';
 import { anyCapabilityArgs, anyResult, anyVersion, RUNS } from './arbitrary.ts';
 
 const plugin = { network: 'n', type: 'l', index: 0, verb: 'ADD' };

@@ -2,8 +2,7 @@
 
 import { describe, expect, test } from 'bun:test';
 import type { JsonObject } from '../../src/cni/json.ts';
-import { convertResult } from '../../src/cni/result.ts';
-import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/version.ts';
+import { convertResult, SPEC_VERSIONS, type SpecVersion } from '../../src/cni/result.ts';
 
 type Family = 'A' | 'B' | 'C';
 const VERSIONS: Readonly<Record<Family, readonly SpecVersion[]>> = {

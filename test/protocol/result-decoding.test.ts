@@ -4,8 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { addNetwork, deleteNetwork } from '../../src/chain/run/run.ts';
 import type { Runtime } from '../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
-import { parseResult } from '../../src/cni/result.ts';
-import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/version.ts';
+import { parseResult, SPEC_VERSIONS, type SpecVersion } from '../../src/cni/result.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../helpers/noop-chain.ts';
 
 let chain: NoopChain;

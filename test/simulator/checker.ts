@@ -1,7 +1,7 @@
 // Is any address held twice, and is any lost?
 
 import { parseIp } from '../../src/net/ip.ts';
-import { type BlockOwner, isOwn, isOwner } from '../../src/pools/block-object.ts';
+import { type BlockOwner, isOwn, isOwner } from '../../src/pools/held.ts';
 import { blockContains } from '../../src/pools/lease.ts';
 import type { Claimant } from '../../src/pools/place.ts';
 import type { ApiModel } from './api-model.ts';

@@ -5,10 +5,9 @@
 import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { giveBackAllOf } from '../../plugins/cluster/leave.ts';
-import { readHeld } from '../../src/pools/held.ts';
-import { API_VERSION } from '../../src/pools/objects.ts';
+import { API_VERSION, readHeld } from '../../src/pools/held.ts';
+import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/lease.ts';
 import { RESTORED_ANNOTATION } from '../../src/pools/restored.ts';
-import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
 import { Random } from '../storm/random.ts';
 import { type ApiModel, apiModel } from './api-model.ts';
 import { findContradictions, findLeasedTwice } from './checker.ts';

@@ -9,13 +9,11 @@ import { renderIp } from '../../src/net/ip.ts';
 import { obtain } from '../../src/pools/claim.ts';
 import { clusterStore } from '../../src/pools/cluster-store.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
-import { type HeldBlock, readHeld } from '../../src/pools/held.ts';
-import { chooseAddresses } from '../../src/pools/lease.ts';
-import type { ObjectStore } from '../../src/pools/objects.ts';
+import { type HeldBlock, type ObjectStore, readHeld } from '../../src/pools/held.ts';
+import { chooseAddresses, type Wish } from '../../src/pools/lease.ts';
 import { type Claimant, inPlace, leasing } from '../../src/pools/place.ts';
 import type { PoolSpec } from '../../src/pools/pool.ts';
 import { type Limits, type Tended, tend } from '../../src/pools/tend.ts';
-import type { Wish } from '../../src/pools/wish.ts';
 
 /** Of the machine's time, which a busy one needs more of. */
 const DEADLINE_MS = 120_000;

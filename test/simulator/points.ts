@@ -1,6 +1,6 @@
 // What comes of a fault at each single request of ADD, DEL, upkeep and GC?
 import { rmSync } from 'node:fs';
-import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
+import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/lease.ts';
 import { Random } from '../storm/random.ts';
 import { type ApiModel, apiModel } from './api-model.ts';
 import { findContradictions, findLeasedTwice } from './checker.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 import { clusterStore } from '../../src/pools/cluster-store.ts';
-import { listAll } from '../../src/pools/objects.ts';
+import { listAll } from '../../src/pools/held.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { NO_REAL_API, type RealApi, startRealApi } from '../helpers/real-api.ts';
 import { describeNeeding } from '../helpers/skip.ts';

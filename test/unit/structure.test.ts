@@ -26,7 +26,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
     // What distinguishes one ADD of an attachment from the next.
     ...[
-      'src/files/boot-id',
       'src/files/process-stat',
       'src/attachments/generation',
       'src/attachments/lock',
@@ -48,8 +47,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/netlink',
     'src/cni',
     'src/sys/helper-threads',
-    'src/sys/parent',
-    'src/sys/program-code',
+    'src/sys/process',
   ],
   'src/attach': [
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net', 'src/ipam/holders'],
@@ -85,16 +83,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // Nodes of a cluster.
     ...['src/delegate/api-server', 'src/delegate/cluster', 'src/delegate/object-watch'],
     // The blocks that they claimed.
-    ...['src/pools/block-object', 'src/pools/find-pool', 'src/pools/objects'],
+    ...['src/pools/held', 'src/pools/find-pool'],
   ],
   // Chains and plugins on fake hosts; those of an author are served as ours are.
   'src/lab': [
     ...['src/cli/answers', 'src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/plugin'],
-    ...['src/node/handover/hand-over', 'src/files/absolute-path'],
+    ...['src/node/handover/hand-over', 'src/files/read-file'],
   ],
   // How plugins describe their options; the build of another author's plugin imports it.
   'src/plugin/schema': ['src/cni'],
-  'src/cli/foreign': ['src/plugin/schema/conditions', 'src/files', 'src/cni'],
+  'src/cli/foreign': ['src/plugin/schema/render', 'src/files', 'src/cni'],
   // The delegate runner; what it does to the kernel is handed to it.
   'src/delegate': [
     ...['src/chain', 'src/attachments', 'src/cni', 'src/net'],
@@ -155,7 +153,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/ipam',
       'src/delegate/record',
       'src/netlink',
-      'src/files/boot-id',
+      'src/files/process-stat',
     ],
     ...['src/files/read-file', 'src/sys/flock', 'src/sys/netns', 'src/sys/sysctl', 'src/cni', 'src/net'],
     // How rates and times are written.
@@ -184,7 +182,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // Networks of running containers.
   'src/cli/running': [
-    ...['src/node', 'src/chain', 'src/attachments', 'src/files/absolute-path', 'src/cni', 'src/net'],
+    ...['src/node', 'src/chain', 'src/attachments', 'src/files/read-file', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock'],
   ],
   'src/node/garbage': [
@@ -414,7 +412,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   vlan: ['src/netlink/rtnl/link', 'src/attach/upper', 'src/plugin/netns-owner'],
   // It talks to servers through the interface, so it is called while that exists; the same name is the reference's.
   // In init it is the protocol, as users write it.
-  dhcp: ['src/attach/ipam', 'src/cli/init/subnets'],
+  dhcp: ['src/attach/addressing', 'src/cli/init/subnets'],
   // A capability of CONVENTIONS.md.
   bandwidth: [
     'src/delegate/selection',

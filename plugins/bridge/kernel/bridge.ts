@@ -1,10 +1,10 @@
 // How is the bridge created, adopted and removed?
 
-import { AUTO_MTU, resolveMtu } from '../../../src/attach/mtu.ts';
+import { AUTO_MTU, resolveMtu } from '../../../src/attach/mac-and-mtu.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import { renderCidr } from '../../../src/net/cidr.ts';
-import { renderMac } from '../../../src/net/mac.ts';
+import { renderMac } from '../../../src/net/interface.ts';
+import { renderCidr } from '../../../src/net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import {
   addPortVlans,
@@ -25,9 +25,9 @@ import {
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { confirm } from '../../../src/plugin/confirm.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { withPluginLock } from '../../../src/plugin/lock.ts';
+import { confirm } from '../../../src/plugin/steps.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { ownNetns } from '../../../src/sys/netns.ts';
 import { trySysctl } from '../../../src/sys/sysctl.ts';

@@ -1,12 +1,24 @@
 // How do gateway addresses get onto the bridge, or onto the gateway port of a VLAN?
 
-import { type PlannedIp, type PlannedRoute, refuseUnusable } from '../../../src/attach/addressing.ts';
-import { holdingsOf, SHORTEST_PREFIX } from '../../../src/attach/held-subnets.ts';
-import { disableHostIpv6, enableHostIpv6, requireHostIpv6 } from '../../../src/attach/host-ipv6.ts';
-import { addRoutes, checkRoutes } from '../../../src/attach/routes.ts';
+import {
+  holdingsOf,
+  type PlannedIp,
+  type PlannedRoute,
+  refuseUnusable,
+  SHORTEST_PREFIX,
+} from '../../../src/attach/addressing.ts';
+import { addRoutes, checkRoutes } from '../../../src/attach/container.ts';
+import { disableHostIpv6, enableHostIpv6, requireHostIpv6 } from '../../../src/attach/forwarding.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import { type Cidr, cidrContains, cidrsOverlap, renderCidr, subnetOf } from '../../../src/net/cidr.ts';
-import { renderIp, sameIp } from '../../../src/net/ip.ts';
+import {
+  type Cidr,
+  cidrContains,
+  cidrsOverlap,
+  renderCidr,
+  renderIp,
+  sameIp,
+  subnetOf,
+} from '../../../src/net/ip.ts';
 import {
   type Address,
   addAddress,
@@ -22,7 +34,7 @@ import { findLink, findLinks, getLink, type Link, setLink } from '../../../src/n
 import { findNeighbour, type Neighbour, removeNeighbour } from '../../../src/netlink/rtnl/neighbour.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
-import { mend } from '../../../src/plugin/mend.ts';
+import { mend } from '../../../src/plugin/steps.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import type { BridgeConf } from '../config.ts';
 import type { Addressing } from '../plan.ts';

@@ -1,6 +1,6 @@
 // What does the reference plugin leave of its anti-spoofing, and how is it removed?
 import type { AttachmentId } from '../../../src/cni/attachment.ts';
-import { parseMac } from '../../../src/net/mac.ts';
+import { parseMac } from '../../../src/net/interface.ts';
 import {
   decide,
   isEqual,

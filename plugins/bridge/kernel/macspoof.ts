@@ -1,5 +1,5 @@
 // How is a container prevented from sending frames from a hardware address other than its own?
-import { noteOf } from '../../../src/attach/handle.ts';
+import { noteOf } from '../../../src/attach/owner.ts';
 import type { AttachmentId } from '../../../src/cni/attachment.ts';
 import { addEntries, deletePlaces, type Entry, findElement } from '../../../src/netlink/nft/element.ts';
 import { type Table, tryOut } from '../../../src/netlink/nft/message.ts';
@@ -14,8 +14,8 @@ import {
 } from '../../../src/netlink/nft/skeleton.ts';
 import type { NftSet } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { confirmAll } from '../../../src/plugin/confirm.ts';
-import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
+import { isStaleNote, type KeptAttachments } from '../../../src/plugin/define.ts';
+import { confirmAll } from '../../../src/plugin/steps.ts';
 
 /** The table of our own that holds everything below. */
 const TABLE: Table = { family: 'bridge', name: 'catena_macspoof' };

@@ -1,6 +1,7 @@
 // By which messages is a lease obtained, confirmed, renewed and released?
+
+import { parseMac } from '../../../src/net/interface.ts';
 import { ipFromBytes, ipToBytes, parseIp, renderIp } from '../../../src/net/ip.ts';
-import { parseMac } from '../../../src/net/mac.ts';
 import { pause } from '../../../src/wait.ts';
 import { MAX_MESSAGE_BYTES, MessageType } from '../codec/message.ts';
 import { Code, type Options } from '../codec/options.ts';

@@ -1,6 +1,6 @@
 // How are questions put to DHCP servers through an interface, and answers awaited?
 
-import { parseMac } from '../../../src/net/mac.ts';
+import { parseMac } from '../../../src/net/interface.ts';
 import type { Link } from '../../../src/netlink/rtnl/link.ts';
 import { bindSocket, closeSocket, openSocket } from '../../../src/sys/inet-socket.ts';
 import { inNetns, type Netns } from '../../../src/sys/netns.ts';

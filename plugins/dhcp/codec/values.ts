@@ -2,8 +2,7 @@
 //
 // A server is any host that answers first. Each function returns only what is well formed and within its bounds.
 
-import { type Cidr, networkOf } from '../../../src/net/cidr.ts';
-import { type Ip, ipFromBytes } from '../../../src/net/ip.ts';
+import { type Cidr, type Ip, ipFromBytes, networkOf } from '../../../src/net/ip.ts';
 
 /** More would not fit into the messages of common servers; a rogue one could fill the pod's routing table. */
 const MAX_ROUTES = 64;

@@ -1,10 +1,17 @@
 // How does an attachment get an IPv6 lease?
 
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import type { Result } from '../../../src/cni/result.ts';
-import { atLeast, type SpecVersion } from '../../../src/cni/version.ts';
-import { type Cidr, cidrContains, parseCidr, renderCidr } from '../../../src/net/cidr.ts';
-import { type Ip, parseIp, renderIp, sameIp } from '../../../src/net/ip.ts';
+import { atLeast, type Result, type SpecVersion } from '../../../src/cni/result.ts';
+import {
+  type Cidr,
+  cidrContains,
+  type Ip,
+  parseCidr,
+  parseIp,
+  renderCidr,
+  renderIp,
+  sameIp,
+} from '../../../src/net/ip.ts';
 import {
   addAddress,
   IFA_F_DADFAILED,

@@ -3,8 +3,8 @@
 // The kernel asks for advertisements when the interface comes up, and acts on them. This listens beside it, for what a result says
 // about gateway, prefix and resolvers.
 
+import { parseMac } from '../../../src/net/interface.ts';
 import { renderIp } from '../../../src/net/ip.ts';
-import { parseMac } from '../../../src/net/mac.ts';
 import { inNetns } from '../../../src/sys/netns.ts';
 import {
   closePacketSocket,

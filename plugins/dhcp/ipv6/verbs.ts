@@ -2,8 +2,7 @@
 
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Result } from '../../../src/cni/result.ts';
-import { type Cidr, findCidr, parseCidr, renderCidr } from '../../../src/net/cidr.ts';
-import { parseIp, sameIp } from '../../../src/net/ip.ts';
+import { type Cidr, findCidr, parseCidr, parseIp, renderCidr, sameIp } from '../../../src/net/ip.ts';
 import {
   type Address,
   IFA_F_DADFAILED,

@@ -1,9 +1,14 @@
 // How are the elements of an attachment put into the kernel?
 
-import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
-import { findFormerOwners, findUnnamedHolder, refuserFor } from '../../../src/attach/living-owner.ts';
-import { defined } from '../../../src/cni/defined.ts';
+import {
+  type FilterOwner,
+  filterOwnerOfNote,
+  findFormerOwners,
+  findUnnamedHolder,
+  refuserFor,
+} from '../../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { defined } from '../../../src/cni/json.ts';
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
 import {
@@ -25,8 +30,8 @@ import {
 import { findLink, type Link } from '../../../src/netlink/rtnl/link.ts';
 import { findWay } from '../../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { confirmAll } from '../../../src/plugin/confirm.ts';
 import type { Call } from '../../../src/plugin/define.ts';
+import { confirmAll } from '../../../src/plugin/steps.ts';
 import type { IngressPolicy } from '../config.ts';
 import { type AccessPlan, type Claim, decodeClaim, type Ingress, planElements } from '../plan.ts';
 

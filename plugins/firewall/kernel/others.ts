@@ -1,5 +1,5 @@
 // Which packet filters of the host, besides nf_tables, must accept a packet, and how are they told?
-import type { FilterOwner } from '../../../src/attach/handle.ts';
+import type { FilterOwner } from '../../../src/attach/owner.ts';
 import { type Ip, sameIp } from '../../../src/net/ip.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { FirewallOptions, Other } from '../config.ts';

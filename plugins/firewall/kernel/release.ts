@@ -1,8 +1,7 @@
 // How is everything of an attachment removed from the kernel when only its name is known?
 
-import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
-import { cidrContains } from '../../../src/net/cidr.ts';
-import type { Ip } from '../../../src/net/ip.ts';
+import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/owner.ts';
+import { cidrContains, type Ip } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
 import { deletePlaces, findElement, type Place, recount } from '../../../src/netlink/nft/element.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
@@ -16,8 +15,7 @@ import {
 import { listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import type { Call } from '../../../src/plugin/define.ts';
-import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
+import { type Call, isStaleNote, type KeptAttachments } from '../../../src/plugin/define.ts';
 import type { Other } from '../config.ts';
 import { type Claim, decodeClaim, placesOf } from '../plan.ts';
 import { BEHIND, CLOSED, OWNED_SETS, PORTS, SETS, TALLY } from '../skeleton.ts';

@@ -1,7 +1,7 @@
 // How are the elements of an attachment put into the kernel, and which existing ones conflict with them?
 
-import { findFormerOwners, type IsGone, type RefuseLiving } from '../../../src/attach/living-owner.ts';
-import { defined } from '../../../src/cni/defined.ts';
+import { findFormerOwners, type IsGone, type RefuseLiving } from '../../../src/attach/owner.ts';
+import { defined } from '../../../src/cni/json.ts';
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import {
   addEntries,
@@ -21,7 +21,7 @@ import {
 } from '../../../src/netlink/nft/skeleton.ts';
 import { type NftSet, renderFields } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { confirmAll } from '../../../src/plugin/confirm.ts';
+import { confirmAll } from '../../../src/plugin/steps.ts';
 import type { Conditions } from '../conditions.ts';
 import {
   type Claim,

@@ -1,10 +1,9 @@
 // Which containers that our own sets do not record hold a host port?
-import type { IsGone, RefuseLiving } from '../../../src/attach/living-owner.ts';
+import type { IsGone, RefuseLiving } from '../../../src/attach/owner.ts';
 import { findOwner, shortId } from '../../../src/cni/attachment.ts';
-import { defined } from '../../../src/cni/defined.ts';
 import { CniError } from '../../../src/cni/errors.ts';
-import { cidrContains } from '../../../src/net/cidr.ts';
-import { FAMILIES, type Family, type Ip, sameIp } from '../../../src/net/ip.ts';
+import { defined } from '../../../src/cni/json.ts';
+import { cidrContains, FAMILIES, type Family, type Ip, sameIp } from '../../../src/net/ip.ts';
 import { decodeNatRule, listLegacyNat, listNftNat, natTable } from '../../../src/netlink/iptables/nat.ts';
 import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { listRules, listTables } from '../../../src/netlink/nft/table.ts';

@@ -16,7 +16,7 @@ import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
 import { findNumbered, findOwned, listOwners, sweepOwned } from '../../../src/netlink/nft/skeleton.ts';
 import { listSets, type NftSet, renderFields } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
+import { isStaleNote, type KeptAttachments } from '../../../src/plugin/define.ts';
 import {
   type Claim,
   decodeClaim,

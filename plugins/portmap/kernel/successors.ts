@@ -2,7 +2,7 @@
 // A runtime passes its mappings to every network of a container. The first network holds the ports. What the others would have
 // put there is stored as successors, so that no plugin has to be asked again.
 
-import { defined } from '../../../src/cni/defined.ts';
+import { defined } from '../../../src/cni/json.ts';
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
 import {

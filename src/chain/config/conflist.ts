@@ -10,7 +10,7 @@ import {
 } from '../../cni/conflist.ts';
 import { ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../../cni/json.ts';
-import { isSpecVersion, SPEC_VERSIONS, type SpecVersion } from '../../cni/version.ts';
+import { isSpecVersion, SPEC_VERSIONS, type SpecVersion } from '../../cni/result.ts';
 
 /** A network, ready to run. */
 export interface Conflist {

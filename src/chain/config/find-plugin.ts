@@ -3,7 +3,7 @@ import { type BigIntStats, lstatSync, readdirSync, type Stats, statSync } from '
 import { isAbsolute, resolve } from 'node:path';
 import { workingDirectory } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { didYouMean } from '../../cni/suggest.ts';
+import { didYouMean } from '../../cni/json.ts';
 
 /**
  * The first regular file of that name in the directories, following symbolic links. Whether it is executable is left to the

@@ -10,12 +10,10 @@ import {
   parsePluginEntry,
   upgradeToConflist,
 } from '../../cni/conflist.ts';
-import { defined } from '../../cni/defined.ts';
 import { CniError, type CniErrorOptions, ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
+import { defined, didYouMean, isObject, type JsonObject, memberOf } from '../../cni/json.ts';
 import { findSyntaxProblem, placeOf, type TextPlace } from '../../cni/json-place.ts';
-import { isRuntimeKey } from '../../cni/plugin-config.ts';
-import { didYouMean } from '../../cni/suggest.ts';
+import { isRuntimeKey } from '../../cni/schemas.ts';
 import { type Conflist, completeNetwork, isSinglePlugin } from './conflist.ts';
 
 /** CniError 7: there is no network of that name where it was looked for. */

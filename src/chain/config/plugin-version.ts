@@ -1,9 +1,9 @@
 // Which specification versions do the plugins of a list speak, and which one do they share?
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
+import { parseReply } from '../../cni/invocation.ts';
 import { type JsonObject, memberOf } from '../../cni/json.ts';
-import { parseReply } from '../../cni/reply.ts';
-import { CURRENT_VERSION, SPEC_VERSIONS, type SpecVersion } from '../../cni/version.ts';
+import { CURRENT_VERSION, SPEC_VERSIONS, type SpecVersion } from '../../cni/result.ts';
 import { callPlugins } from '../run/call-plugins.ts';
 import { joinErrors, withDetails } from '../run/plugin-outcome.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';

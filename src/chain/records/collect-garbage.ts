@@ -10,8 +10,8 @@ import { type AttachmentRecord, lifeOf, sweep } from '../../attachments/store.ts
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import type { AttachmentKey } from '../../cni/plugin-config.ts';
-import { atLeast, SINCE } from '../../cni/version.ts';
+import { atLeast, SINCE } from '../../cni/result.ts';
+import type { AttachmentKey } from '../../cni/schemas.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { buildGcRequest, callPlugins } from '../run/call-plugins.ts';
 import { IGNORED, joinErrors } from '../run/plugin-outcome.ts';

@@ -14,7 +14,7 @@ import {
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { isOfEarlierBoot } from '../../files/boot-id.ts';
+import { isOfEarlierBoot } from '../../files/process-stat.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { undoPlugins } from '../run/call-plugins.ts';
 import { joinErrors } from '../run/plugin-outcome.ts';

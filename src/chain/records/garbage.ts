@@ -13,9 +13,9 @@ import {
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import type { AttachmentKey } from '../../cni/plugin-config.ts';
-import { atLeast, SINCE } from '../../cni/version.ts';
-import { findIfnameProblem } from '../../net/ifname.ts';
+import { atLeast, SINCE } from '../../cni/result.ts';
+import type { AttachmentKey } from '../../cni/schemas.ts';
+import { findIfnameProblem } from '../../net/interface.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { isOwnExecutable } from '../config/own-executable.ts';
 import { listUses } from '../config/plugin-uses.ts';

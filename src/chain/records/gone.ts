@@ -2,7 +2,7 @@
 
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import { EARLIER_BOOT, type KnownAttachment, type RememberedAdd } from '../../attachments/store.ts';
-import { isOfEarlierBoot } from '../../files/boot-id.ts';
+import { isOfEarlierBoot } from '../../files/process-stat.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 
 /** What an attachment is judged by. */

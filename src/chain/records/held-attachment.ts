@@ -1,7 +1,7 @@
 // What does a node hold of an attachment, whichever runtime recorded it?
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import type { NetworkPlugins } from '../../cni/network-plugins.ts';
+import type { NetworkPlugins } from '../../cni/plugin-about.ts';
 
 /** An attachment that has resources on the node. */
 export interface HeldAttachment {

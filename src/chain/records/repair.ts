@@ -12,7 +12,7 @@ import {
 } from '../../attachments/store.ts';
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
-import { atLeast, SINCE } from '../../cni/version.ts';
+import { atLeast, SINCE } from '../../cni/result.ts';
 import { settleHeld } from '../change/settle.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';

@@ -2,14 +2,13 @@
 
 import { basename } from 'node:path';
 import type { PluginEntry } from '../../cni/conflist.ts';
-import { defined } from '../../cni/defined.ts';
 import type { Command } from '../../cni/env.ts';
 import { type CalledPlugin, CniError } from '../../cni/errors.ts';
+import { failureOf } from '../../cni/invocation.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import { type AttachmentKey, isRuntimeKey, VALID_ATTACHMENTS } from '../../cni/plugin-config.ts';
-import { failureOf } from '../../cni/reply.ts';
-import { convertResult } from '../../cni/result.ts';
-import { atLeast, SINCE, type SpecVersion } from '../../cni/version.ts';
+import { defined } from '../../cni/json.ts';
+import { atLeast, convertResult, SINCE, type SpecVersion } from '../../cni/result.ts';
+import { type AttachmentKey, isRuntimeKey, VALID_ATTACHMENTS } from '../../cni/schemas.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type FoundPlugin, findPluginFile } from '../config/find-plugin.ts';
 import { startPlugin } from './lazy-exec-plugin.ts';

@@ -5,9 +5,9 @@
 import { ChildProcess } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { execa, type ResultPromise } from 'execa';
-import { defined } from '../../cni/defined.ts';
 import { workingDirectory } from '../../cni/directories.ts';
-import type { Outcome } from '../../cni/reply.ts';
+import type { Outcome } from '../../cni/invocation.ts';
+import { defined } from '../../cni/json.ts';
 import { pause, startTimer } from '../../wait.ts';
 import { GRACE_MS, signalGroup } from './process-group.ts';
 import { drain, MAX_STDERR_BYTES, MAX_STDOUT_BYTES, type Output, OutputBuffer } from './process-output.ts';

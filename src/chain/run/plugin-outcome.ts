@@ -1,11 +1,11 @@
 // How does a verb interpret the outcome of a plugin's call, and how do several failures of a chain become one error?
-import { defined } from '../../cni/defined.ts';
+
 import type { Command } from '../../cni/env.ts';
 import { type CalledPlugin, CniError, describeError, ErrorCode, toCniError } from '../../cni/errors.ts';
-import { isObject, type JsonObject } from '../../cni/json.ts';
-import { failureOf, parseReply } from '../../cni/reply.ts';
+import { failureOf, parseReply } from '../../cni/invocation.ts';
+import { defined, isObject, type JsonObject } from '../../cni/json.ts';
+import type { SpecVersion } from '../../cni/result.ts';
 import { convertResult, resultVersionOf } from '../../cni/result.ts';
-import type { SpecVersion } from '../../cni/version.ts';
 import type { ExecOutcome } from './exec-plugin.ts';
 import { type ChainRuntime, deadlineOf, type PluginEvent } from './runtime.ts';
 import type { PluginSpan } from './trace-context.ts';

@@ -1,12 +1,17 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
 import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../../attachments/lock.ts';
 import type { HoldCall } from '../../attachments/store.ts';
-import { type CniArgs, findPairProblem, renderCniArgs } from '../../cni/cni-args.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
-import { type Command, findContainerIdProblem } from '../../cni/env.ts';
+import {
+  type CniArgs,
+  type Command,
+  findContainerIdProblem,
+  findPairProblem,
+  renderCniArgs,
+} from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import { findIfnameProblem } from '../../net/ifname.ts';
+import { findIfnameProblem } from '../../net/interface.ts';
 import { LONGEST_MS } from '../../wait.ts';
 import type { isOwnExecutable } from '../config/own-executable.ts';
 import type { NodeWitness } from '../records/held-attachment.ts';

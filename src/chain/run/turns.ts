@@ -6,7 +6,7 @@
 // nor GC must wait for it. An operation that waits holds nothing, so no two can wait for each other.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import type { AttachmentKey } from '../../cni/plugin-config.ts';
+import type { AttachmentKey } from '../../cni/schemas.ts';
 import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 
 type Place = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;

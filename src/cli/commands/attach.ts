@@ -1,6 +1,6 @@
 // What does `catena attach` do?
 import { deadlineOf } from '../../chain/run/runtime.ts';
-import type { CniArgs } from '../../cni/cni-args.ts';
+import type { CniArgs } from '../../cni/env.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import type { CommandCall } from '../command.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';

@@ -3,7 +3,7 @@ import { realpathSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { parseObject } from '../../cni/json.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import { findSample, readObject, type Subject } from '../../lab/conformance/exam.ts';
 import {
   examine,

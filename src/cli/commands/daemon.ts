@@ -30,12 +30,11 @@ import {
   watchSettings,
 } from '../../daemon/settings.ts';
 import { SeatTaken } from '../../daemon/who-listens.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
-import { CallsInProgress } from '../../observe/calls-in-progress.ts';
-import { chooseObserver } from '../../observe/choices.ts';
 import { withHistory } from '../../observe/history.ts';
-import { type Observer, openObserver } from '../../observe/observer.ts';
+import { chooseObserver, type Observer, openObserver } from '../../observe/observer.ts';
+import { CallsInProgress } from '../../observe/watcher.ts';
 import { notifyServiceManager, takeListeningSockets } from '../../sys/service-manager.ts';
 import { WATCH_SETTINGS } from '../../watch/settings.ts';
 import { compileEagerly } from '../../worker/staying.ts';

@@ -1,9 +1,9 @@
 // What does `catena doctor` do?
 import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
-import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
-import { loadAbouts } from '../../cni/network-plugins.ts';
+import { defined } from '../../cni/json.ts';
+import { loadAbouts } from '../../cni/plugin-about.ts';
 import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
 import { checkAttachments } from '../../node/doctor/checks/state.ts';
 import { viewDaemon } from '../../node/doctor/daemon-view.ts';

@@ -3,14 +3,14 @@
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { collectGarbage } from '../../chain/records/collect-garbage.ts';
 import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
-import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
 import { ASKED_VARIABLE, findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { loadAbouts, typesOf } from '../../cni/network-plugins.ts';
-import type { AttachmentKey } from '../../cni/plugin-config.ts';
+import { defined } from '../../cni/json.ts';
+import { loadAbouts, typesOf } from '../../cni/plugin-about.ts';
+import type { AttachmentKey } from '../../cni/schemas.ts';
 import { startedAt } from '../../files/process-stat.ts';
-import { findIfnameProblem } from '../../net/ifname.ts';
+import { findIfnameProblem } from '../../net/interface.ts';
 import { readRecords } from '../../node/facts.ts';
 import { type Look, lookOrTell } from '../../node/garbage/find-traced.ts';
 import { FAILED_WITHOUT_CODE } from '../../observe/history.ts';

@@ -1,6 +1,6 @@
 // What does `catena handover` do?
 import { statSync } from 'node:fs';
-import { absolutePath } from '../../files/absolute-path.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import { listAttached } from '../../node/handover/attachments.ts';
 import type { Handover } from '../../node/handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';

@@ -1,5 +1,5 @@
 // What does `catena help` do?
-import { didYouMean } from '../../cni/suggest.ts';
+import { didYouMean } from '../../cni/json.ts';
 import { type Command, type CommandCall, UsageError } from '../command.ts';
 import { SCRIPTS, type Shell } from '../completion/scripts.ts';
 import { explainCode } from '../explain/codes.ts';

@@ -3,9 +3,8 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { defined } from '../../cni/defined.ts';
-import { listLeases, readLease } from '../../ipam/lease-files.ts';
-import { parseOwner } from '../../ipam/owner.ts';
+import { defined } from '../../cni/json.ts';
+import { listLeases, parseOwner, readLease } from '../../ipam/lease-files.ts';
 import { localTime, oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
 import type { NodeModel } from '../../node/model.ts';
 import { titleOf, withoutElements } from '../../node/words.ts';

@@ -1,6 +1,6 @@
 // What does `catena networks` do?
 
-import { defined } from '../../cni/defined.ts';
+import { defined } from '../../cni/json.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';

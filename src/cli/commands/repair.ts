@@ -9,10 +9,9 @@ import {
 } from '../../chain/records/repair.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
-import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import type { CniError } from '../../cni/errors.ts';
-import { didYouMean } from '../../cni/suggest.ts';
+import { defined, didYouMean } from '../../cni/json.ts';
 import { listPods } from '../../delegate/record.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { oneLine } from '../../lab/words.ts';

@@ -2,8 +2,7 @@
 import { changeNetwork } from '../../chain/change/change.ts';
 import type { Change } from '../../chain/change/settings.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
-import { defined } from '../../cni/defined.ts';
-import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
+import { defined, isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';

@@ -3,7 +3,7 @@ import { listUses } from '../../chain/config/plugin-uses.ts';
 import { validateNetwork } from '../../chain/config/plugin-version.ts';
 import { findExecutable } from '../../chain/run/call-plugins.ts';
 import { networkStatus } from '../../chain/run/run.ts';
-import { atLeast, SINCE } from '../../cni/version.ts';
+import { atLeast, SINCE } from '../../cni/result.ts';
 import type { CommandCall } from '../command.ts';
 import { loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';

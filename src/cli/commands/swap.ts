@@ -6,7 +6,7 @@ import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { programOf } from '../../chain/config/own-executable.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import { findType, readSwap } from '../../lab/compare/executables.ts';
 import { countMatter } from '../../lab/compare/report.ts';
 import { count } from '../../lab/words.ts';

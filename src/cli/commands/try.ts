@@ -4,7 +4,7 @@ import { protectFiles } from '../../lab/host.ts';
 import { envOfPlugins, RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
 import { renderSection, type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
-import { findIfnameProblem } from '../../net/ifname.ts';
+import { findIfnameProblem } from '../../net/interface.ts';
 import { inEnvelope } from '../answers/envelope.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import type { CommandCall } from '../command.ts';

@@ -1,6 +1,6 @@
 // What does `catena uninstall` do?
 
-import { defined } from '../../cni/defined.ts';
+import { defined } from '../../cni/json.ts';
 import type { PurgeStep } from '../../node/purge/files.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';

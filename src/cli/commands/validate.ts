@@ -1,7 +1,7 @@
 // What does `catena validate` do?
 import { existsSync } from 'node:fs';
 import { listNetworks } from '../../chain/config/load.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { catalogOf } from '../plugin-catalog.ts';

@@ -1,10 +1,10 @@
 // What do `catena daemon --stop` and `catena daemon --status` do?
 
-import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
+import { defined } from '../../cni/json.ts';
 import type { DaemonState } from '../../daemon/protocol.ts';
 import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import type { Drift, WatchState } from '../../watch/state.ts';
 import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
 import type { CommandCall } from '../command.ts';

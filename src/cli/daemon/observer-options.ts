@@ -1,6 +1,6 @@
 // What does a daemon's command line say about logs, traces and spans?
-import { absolutePath } from '../../files/absolute-path.ts';
-import { chooseObserver, OBSERVE_CHOICES, type ObserveChoices } from '../../observe/choices.ts';
+import { absolutePath } from '../../files/read-file.ts';
+import { chooseObserver, OBSERVE_CHOICES, type ObserveChoices } from '../../observe/observer.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { traceDirFor } from '../watched.ts';
 

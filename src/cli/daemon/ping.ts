@@ -3,7 +3,7 @@
 import { runDir } from '../../cni/directories.ts';
 import type { PingReply } from '../../daemon/protocol.ts';
 import { type Ping, ping } from '../../daemon/who-listens.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import { inEnvelope } from '../answers/envelope.ts';
 import type { CommandCall } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';

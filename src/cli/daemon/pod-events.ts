@@ -1,6 +1,6 @@
 // How does the daemon tell the cluster what its watch found and did about a pod's networks, without drowning it in events?
 import { listNetworks } from '../../chain/config/load.ts';
-import { argOf, podNamedIn } from '../../cni/cni-args.ts';
+import { argOf, podNamedIn } from '../../cni/env.ts';
 import { describeError } from '../../cni/errors.ts';
 import { memberOf } from '../../cni/json.ts';
 import type { ClusterAccess } from '../../delegate/cluster.ts';

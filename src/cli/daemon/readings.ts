@@ -1,8 +1,7 @@
 // What do the metrics of a daemon count, and how are they and the traces read?
 import { parseNetwork } from '../../chain/config/conflist.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
-import { type FindAbout, loadAbouts, seenPoolsOf } from '../../cni/network-plugins.ts';
-import type { SeenPool } from '../../cni/plugin-about.ts';
+import { type FindAbout, loadAbouts, type SeenPool, seenPoolsOf } from '../../cni/plugin-about.ts';
 import type { makeBackend } from '../../daemon/backend.ts';
 import { listenForMetrics, type MetricsAddress, parseMetricsAddress } from '../../daemon/metrics-listener.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';

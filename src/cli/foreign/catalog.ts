@@ -1,13 +1,16 @@
 // What do tools know about plugins, ours and those of others that have a schema beside their executable?
 import { resolve } from 'node:path';
 import * as z from 'zod/mini';
-import { defined } from '../../cni/defined.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { decode, isObject, type JsonObject, parseObject } from '../../cni/json.ts';
-import type { PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
-import { PLUGIN_KEYWORD, schemaFileName } from '../../cni/schema-file.ts';
+import { decode, defined, isObject, type JsonObject, parseObject } from '../../cni/json.ts';
+import {
+  PLUGIN_KEYWORD,
+  type PluginAbout,
+  type PluginCatalog,
+  schemaFileName,
+} from '../../cni/plugin-about.ts';
 import { fileExists, namesIn, readIfThere } from '../../files/read-file.ts';
-import { whenIpam, whenType } from '../../plugin/schema/conditions.ts';
+import { whenIpam, whenType } from '../../plugin/schema/render.ts';
 import { entrySchema } from './to-zod.ts';
 import { schemaOf, WELL_KNOWN } from './well-known.ts';
 

@@ -1,7 +1,7 @@
 // How does the schema that another author wrote become one of ours, so that a list is examined in the same way?
 import * as z from 'zod/mini';
 import { isObject, type JsonObject } from '../../cni/json.ts';
-import { ListedPlugin } from '../../cni/plugin-config.ts';
+import { ListedPlugin } from '../../cni/schemas.ts';
 
 type Zod = z.ZodMiniType;
 

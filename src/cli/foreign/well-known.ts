@@ -1,6 +1,6 @@
 // What do tools know about third-party plugins that people chain with ours, and that bring no schema?
 import type { JsonObject } from '../../cni/json.ts';
-import { PLUGIN_KEYWORD } from '../../cni/schema-file.ts';
+import { PLUGIN_KEYWORD } from '../../cni/plugin-about.ts';
 
 /** The options of a plugin, in our words, as its documentation has them. */
 export interface WellKnown {

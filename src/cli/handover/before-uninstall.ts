@@ -1,6 +1,6 @@
 // Can our executables be removed while attachments exist?
 import { basename, dirname } from 'node:path';
-import { absolutePath } from '../../files/absolute-path.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
 import { isMadeIn, listAttached } from '../../node/handover/attachments.ts';
 import type { Handover } from '../../node/handover/hand-over.ts';

@@ -7,7 +7,7 @@ import type { Conflist } from '../../chain/config/conflist.ts';
 import type { ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import { visitAll } from '../../chain/run/visits.ts';
 import { keyOf } from '../../cni/attachment.ts';
-import { renderCniArgs } from '../../cni/cni-args.ts';
+import { renderCniArgs } from '../../cni/env.ts';
 import type { CompareReport } from '../../lab/compare/report.ts';
 import { DELETED_AFTER_HANDOVER } from '../../lab/compare/scene.ts';
 import { runOwnCommand } from '../../lab/reexec.ts';

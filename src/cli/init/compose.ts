@@ -2,8 +2,8 @@
 
 import type { JsonObject } from '../../cni/json.ts';
 import type { NetworkKind, PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
-import { renderCidr } from '../../net/cidr.ts';
-import { IFNAME_MAX_BYTES } from '../../net/ifname.ts';
+import { IFNAME_MAX_BYTES } from '../../net/interface.ts';
+import { renderCidr } from '../../net/ip.ts';
 import type { Addressing } from './subnets.ts';
 
 /** A network as asked for. */

@@ -1,5 +1,5 @@
 // What does `catena init --plugin` do?
-import { absolutePath } from '../../files/absolute-path.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findLibrary } from './library.ts';
 import { findNameProblem, renderProject, writeProject } from './project.ts';

@@ -1,8 +1,17 @@
 // Which subnets does a new network get?
 
-import { devicesOf, loadAbouts, rangesOf } from '../../cni/network-plugins.ts';
-import { type Cidr, cidrsOverlap, findCidr, networkOf, parseCidr, renderCidr } from '../../net/cidr.ts';
-import { findIp, IP_BITS, sameIp } from '../../net/ip.ts';
+import { devicesOf, loadAbouts, rangesOf } from '../../cni/plugin-about.ts';
+import {
+  type Cidr,
+  cidrsOverlap,
+  findCidr,
+  findIp,
+  IP_BITS,
+  networkOf,
+  parseCidr,
+  renderCidr,
+  sameIp,
+} from '../../net/ip.ts';
 import { readHost, readHostRoutes } from '../../node/devices.ts';
 import type { CommandCall } from '../command.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';

@@ -2,7 +2,7 @@
 
 import type { PrintOptions } from './print-options.ts';
 
-/** API group of the kinds; src/pools/objects.ts has the same. */
+/** API group of the kinds; src/pools/held.ts has the same. */
 const GROUP = 'catena.cni.cncf.io';
 
 /** The first release whose tokens name the node of their pod, and that has policies; minor number. */

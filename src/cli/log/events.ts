@@ -2,7 +2,7 @@
 import type { Recovery } from '../../chain/records/recover.ts';
 import type { RepairReport } from '../../chain/records/repair.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { defined } from '../../cni/defined.ts';
+import { defined } from '../../cni/json.ts';
 import type { ContainerNames } from '../../node/names.ts';
 import { appendHistory, FAILED_WITHOUT_CODE, type HistoryEvent } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';

@@ -1,6 +1,6 @@
 // What does `catena log` print of a request, and of all that were traced?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { findTrace, listTraces, toRequest } from '../../observe/trace-ring.ts';
+import { findTrace, listTraces, toRequest } from '../../observe/watcher.ts';
 import { renderList, renderWaterfall } from '../../observe/waterfall.ts';
 import type { CommandCall } from '../command.ts';
 import { printAnswer, printList } from '../output/print.ts';

@@ -7,7 +7,7 @@ import { addNetwork, deleteNetwork } from '../../chain/run/run.ts';
 import { type Attachment, type ChainRuntime, holdCall } from '../../chain/run/runtime.ts';
 import { inTurn } from '../../chain/run/turns.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import type { CniArgs } from '../../cni/cni-args.ts';
+import type { CniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { ResultOf } from '../../cni/result.ts';

@@ -2,9 +2,9 @@
 
 import { findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
-import type { CniArgs } from '../../cni/cni-args.ts';
+import type { CniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { namespacePath } from '../../files/absolute-path.ts';
+import { namespacePath } from '../../files/read-file.ts';
 import { type RecordedAttachment, readRecords } from '../../node/facts.ts';
 import { namesOf, readStorageNames } from '../../node/names.ts';
 

@@ -1,8 +1,7 @@
 // How has the administrator configured each runtime: which directories, and how many files?
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { defined } from '../../cni/defined.ts';
-import { isObject, type JsonObject } from '../../cni/json.ts';
+import { defined, isObject, type JsonObject } from '../../cni/json.ts';
 import { namesIn } from '../../files/read-file.ts';
 import type { RuntimeName, Settings } from './rules.ts';
 

@@ -3,7 +3,7 @@
 // A libcni older than 1.2 lets the plugins do their work and then refuses a result of 1.1.0, so a list that says only 1.1.0 fails for
 // every container. It reads `cniVersion` alone; newer ones also read `cniVersions`.
 import { isObject, type JsonObject } from '../../cni/json.ts';
-import { atLeast, isSpecVersion, type SpecVersion } from '../../cni/version.ts';
+import { atLeast, isSpecVersion, type SpecVersion } from '../../cni/result.ts';
 
 /** Runtimes whose releases are known. */
 type KnownRuntime = 'containerd' | 'podman';

@@ -1,6 +1,6 @@
 // Which of the files does each container runtime use, and why?
 
-import { defined } from '../../cni/defined.ts';
+import { defined } from '../../cni/json.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { Candidate } from './candidate.ts';
 import { type InstalledRuntime, refusalOf } from './libcni.ts';

@@ -4,17 +4,20 @@ import { listOwnRoutes, removeOwnRoutes } from '../../between/apply.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runDir, stateDir } from '../../cni/directories.ts';
-import { backupDirsOf, giveBackOf, leaseDirsOf, loadAbouts } from '../../cni/network-plugins.ts';
-import type { SharedChain } from '../../cni/plugin-about.ts';
+import {
+  backupDirsOf,
+  giveBackOf,
+  leaseDirsOf,
+  loadAbouts,
+  type SharedChain,
+} from '../../cni/plugin-about.ts';
 import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
-import { namesIn } from '../../files/read-file.ts';
+import { absolutePath, namesIn } from '../../files/read-file.ts';
 import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
 import { count } from '../../lab/words.ts';
 import { readRecords } from '../../node/facts.ts';
 import { listAttached } from '../../node/handover/attachments.ts';
-import type { PurgeStep } from '../../node/purge/files.ts';
-import { type PurgePlaces, purgeFiles } from '../../node/purge/files.ts';
+import { type PurgePlaces, type PurgeStep, purgeFiles } from '../../node/purge/files.ts';
 import { purgeIptables } from '../../node/purge/iptables.ts';
 import { listElementOwners, purgeKernel } from '../../node/purge/kernel.ts';
 import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';

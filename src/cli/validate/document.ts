@@ -1,7 +1,6 @@
 // What does a file contain, and where in it is each value?
 import { readFileSync } from 'node:fs';
-import { defined } from '../../cni/defined.ts';
-import { isObject, type JsonObject } from '../../cni/json.ts';
+import { defined, isObject, type JsonObject } from '../../cni/json.ts';
 import { findSyntaxProblem, type Places, readPlaces, type TextPlace } from '../../cni/json-place.ts';
 import type { Finding, Rule, Severity } from './finding.ts';
 

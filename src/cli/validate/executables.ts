@@ -6,7 +6,7 @@ import { isFront, isOwnExecutable } from '../../chain/config/own-executable.ts';
 import { findHighestCommon, type PluginVersions, pluginVersion } from '../../chain/config/plugin-version.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { CniError, describeError } from '../../cni/errors.ts';
-import { SPEC_VERSIONS } from '../../cni/version.ts';
+import { SPEC_VERSIONS } from '../../cni/result.ts';
 import { type InstalledRuntime, refusalOf } from '../runtimes/libcni.ts';
 import { atValue, type Path } from './document.ts';
 import type { Finding } from './finding.ts';

@@ -4,12 +4,10 @@ import { type Conflist, completeNetwork, isSinglePlugin } from '../../chain/conf
 import { findMismatch } from '../../chain/config/file-kind.ts';
 import { findPluginFiles } from '../../chain/config/load.ts';
 import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../../cni/conflist.ts';
-import { ConflistSchema } from '../../cni/conflist-schema.ts';
-import { defined } from '../../cni/defined.ts';
 import { ErrorCode } from '../../cni/errors.ts';
-import { foldKeys, isObject, type JsonObject } from '../../cni/json.ts';
+import { defined, foldKeys, isObject, type JsonObject } from '../../cni/json.ts';
 import type { PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
-import { PluginConfig } from '../../cni/plugin-config.ts';
+import { ConflistSchema, PluginConfig } from '../../cni/schemas.ts';
 import { atKey, atValue, type Document, type Path, readDocument } from './document.ts';
 import type { Finding } from './finding.ts';
 import { findShapeProblems, findUnknownKeys } from './shape.ts';

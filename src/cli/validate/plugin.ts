@@ -1,11 +1,9 @@
 // What is wrong with the configuration of one plugin?
 import { findOddKeys } from '../../chain/config/load.ts';
 import { decode, type JsonObject } from '../../cni/json.ts';
-import { rangesIn } from '../../cni/network-plugins.ts';
-import type { AddressRange } from '../../cni/plugin-about.ts';
-import { ListedPlugin } from '../../cni/plugin-config.ts';
-import { cidrContains, isSmallest, renderCidr } from '../../net/cidr.ts';
-import { renderIp } from '../../net/ip.ts';
+import { type AddressRange, rangesIn } from '../../cni/plugin-about.ts';
+import { ListedPlugin } from '../../cni/schemas.ts';
+import { cidrContains, isSmallest, renderCidr, renderIp } from '../../net/ip.ts';
 import { atKey, atValue, type Path } from './document.ts';
 import type { Finding, Severity } from './finding.ts';
 import type { NamedPlugin, PlacedPlugin } from './network.ts';

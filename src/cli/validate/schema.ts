@@ -1,5 +1,5 @@
 // What does `catena validate --schema` print?
-import { didYouMean } from '../../cni/suggest.ts';
+import { didYouMean } from '../../cni/json.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printData } from '../output/data.ts';
 import { catalogOf } from '../plugin-catalog.ts';

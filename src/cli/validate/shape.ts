@@ -1,7 +1,6 @@
 // Which values does a schema refuse, and which keys does it not know?
 import * as z from 'zod/mini';
-import { describeIssue, foldKeys, isObject } from '../../cni/json.ts';
-import { didYouMean } from '../../cni/suggest.ts';
+import { describeIssue, didYouMean, foldKeys, isObject } from '../../cni/json.ts';
 import type { Path } from './document.ts';
 
 /** A problem at a path of a value. */

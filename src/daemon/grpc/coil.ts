@@ -1,6 +1,6 @@
 // How are coil's calls (pkg.cnirpc.CNI) served by the delegate runner, and how do failures become its errors?
 import { Metadata, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
-import { findPairProblem, renderCniArgs } from '../../cni/cni-args.ts';
+import { findPairProblem, renderCniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import { errorIn, type Invocation, objectIn, type Reply } from '../../cni/invocation.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';

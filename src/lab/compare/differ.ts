@@ -1,6 +1,6 @@
 // How do two records of one scene differ, once random names, numbers and times have common names, and which plugin caused each difference?
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
-import { defined } from '../../cni/defined.ts';
+import { defined } from '../../cni/json.ts';
 import { type Moment, type SceneRecord, type Sight, type StepReply, toText } from './scene.ts';
 
 /** One difference; a side without the object has no text. */

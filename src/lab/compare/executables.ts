@@ -6,9 +6,8 @@ import type { Conflist } from '../../chain/config/conflist.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import type { Exec } from '../../chain/run/segment.ts';
-import { defined } from '../../cni/defined.ts';
-import { isObject, type JsonObject } from '../../cni/json.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
+import { defined, isObject, type JsonObject } from '../../cni/json.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import { execInstead } from '../play.ts';
 import { toText } from './scene.ts';
 

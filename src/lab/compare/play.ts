@@ -2,12 +2,10 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { Attachment, Runtime } from '../../chain/run/runtime.ts';
-import type { CniArgs } from '../../cni/cni-args.ts';
-import { defined } from '../../cni/defined.ts';
+import type { CniArgs } from '../../cni/env.ts';
 import { toCniError } from '../../cni/errors.ts';
-import type { JsonObject } from '../../cni/json.ts';
-import { renderCidr } from '../../net/cidr.ts';
-import { type Ip, renderIp } from '../../net/ip.ts';
+import { defined, type JsonObject } from '../../cni/json.ts';
+import { type Ip, renderCidr, renderIp } from '../../net/ip.ts';
 import { getProgram, runProgram } from '../../netlink/iptables/program.ts';
 import type { Table } from '../../netlink/nft/message.ts';
 import {

@@ -1,10 +1,9 @@
 // Does a plugin attach and detach containers as the protocol demands: ADD and its result, its chain, CHECK, DEL and GC?
 import { describeError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject } from '../../cni/json.ts';
-import { parseResult, type Result } from '../../cni/result.ts';
-import { atLeast, SINCE, type SpecVersion } from '../../cni/version.ts';
-import { findCidr, renderCidr } from '../../net/cidr.ts';
-import { findIfnameProblem } from '../../net/ifname.ts';
+import { atLeast, parseResult, type Result, SINCE, type SpecVersion } from '../../cni/result.ts';
+import { findIfnameProblem } from '../../net/interface.ts';
+import { findCidr, renderCidr } from '../../net/ip.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
 import { createLink, findLink, removeLink } from '../../netlink/rtnl/link.ts';
 import type { Reply } from '../call.ts';

@@ -1,7 +1,7 @@
 // Does a plugin answer single calls as the protocol demands: VERSION, its environment, its request, and every reply?
 import { ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, tryParse } from '../../cni/json.ts';
-import { atLeast, CURRENT_VERSION, isSpecVersion, SINCE, type SpecVersion } from '../../cni/version.ts';
+import { atLeast, CURRENT_VERSION, isSpecVersion, SINCE, type SpecVersion } from '../../cni/result.ts';
 import {
   confOf,
   describeReply,

@@ -6,10 +6,17 @@ import { signalGroup } from '../../chain/run/process-group.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject, quote } from '../../cni/json.ts';
-import { parseResult, type Result, renderResult } from '../../cni/result.ts';
-import { atLeast, CURRENT_VERSION, isSpecVersion, SINCE, type SpecVersion } from '../../cni/version.ts';
-import { parseCidr } from '../../net/cidr.ts';
-import { parseIp } from '../../net/ip.ts';
+import {
+  atLeast,
+  CURRENT_VERSION,
+  isSpecVersion,
+  parseResult,
+  type Result,
+  renderResult,
+  SINCE,
+  type SpecVersion,
+} from '../../cni/result.ts';
+import { parseCidr, parseIp } from '../../net/ip.ts';
 import { addAddress } from '../../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, setLink } from '../../netlink/rtnl/link.ts';
 import { addRoute } from '../../netlink/rtnl/route.ts';

@@ -1,6 +1,7 @@
 // Which rules of the protocol does an executable keep?
-import { defined } from '../../cni/defined.ts';
+
 import { describeError } from '../../cni/errors.ts';
+import { defined } from '../../cni/json.ts';
 import { COLOUR, type Style } from '../words.ts';
 import { ADD_RULES, CHAIN_RULES, CHECK_RULES, DEL_RULES, GC_RULES, REFUSE_RULES } from './attachments.ts';
 import { ENVIRONMENT_RULES, REPLY_RULES, REQUEST_RULES, VERSION_RULES } from './calls.ts';

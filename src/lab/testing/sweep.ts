@@ -1,5 +1,5 @@
 // Does ADD leave nothing behind, whichever request the kernel refuses?
-import { defined } from '../../cni/defined.ts';
+import { defined } from '../../cni/json.ts';
 import type { CallOptions, Fault, Reply } from '../call.ts';
 import { diffKernelStates } from '../diff.ts';
 import type { Plugin } from '../play.ts';

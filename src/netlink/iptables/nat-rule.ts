@@ -1,7 +1,6 @@
 // What does a rule of iptables' table "nat" contain, and how does the kernel represent the extensions of one?
 
-import { type Cidr, renderCidr, subnetOf } from '../../net/cidr.ts';
-import { type Family, type Ip, ipFromBytes } from '../../net/ip.ts';
+import { type Cidr, type Family, type Ip, ipFromBytes, renderCidr, subnetOf } from '../../net/ip.ts';
 
 /** An address that packets must have, or with `not`, must not have. */
 export interface AddressMatch {

@@ -1,7 +1,6 @@
 // How is a match in nft syntax converted to expressions of a rule?
 
-import { findCidr, netmaskOf, networkOf } from '../../net/cidr.ts';
-import { findIp, IP_BITS, type Ip, ipToBytes } from '../../net/ip.ts';
+import { findCidr, findIp, IP_BITS, type Ip, ipToBytes, netmaskOf, networkOf } from '../../net/ip.ts';
 import {
   ADDRESS_TYPES,
   type Expression,

@@ -1,7 +1,7 @@
 // How are tables, chains, sets and rules of nf_tables created, listed and deleted?
 
+import { parseMac, renderMac } from '../../net/interface.ts';
 import { type Ip, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
-import { parseMac, renderMac } from '../../net/mac.ts';
 import { Errno } from '../../sys/errno.ts';
 import {
   align4,

@@ -1,7 +1,6 @@
 // How are addresses added to interfaces, listed and removed, and to which multicast groups does one listen?
 
-import { type Cidr, lastOf, renderCidr } from '../../net/cidr.ts';
-import { type Ip, sameIp } from '../../net/ip.ts';
+import { type Cidr, type Ip, lastOf, renderCidr, sameIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import {
   attrs,

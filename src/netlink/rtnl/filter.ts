@@ -1,7 +1,6 @@
 // How are packets selected for redirection or for a class?
 
-import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
-import { ipToBytes } from '../../net/ip.ts';
+import { type Cidr, ipToBytes, networkOf, renderCidr } from '../../net/ip.ts';
 import {
   attrs,
   byKind,

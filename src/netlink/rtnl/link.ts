@@ -1,6 +1,6 @@
 // How are network devices found, made, changed and removed, and which attributes do they have?
 
-import { IFNAME_MAX_BYTES } from '../../net/ifname.ts';
+import { IFNAME_MAX_BYTES } from '../../net/interface.ts';
 import type { Ip } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { ownNetns } from '../../sys/netns.ts';

@@ -1,7 +1,6 @@
 // How are routes added, listed and removed, and where would the kernel send a packet?
 
-import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
-import { IP_BITS, type Ip, renderIp } from '../../net/ip.ts';
+import { type Cidr, IP_BITS, type Ip, networkOf, renderCidr, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import {
   align4,

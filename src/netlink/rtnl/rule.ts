@@ -1,5 +1,5 @@
 // How are routing policy rules listed, added and removed?
-import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
+import { type Cidr, networkOf, renderCidr } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs, ip, layout, NLM_F_CREATE, NLM_F_EXCL, str, struct, u8, u32 } from '../codec.ts';
 import { type NetlinkSocket, tolerating } from '../socket.ts';

@@ -1,6 +1,6 @@
 // Which attached containers does this node route for, and through which of its devices?
-import { defined } from '../../cni/defined.ts';
-import { cidrsOverlap, findCidr } from '../../net/cidr.ts';
+import { defined } from '../../cni/json.ts';
+import { cidrsOverlap, findCidr } from '../../net/ip.ts';
 import type { HostRoute } from '../devices.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';
 import { type NodeView, ROOT, type RoutedPod } from './finding.ts';

@@ -11,12 +11,12 @@ import { type AttachmentId, digestOf, findOwner } from '../../cni/attachment.ts'
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
-import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../../cni/network-plugins.ts';
-import type { AttachmentKey } from '../../cni/plugin-config.ts';
+import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../../cni/plugin-about.ts';
+import type { AttachmentKey } from '../../cni/schemas.ts';
 import { thisProcess } from '../../files/process-stat.ts';
 import { namesIn } from '../../files/read-file.ts';
+import { inspectLease } from '../../ipam/garbage.ts';
 import { findUse, type Holder, type Use } from '../../ipam/holders.ts';
-import { inspectLease } from '../../ipam/inspect.ts';
 import { tryListLeases } from '../../ipam/lease-files.ts';
 import { renderIp } from '../../net/ip.ts';
 import type { NotedElement } from '../../netlink/nft/element.ts';

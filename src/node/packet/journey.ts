@@ -1,8 +1,7 @@
 // Which places does a packet pass on this node, and does its reply come back?
 
 import { namesOfHolders } from '../../files/process-stat.ts';
-import { cidrContains, renderCidr } from '../../net/cidr.ts';
-import { parseIp, renderIp } from '../../net/ip.ts';
+import { cidrContains, parseIp, renderCidr, renderIp } from '../../net/ip.ts';
 import { IFF_LOWER_UP, IFF_UP, type Link } from '../../netlink/rtnl/link.ts';
 import { type RouteLookup, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import type { Listener } from '../../netlink/sock-diag.ts';

@@ -1,7 +1,6 @@
 // Which way does the kernel send a packet, and why does it refuse to?
 import { EXPORT_TABLE, PROTOCOL } from '../../between/names.ts';
-import { cidrContains, renderCidr } from '../../net/cidr.ts';
-import { parseIp, renderIp } from '../../net/ip.ts';
+import { cidrContains, parseIp, renderCidr, renderIp } from '../../net/ip.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
 import {
   listRefusingRoutes,

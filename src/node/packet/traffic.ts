@@ -14,8 +14,15 @@ import {
   openNamespace,
 } from '../../lab/host.ts';
 import { type Attached, type Probe, type Sent, trafficOf } from '../../lab/probes.ts';
-import { cidrContains, cidrsOverlap, parseCidr, renderCidr } from '../../net/cidr.ts';
-import { type Ip, parseIp, renderIp } from '../../net/ip.ts';
+import {
+  cidrContains,
+  cidrsOverlap,
+  type Ip,
+  parseCidr,
+  parseIp,
+  renderCidr,
+  renderIp,
+} from '../../net/ip.ts';
 import { removeLink } from '../../netlink/rtnl/link.ts';
 import { listListeners } from '../../netlink/sock-diag.ts';
 import { findNetns, inNetns, openOwnNetns } from '../../sys/netns.ts';

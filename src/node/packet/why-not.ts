@@ -1,7 +1,6 @@
 // Which hop stops a packet between two ends?
 import type { FindPeer } from '../../between/peers.ts';
-import { cidrContains } from '../../net/cidr.ts';
-import { parseIp } from '../../net/ip.ts';
+import { cidrContains, parseIp } from '../../net/ip.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
 import { lookUpRoute, type RouteLookup } from '../../netlink/rtnl/route.ts';
 import { CLIENT_PORT, isAny, OUTSIDE } from '../doctor/filter/fates.ts';

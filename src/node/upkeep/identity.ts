@@ -3,7 +3,7 @@
 import { findGeneration } from '../../attachments/generation.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
-import { bootId } from '../../files/boot-id.ts';
+import { bootId } from '../../files/process-stat.ts';
 import { findNetnsCookie } from '../../sys/netns-cookie.ts';
 import type { UpkeepNote } from './note.ts';
 

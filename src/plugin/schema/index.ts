@@ -2,8 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type * as z from 'zod/mini';
-import type { PluginKind } from '../../cni/plugin-about.ts';
-import { schemaFileName } from '../../cni/schema-file.ts';
+import { type PluginKind, schemaFileName } from '../../cni/plugin-about.ts';
 import { DIALECT, describePlugin } from './render.ts';
 
 export type { PluginKind } from '../../cni/plugin-about.ts';

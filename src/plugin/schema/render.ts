@@ -1,10 +1,24 @@
 // How does the schema of a plugin's options become a JSON Schema for tools, editors and people?
+
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { isObject, type JsonObject } from '../../cni/json.ts';
-import type { PluginKind } from '../../cni/plugin-about.ts';
-import { PLUGIN_KEYWORD } from '../../cni/schema-file.ts';
+import { PLUGIN_KEYWORD, type PluginKind } from '../../cni/plugin-about.ts';
+
+/** For an entry whose `type` it is. The schema is below `$defs`. */
+export function whenType(type: string): JsonObject {
+  const condition = { properties: { type: { const: type } }, required: ['type'] };
+  // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema
+  return { if: condition, then: { $ref: `#/$defs/${type}` } };
+}
+
+/** For an entry whose plugin calls it for addresses. */
+export function whenIpam(type: string): JsonObject {
+  const ipam = { properties: { type: { const: type } }, required: ['type'] };
+  // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema
+  return { if: { properties: { ipam }, required: ['ipam'] }, then: { $ref: `#/$defs/${type}` } };
+}
 
 /** The text of a comment by path of the key (`ipam.subnet`), in order. */
 export type DocComments = ReadonlyMap<string, string>;
@@ -65,10 +79,8 @@ interface Described {
   readonly config: z.core.$ZodType;
 }
 
-/** Sources of keys that all configurations share; the plugin's own take precedence. */
-const SHARED_SOURCES = ['plugin-config.ts', 'capabilities.ts'].map(name =>
-  join(import.meta.dirname, '../../cni', name),
-);
+/** Source of keys that all configurations share; the plugin's own take precedence. */
+const SHARED_SOURCES = [join(import.meta.dirname, '../../cni/schemas.ts')];
 
 /**
  * The schema of one entry of a list, without `$schema`. Keys are in their canonical spelling, and unknown keys are allowed, as the

@@ -1,8 +1,7 @@
 // Has every address one pod, and is none lost, while pods come and go and each part of the cluster fails in turn?
 
 import fs from 'node:fs';
-import { cidrContains, parseCidr } from '../../../src/net/cidr.ts';
-import { parseIp } from '../../../src/net/ip.ts';
+import { cidrContains, parseCidr, parseIp } from '../../../src/net/ip.ts';
 import type { Row } from '../../helpers/netns.ts';
 import { Random } from '../../storm/random.ts';
 import { awaiting } from '../awaiting.ts';

@@ -15,8 +15,7 @@ import { advertisedResolvers, prefixFor, resultOf as resultOf6 } from '../../../
 import { leaseOf } from '../../../plugins/dhcp/lease.ts';
 import { resultOf } from '../../../plugins/dhcp/plan.ts';
 import { parseResult, renderResult } from '../../../src/cni/result.ts';
-import { parseCidr } from '../../../src/net/cidr.ts';
-import { ipToBytes, parseIp } from '../../../src/net/ip.ts';
+import { ipToBytes, parseCidr, parseIp } from '../../../src/net/ip.ts';
 import { findUpkeep, upkeepLister } from '../../../src/node/upkeep/note.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';

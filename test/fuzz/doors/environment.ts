@@ -2,8 +2,7 @@
 import fc from 'fast-check';
 import { findPlugin, parsePluginDirs } from '../../../src/chain/config/find-plugin.ts';
 import { parseTraceParent } from '../../../src/chain/run/trace-context.ts';
-import { parseCniArgs, pickCniArgs, renderCniArgs } from '../../../src/cni/cni-args.ts';
-import { parseEnv } from '../../../src/cni/env.ts';
+import { parseCniArgs, parseEnv, pickCniArgs, renderCniArgs } from '../../../src/cni/env.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { door } from '../door.ts';
 import { damagedText, strangeText } from '../mutate.ts';

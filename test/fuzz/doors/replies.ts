@@ -2,9 +2,8 @@
 import fc from 'fast-check';
 import { acceptResult } from '../../../src/chain/run/plugin-outcome.ts';
 import { type CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import { failureOf, parseReply } from '../../../src/cni/reply.ts';
-import { convertResult, prevResultOf } from '../../../src/cni/result.ts';
-import { SPEC_VERSIONS } from '../../../src/cni/version.ts';
+import { failureOf, parseReply } from '../../../src/cni/invocation.ts';
+import { convertResult, prevResultOf, SPEC_VERSIONS } from '../../../src/cni/result.ts';
 import { door } from '../door.ts';
 import { damagedJson, damagedJsonText, strangeText } from '../mutate.ts';
 import { answersOrRefuses, checkErrorReply } from '../promise.ts';

@@ -8,13 +8,10 @@ import { findRepeatedKey } from '../../../plugins/tuning/plugin.ts';
 
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { parseSelections } from '../../../src/delegate/annotation.ts';
-import { findCidr, renderCidr } from '../../../src/net/cidr.ts';
-import { findIfnameProblem } from '../../../src/net/ifname.ts';
-import { findIp, renderIp } from '../../../src/net/ip.ts';
-import { parseMac } from '../../../src/net/mac.ts';
+import { findIfnameProblem, parseMac } from '../../../src/net/interface.ts';
+import { findCidr, findIp, renderCidr, renderIp } from '../../../src/net/ip.ts';
 import { parseMatch } from '../../../src/netlink/nft/match.ts';
-import { parseLogLevels } from '../../../src/observe/log-lines.ts';
-import { parseLogDestination } from '../../../src/observe/log-output.ts';
+import { parseLogDestination, parseLogLevels } from '../../../src/observe/log-output.ts';
 import { door } from '../door.ts';
 import { damagedJsonText, damagedText, strangeText } from '../mutate.ts';
 import { answersOrComplains, answersOrRefuses } from '../promise.ts';

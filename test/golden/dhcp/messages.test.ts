@@ -4,7 +4,7 @@ import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/client/con
 import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec/message.ts';
 import { Code } from '../../../plugins/dhcp/codec/options.ts';
 import { leaseOf } from '../../../plugins/dhcp/lease.ts';
-import { parseMac } from '../../../src/net/mac.ts';
+import { parseMac } from '../../../src/net/interface.ts';
 
 const hex = (lines: readonly string[]) => Uint8Array.from(Buffer.from(lines.join(''), 'hex'));
 

@@ -5,8 +5,7 @@ import { encodeAssociation } from '../../../plugins/dhcp/ipv6/codec/association.
 import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/ipv6/codec/message.ts';
 import { Code, Status, statusIn } from '../../../plugins/dhcp/ipv6/codec/options.ts';
 import { grantIn } from '../../../plugins/dhcp/ipv6/lease.ts';
-import { parseCidr } from '../../../src/net/cidr.ts';
-import { parseIp } from '../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../src/net/ip.ts';
 
 const hex = (...lines: readonly string[]) => Uint8Array.from(Buffer.from(lines.join(''), 'hex'));
 

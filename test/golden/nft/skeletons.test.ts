@@ -5,7 +5,7 @@ import { BRIDGE_SKELETON, SKELETON } from '../../../plugins/firewall/skeleton.ts
 import { parseConditions } from '../../../plugins/portmap/conditions.ts';
 import { planSkeleton as planPortmap } from '../../../plugins/portmap/sets.ts';
 import { planSkeleton as planMasquerade } from '../../../src/attach/masquerade.ts';
-import { parseCidr } from '../../../src/net/cidr.ts';
+import { parseCidr } from '../../../src/net/ip.ts';
 import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
 
 const pods = [

@@ -1,7 +1,6 @@
 // Are addresses described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
-import { parseCidr } from '../../../src/net/cidr.ts';
-import { parseIp } from '../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../src/net/ip.ts';
 import {
   addAddress,
   addrMessage,

@@ -1,6 +1,6 @@
 // Are filters and their redirects described to the kernel, and read from it, byte for byte?
 import { expect, test } from 'bun:test';
-import { parseCidr } from '../../../src/net/cidr.ts';
+import { parseCidr } from '../../../src/net/ip.ts';
 import {
   egressRedirect,
   filterMessage,

@@ -1,7 +1,6 @@
 // Are routes described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
-import { parseCidr } from '../../../src/net/cidr.ts';
-import { parseIp } from '../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../src/net/ip.ts';
 import { decodeMessages } from '../../../src/netlink/codec.ts';
 import { RT_SCOPE_HOST, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import {

@@ -1,6 +1,6 @@
 // Are routing policy rules described to the kernel byte for byte?
 import { describe, expect, test } from 'bun:test';
-import { parseCidr } from '../../../src/net/cidr.ts';
+import { parseCidr } from '../../../src/net/ip.ts';
 import { addRule, fibRuleHdr, removeRule } from '../../../src/netlink/rtnl/rule.ts';
 import { bytesOf, sentBy } from './captured.ts';
 

@@ -1,8 +1,7 @@
 // Are tunnels between nodes described to the kernel byte for byte: the device, its forwarding, neighbours and routes?
 
 import { describe, expect, test } from 'bun:test';
-import { parseCidr } from '../../../src/net/cidr.ts';
-import { parseIp, renderIp } from '../../../src/net/ip.ts';
+import { parseCidr, parseIp, renderIp } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
 import { createLink, findLink, linkMessage, vxlanOf } from '../../../src/netlink/rtnl/link.ts';
 import {

@@ -1,7 +1,6 @@
 import { expect, test } from 'bun:test';
 import { addressesFromResult, planAddresses } from '../../../src/attach/device.ts';
-import { renderCidr } from '../../../src/net/cidr.ts';
-import { renderIp } from '../../../src/net/ip.ts';
+import { renderCidr, renderIp } from '../../../src/net/ip.ts';
 
 test('a route without a gateway uses that of its family, or the link if there is none', () => {
   const { ips, routes } = planAddresses(

@@ -2,7 +2,7 @@ import { expect, test } from 'bun:test';
 import { endRunner, startRunner } from '../../../src/attachments/lock.ts';
 import { pastOf } from '../../../src/attachments/past.ts';
 import { type AttachmentRecord, begunAdd } from '../../../src/attachments/record.ts';
-import { bootId } from '../../../src/files/boot-id.ts';
+import { bootId } from '../../../src/files/process-stat.ts';
 import { intentOf } from '../../helpers/journal.ts';
 
 const dead = startRunner();

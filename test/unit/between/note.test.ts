@@ -6,8 +6,7 @@ import path from 'node:path';
 import { parseNodes } from '../../../src/between/described.ts';
 import { noteFileOf, readNote, removeNote, writeNote } from '../../../src/between/note.ts';
 import { peersIn } from '../../../src/between/peers.ts';
-import { parseCidr } from '../../../src/net/cidr.ts';
-import { parseIp } from '../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../src/net/ip.ts';
 
 let dir: string;
 beforeEach(() => {

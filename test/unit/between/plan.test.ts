@@ -3,8 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import type { ClusterNode } from '../../../src/between/node.ts';
 import { type HostLink, type PlanChoices, planWays, type WaysPlan } from '../../../src/between/plan.ts';
-import { cidrContains, parseCidr, renderCidr } from '../../../src/net/cidr.ts';
-import { parseIp, renderIp } from '../../../src/net/ip.ts';
+import { cidrContains, parseCidr, parseIp, renderCidr, renderIp } from '../../../src/net/ip.ts';
 
 const CHOICES: PlanChoices = { own: 'a', ways: 'auto', vni: 6700, port: 4789 };
 

@@ -1,6 +1,30 @@
 import { describe, expect, test } from 'bun:test';
 import * as z from 'zod/mini';
-import { checkObject, decode, foldKeys, isObject, memberOf, parseObject } from '../../../src/cni/json.ts';
+import {
+  checkObject,
+  decode,
+  defined,
+  didYouMean,
+  editDistance,
+  findNearest,
+  foldKeys,
+  isObject,
+  memberOf,
+  parseObject,
+} from '../../../src/cni/json.ts';
+
+test('defined() keeps every value but undefined, in order', () => {
+  const members = { a: 0, b: undefined, c: '', d: null, e: false, f: [] };
+  const kept = defined(members);
+  expect(Object.entries(kept)).toEqual([
+    ['a', 0],
+    ['c', ''],
+    ['d', null],
+    ['e', false],
+    ['f', []],
+  ]);
+  expect('b' in kept).toBe(false);
+});
 
 test('isObject() accepts objects only', () => {
   expect([{}, JSON.parse('{"__proto__":1}')].every(isObject)).toBe(true);
@@ -100,4 +124,47 @@ test('checkObject() returns the folded value itself', () => {
   const value = JSON.parse('{"TYPE":"t","mine":1,"__proto__":{"x":1}}');
   expect(JSON.stringify(checkObject(Conf, value, 'x', 7))).toBe('{"type":"t","mine":1,"__proto__":{"x":1}}');
   expect(() => checkObject(Conf, {}, 'the thing', 6)).toThrow(expect.objectContaining({ code: 6 }));
+});
+
+describe('editDistance()', () => {
+  test.each([
+    ['', '', 0],
+    ['mtu', 'mtu', 0],
+    ['', 'mtu', 3],
+    ['mtu', '', 3],
+    ['mtuu', 'mtu', 1],
+    ['bridg', 'bridge', 1],
+    ['bandwitdh', 'bandwidth', 1],
+    ['isGatway', 'isGateway', 1],
+    ['kitten', 'sitting', 3],
+    ['ab', 'ba', 1],
+  ])('of %j and %j is %d', (a, b, distance) => {
+    expect(editDistance(a, b)).toBe(distance);
+    expect(editDistance(b, a)).toBe(distance);
+  });
+});
+
+describe('findNearest()', () => {
+  const known = ['mtu', 'bridge', 'isGateway', 'isDefaultGateway', 'ipMasq', 'ipam', 'dns'];
+
+  test.each([
+    ['isgateway', 'isGateway'],
+    ['isGatewy', 'isGateway'],
+    ['isDefaultGatway', 'isDefaultGateway'],
+    ['ipmask', 'ipMasq'],
+    ['bridgee', 'bridge'],
+    ['mtuu', 'mtu'],
+    ['ipma', 'ipam'],
+  ])('finds for %s the name %s', (word, expected) => {
+    expect(findNearest(word, known)).toBe(expected);
+  });
+
+  test.each(['vlanTrunk', 'x', 'comment', 'hairpin'])('finds nothing similar to %s', word => {
+    expect(findNearest(word, known)).toBeUndefined();
+  });
+});
+
+test('didYouMean() returns a clause to append, or nothing', () => {
+  expect(didYouMean('mtuu', ['mtu'])).toBe('; did you mean "mtu"?');
+  expect(didYouMean('colour', ['mtu'])).toBe('');
 });

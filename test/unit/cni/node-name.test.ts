@@ -1,4 +1,5 @@
 // Does every process find the name of its node, whatever its environment is?
+
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';

@@ -11,7 +11,7 @@ import {
   readSettings,
   watchSettings,
 } from '../../../src/daemon/settings.ts';
-import { OBSERVE_CHOICES } from '../../../src/observe/choices.ts';
+import { OBSERVE_CHOICES } from '../../../src/observe/observer.ts';
 import { WATCH_SETTINGS } from '../../../src/watch/settings.ts';
 
 const BASE: DaemonSettings = {

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { CLAIM_ARG } from '../../../src/cni/cni-args.ts';
+import { CLAIM_ARG } from '../../../src/cni/env.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import type { Cluster } from '../../../src/delegate/cluster.ts';

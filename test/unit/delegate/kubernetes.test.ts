@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { parseCniArgs } from '../../../src/cni/cni-args.ts';
+import { parseCniArgs } from '../../../src/cni/env.ts';
 import type { Cluster, NetworkStatus } from '../../../src/delegate/cluster.ts';
 import { publishStatus } from '../../../src/delegate/cluster-pod.ts';
 import { isInCluster } from '../../../src/delegate/in-cluster.ts';

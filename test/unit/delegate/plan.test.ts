@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { CatenaConf, optionsOf } from '../../../plugins/catena/config.ts';
-import { parseCniArgs, renderCniArgs } from '../../../src/cni/cni-args.ts';
+import { parseCniArgs, renderCniArgs } from '../../../src/cni/env.ts';
 import { decode, type JsonObject } from '../../../src/cni/json.ts';
 import { planNetworks } from '../../../src/delegate/plan.ts';
 import { listWanted } from '../../../src/delegate/wanted.ts';

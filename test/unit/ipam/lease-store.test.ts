@@ -16,8 +16,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { bootOf, noteBoot, thisBoot } from '../../../src/ipam/boot-note.ts';
-import { listLeases } from '../../../src/ipam/lease-files.ts';
+import { bootOf, listLeases, noteBoot, thisBoot } from '../../../src/ipam/lease-files.ts';
 import { type LeaseStore, type NewLease, withStore } from '../../../src/ipam/lease-store.ts';
 import { offsetIp, parseIp, renderIp } from '../../../src/net/ip.ts';
 

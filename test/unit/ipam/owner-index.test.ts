@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Owner } from '../../../src/ipam/owner.ts';
+import type { Owner } from '../../../src/ipam/lease-files.ts';
 import { OwnerIndex } from '../../../src/ipam/owner-index.ts';
 
 const ONE: Owner = { containerId: 'one', ifname: 'eth0' };

@@ -3,9 +3,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { parseLogLevels } from '../../../src/observe/log-lines.ts';
+import { parseLogLevels } from '../../../src/observe/log-output.ts';
 import { type ObserverOptions, openObserver } from '../../../src/observe/observer.ts';
-import { listTraces } from '../../../src/observe/trace-ring.ts';
+import { listTraces } from '../../../src/observe/watcher.ts';
 
 let dir: string;
 beforeEach(() => {

@@ -1,7 +1,6 @@
 // Do spans reach a collector in its format, and is an absent collector harmless?
 import { describe, expect, test } from 'bun:test';
-import { findOtlpOptions, openOtlpExporter } from '../../../src/observe/otlp.ts';
-import { spansOf } from '../../../src/observe/otlp-span.ts';
+import { findOtlpOptions, openOtlpExporter, spansOf } from '../../../src/observe/otlp.ts';
 import type { RequestRecord } from '../../../src/observe/record.ts';
 
 const SPAN = { traceId: 'a'.repeat(32), spanId: 'b'.repeat(16), parentSpanId: 'c'.repeat(16), sampled: true };

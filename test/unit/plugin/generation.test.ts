@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { findGeneration, listGenerations } from '../../../src/attachments/generation.ts';
 import { takeLock } from '../../../src/attachments/lock.ts';
-import { PluginConfig } from '../../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../../src/cni/schemas.ts';
 import { definePlugin, nothingToDo, type PluginDefinition } from '../../../src/plugin/define.ts';
 import { serve } from '../../../src/plugin/serve.ts';
 

@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import * as z from 'zod/mini';
 import { CniError } from '../../../src/cni/errors.ts';
-import { PluginConfig } from '../../../src/cni/plugin-config.ts';
+import { PluginConfig } from '../../../src/cni/schemas.ts';
 import { definePlugin, nothingToDo, type PluginDefinition } from '../../../src/plugin/define.ts';
 import { serve } from '../../../src/plugin/serve.ts';
 

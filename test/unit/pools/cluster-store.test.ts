@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ApiServer } from '../../../src/delegate/api-server.ts';
 import { clusterStore } from '../../../src/pools/cluster-store.ts';
-import { collect } from '../../../src/pools/collect.ts';
 import { directoryStore } from '../../../src/pools/directory-store.ts';
-import { listAll, POOL_LABEL } from '../../../src/pools/objects.ts';
+import { listAll, POOL_LABEL } from '../../../src/pools/held.ts';
 import type { Claimant } from '../../../src/pools/place.ts';
 import { parsePool } from '../../../src/pools/pool.ts';
 import { isRestored } from '../../../src/pools/restored.ts';
+import { collect } from '../../../src/pools/tend.ts';
 
 function storeThatAnswers(answer: object) {
   let asked = 0;

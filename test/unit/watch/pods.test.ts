@@ -7,7 +7,7 @@ import { writeAttachment } from '../../../src/attachments/entries.ts';
 import type { HeldKnown } from '../../../src/attachments/hold.ts';
 import { cacheFileOf } from '../../../src/attachments/place.ts';
 import { keyOf } from '../../../src/cni/attachment.ts';
-import { parseCniArgs } from '../../../src/cni/cni-args.ts';
+import { parseCniArgs } from '../../../src/cni/env.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { attachmentLister, type WatchedAttachment } from '../../../src/watch/attachments.ts';

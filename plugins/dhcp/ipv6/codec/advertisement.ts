@@ -1,8 +1,7 @@
 // What does a router advertise, as far as a pod may believe it?
 //
 // RFC 4861, sections 4.1 and 4.2; RFC 8106 for resolvers. Whole IPv6 packets. Any bytes yield an advertisement or undefined.
-import { type Cidr, networkOf } from '../../../../src/net/cidr.ts';
-import { type Ip, ipFromBytes, ipToBytes, parseIp } from '../../../../src/net/ip.ts';
+import { type Cidr, type Ip, ipFromBytes, ipToBytes, networkOf, parseIp } from '../../../../src/net/ip.ts';
 import { searchOf } from '../../codec/values.ts';
 import { addressesOf, isGlobal, isLinkLocal } from './options.ts';
 

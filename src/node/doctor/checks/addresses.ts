@@ -1,12 +1,10 @@
 // Do the networks' addresses and MTUs fit the node's, are there addresses for the next containers, and do routes lead to other nodes?
 import { TUNNELS } from '../../../between/names.ts';
 import { isObject, type JsonObject } from '../../../cni/json.ts';
-import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../../cni/network-plugins.ts';
-import { readLease } from '../../../ipam/lease-files.ts';
-import { parseOwner } from '../../../ipam/owner.ts';
+import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../../cni/plugin-about.ts';
+import { parseOwner, readLease } from '../../../ipam/lease-files.ts';
 import { type PoolUse, poolUsesOf } from '../../../ipam/range-use.ts';
-import { cidrContains, cidrsOverlap, findCidr, renderCidr } from '../../../net/cidr.ts';
-import { type Ip, renderIp } from '../../../net/ip.ts';
+import { cidrContains, cidrsOverlap, findCidr, type Ip, renderCidr, renderIp } from '../../../net/ip.ts';
 import {
   type Check,
   groupBy,

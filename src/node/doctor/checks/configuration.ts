@@ -7,7 +7,7 @@ import { coreBeside, isFront } from '../../../chain/config/own-executable.ts';
 import { refusalOf } from '../../../cli/runtimes/libcni.ts';
 import { CniError } from '../../../cni/errors.ts';
 import { isObject } from '../../../cni/json.ts';
-import { leaseDirsOf } from '../../../cni/network-plugins.ts';
+import { leaseDirsOf } from '../../../cni/plugin-about.ts';
 import {
   type Check,
   groupBy,

@@ -1,7 +1,6 @@
 // Are the kernel and the programs that configure it set up so that containers are reachable?
 import { basename, dirname } from 'node:path';
-import { cidrContains } from '../../../net/cidr.ts';
-import { findIp } from '../../../net/ip.ts';
+import { cidrContains, findIp } from '../../../net/ip.ts';
 import { RT_TABLE_MAIN } from '../../../netlink/rtnl/route.ts';
 import { type Rule, renderRule } from '../../../netlink/rtnl/rule.ts';
 import { type Check, type NodeView, namePods, type Problem, problem, type RoutedPod } from '../finding.ts';

@@ -5,7 +5,7 @@ import { type AttachmentRecord, pastOf } from '../../../attachments/store.ts';
 import type { Runtime } from '../../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../../chain/run/segment.ts';
 import { keyOf, shortId } from '../../../cni/attachment.ts';
-import { leaseDirsOf } from '../../../cni/network-plugins.ts';
+import { leaseDirsOf } from '../../../cni/plugin-about.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
 import { findFlockHolder } from '../../../sys/flock.ts';
 import { type AttachmentCheck, CHECK_BUDGET_MS, checkAll } from '../../../watch/check-all.ts';

@@ -1,6 +1,6 @@
 // Which way does a packet take through a base chain, as far as its rules can be judged?
 
-import { defined } from '../../../cni/defined.ts';
+import { defined } from '../../../cni/json.ts';
 import {
   type Expression,
   META,

@@ -13,8 +13,13 @@ import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/r
 import type { Attachment, Runtime } from '../../../../src/chain/run/runtime.ts';
 import type { Exec } from '../../../../src/chain/run/segment.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
-import { bootId, isOfEarlierBoot } from '../../../../src/files/boot-id.ts';
-import { isRunning, readRunningStat, thisProcess } from '../../../../src/files/process-stat.ts';
+import {
+  bootId,
+  isOfEarlierBoot,
+  isRunning,
+  readRunningStat,
+  thisProcess,
+} from '../../../../src/files/process-stat.ts';
 import { filesBelow, intentOf, withoutOurs } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';

@@ -8,7 +8,7 @@ import { createNote, dropRecord } from '../../../../src/attachments/notes.ts';
 import { hold } from '../../../../src/attachments/store.ts';
 import { settleEarlierAdd } from '../../../../src/chain/records/transaction.ts';
 import { type ChainRuntime, holdCall } from '../../../../src/chain/run/runtime.ts';
-import { bootId } from '../../../../src/files/boot-id.ts';
+import { bootId } from '../../../../src/files/process-stat.ts';
 import { intentOf, settle as settled } from '../../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 

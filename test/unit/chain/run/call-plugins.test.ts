@@ -14,8 +14,8 @@ import { IGNORED, type ReadReply } from '../../../../src/chain/run/plugin-outcom
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import type { Segment, SegmentRunner } from '../../../../src/chain/run/segment.ts';
 import type { Command } from '../../../../src/cni/env.ts';
+import { parseReply } from '../../../../src/cni/invocation.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
-import { parseReply } from '../../../../src/cni/reply.ts';
 import { FIXTURE_PLUGINS, listOf } from '../../../helpers/noop-chain.ts';
 
 function build(conf: JsonObject, parts: RequestParts = {}, cniVersion = '1.1.0'): JsonObject {

@@ -8,7 +8,7 @@ import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../..
 import type { PluginEvent } from '../../../../src/chain/run/runtime.ts';
 import { CniError } from '../../../../src/cni/errors.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
-import { SPEC_VERSIONS } from '../../../../src/cni/version.ts';
+import { SPEC_VERSIONS } from '../../../../src/cni/result.ts';
 import {
   ATTACHMENT,
   FIXTURE_PLUGINS,

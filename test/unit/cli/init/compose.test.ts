@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { PLUGIN_NAMES, PLUGINS } from '../../../../plugins/registry.ts';
 import { composeList, nameDevice, readOffers, type Wish } from '../../../../src/cli/init/compose.ts';
 import type { PluginCatalog } from '../../../../src/cni/plugin-about.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
+import { parseCidr } from '../../../../src/net/ip.ts';
 
 const catalog: Pick<PluginCatalog, 'types' | 'find'> = {
   types: PLUGIN_NAMES,

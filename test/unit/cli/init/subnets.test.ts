@@ -1,7 +1,7 @@
 // Which subnets are suggested, accepted and refused for a new network?
 import { describe, expect, test } from 'bun:test';
 import { readAddressing, suggestSubnet, type Taken } from '../../../../src/cli/init/subnets.ts';
-import { parseCidr, renderCidr } from '../../../../src/net/cidr.ts';
+import { parseCidr, renderCidr } from '../../../../src/net/ip.ts';
 
 const takenBy = (...texts: string[]): Taken[] =>
   texts.map(text => ({ cidr: parseCidr(text), by: `the route to ${text} on "eth0"` }));

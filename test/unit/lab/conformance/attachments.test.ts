@@ -1,7 +1,7 @@
 // Are results seen through that do not have the form of their version?
 import { describe, expect, test } from 'bun:test';
 import type { JsonObject } from '../../../../src/cni/json.ts';
-import type { SpecVersion } from '../../../../src/cni/version.ts';
+import type { SpecVersion } from '../../../../src/cni/result.ts';
 import { findLayoutProblems } from '../../../../src/lab/conformance/attachments.ts';
 
 const NEW = {

@@ -1,8 +1,7 @@
 // Does a rule read like a line of iptables-save?
 
 import { describe, expect, test } from 'bun:test';
-import { parseCidr } from '../../../../src/net/cidr.ts';
-import { parseIp } from '../../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
 import {
   type NatRule,
   prefixOf,

@@ -1,7 +1,7 @@
 // Are rules that iptables wrote to nf_tables read, and is it noticed what they test in addition?
 
 import { describe, expect, test } from 'bun:test';
-import { parseCidr } from '../../../../src/net/cidr.ts';
+import { parseCidr } from '../../../../src/net/ip.ts';
 import { decodeEntries, decodeNatRule } from '../../../../src/netlink/iptables/nat.ts';
 import {
   type Expression,

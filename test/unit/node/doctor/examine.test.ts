@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
-import { loadAbouts } from '../../../../src/cni/network-plugins.ts';
+import { loadAbouts } from '../../../../src/cni/plugin-about.ts';
 import { CHECKS, findProblems } from '../../../../src/node/doctor/examine.ts';
 import type { Finding, NodeView, RoutedPod } from '../../../../src/node/doctor/finding.ts';
 import { factsIn } from '../../../../src/node/facts.ts';

@@ -7,7 +7,7 @@ import {
   limitsOf,
 } from '../../../../plugins/bandwidth/config.ts';
 import { decode, type JsonObject } from '../../../../src/cni/json.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
+import { parseCidr } from '../../../../src/net/ip.ts';
 
 function limitsIn(keys: JsonObject) {
   const request = { type: 'bandwidth', ...keys };

@@ -1,7 +1,7 @@
 // Do the buckets have the numbers of the reference where those work, and working ones where they do not?
 import { describe, expect, test } from 'bun:test';
 import { planBucket, planShaping } from '../../../../plugins/bandwidth/plan.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
+import { parseCidr } from '../../../../src/net/ip.ts';
 
 const TICKS_PER_US = 15.625;
 /** Small enough that no bucket of these tests is raised. */

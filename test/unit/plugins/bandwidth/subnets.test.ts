@@ -1,7 +1,7 @@
 // Whose traffic do the lists name, and which lists are invalid?
 import { describe, expect, test } from 'bun:test';
 import { findSubnets } from '../../../../plugins/bandwidth/subnets.ts';
-import { renderCidr } from '../../../../src/net/cidr.ts';
+import { renderCidr } from '../../../../src/net/ip.ts';
 
 function found(...sources: unknown[]) {
   const subnets = findSubnets(sources);

@@ -7,7 +7,7 @@ import {
   planTree,
   type Tree,
 } from '../../../../plugins/bandwidth/tree.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
+import { parseCidr } from '../../../../src/net/ip.ts';
 import { type Filter, matchSubnet, protocolOf } from '../../../../src/netlink/rtnl/filter.ts';
 import { tcHandle } from '../../../../src/netlink/rtnl/qdisc.ts';
 

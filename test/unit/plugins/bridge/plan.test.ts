@@ -4,8 +4,7 @@ import { BridgeConf } from '../../../../plugins/bridge/config.ts';
 import { planAddressing, planVlans, renderVlans, wantsFiltering } from '../../../../plugins/bridge/plan.ts';
 import { decode } from '../../../../src/cni/json.ts';
 import type { Result } from '../../../../src/cni/result.ts';
-import { renderCidr } from '../../../../src/net/cidr.ts';
-import { renderIp } from '../../../../src/net/ip.ts';
+import { renderCidr, renderIp } from '../../../../src/net/ip.ts';
 
 function plan(conf: object, ipam: Result) {
   const full = { name: 'n', type: 'bridge', ipam: { type: 'host-local' }, ...conf };

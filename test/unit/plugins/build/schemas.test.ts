@@ -6,7 +6,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { renderSchemas } from '../../../../plugins/build/schemas.ts';
 import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
 import { isObject, type JsonObject } from '../../../../src/cni/json.ts';
-import { PLUGIN_KEYWORD } from '../../../../src/cni/schema-file.ts';
+import { PLUGIN_KEYWORD } from '../../../../src/cni/plugin-about.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';
 
 const SCHEMAS = await renderSchemas();

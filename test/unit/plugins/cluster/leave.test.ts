@@ -8,7 +8,7 @@ import type { ClusterConf } from '../../../../plugins/cluster/config.ts';
 import { giveBackAll } from '../../../../plugins/cluster/leave.ts';
 import { claimBlock } from '../../../../src/pools/claim.ts';
 import { findPool } from '../../../../src/pools/find-pool.ts';
-import { listAll } from '../../../../src/pools/objects.ts';
+import { listAll } from '../../../../src/pools/held.ts';
 import { claiming } from '../../../../src/pools/place.ts';
 
 test('all blocks without a lease go back, but for a dry run', async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test';
 import { ClusterConf } from '../../../../plugins/cluster/config.ts';
 import { wishOf } from '../../../../plugins/cluster/plugin.ts';
-import { CLAIM_ARG } from '../../../../src/cni/cni-args.ts';
+import { CLAIM_ARG } from '../../../../src/cni/env.ts';
 import { renderIp } from '../../../../src/net/ip.ts';
 
 function wish(pod: string, more: object = {}) {

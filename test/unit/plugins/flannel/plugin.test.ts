@@ -14,7 +14,7 @@ import {
   writeRecord,
 } from '../../../../plugins/flannel/plugin.ts';
 import { decode } from '../../../../src/cni/json.ts';
-import { renderCidr } from '../../../../src/net/cidr.ts';
+import { renderCidr } from '../../../../src/net/ip.ts';
 
 const ENV = parseSubnetEnv(
   [

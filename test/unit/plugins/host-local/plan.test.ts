@@ -4,7 +4,7 @@ import { findUnleased, planAllocation, planResult } from '../../../../plugins/ho
 import { renderRangeSet } from '../../../../plugins/host-local/range.ts';
 import type { CniError } from '../../../../src/cni/errors.ts';
 import { decode } from '../../../../src/cni/json.ts';
-import type { SpecVersion } from '../../../../src/cni/version.ts';
+import type { SpecVersion } from '../../../../src/cni/result.ts';
 import { parseIp, renderIp } from '../../../../src/net/ip.ts';
 
 function plan(conf: object, args: [string, string][] = [], version: SpecVersion = '1.1.0') {

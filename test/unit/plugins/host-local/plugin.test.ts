@@ -12,7 +12,7 @@ import {
 } from '../../../../plugins/host-local/plugin.ts';
 import { parseRangeSets, type RangeSet } from '../../../../plugins/host-local/range.ts';
 import type { CniError } from '../../../../src/cni/errors.ts';
-import { noteBoot, thisBoot } from '../../../../src/ipam/boot-note.ts';
+import { noteBoot, thisBoot } from '../../../../src/ipam/lease-files.ts';
 import { type LeaseStore, withStore } from '../../../../src/ipam/lease-store.ts';
 import { createLog } from '../../../../src/log.ts';
 

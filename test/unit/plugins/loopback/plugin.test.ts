@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { isLoopback, planResult } from '../../../../plugins/loopback/plugin.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
+import { parseCidr } from '../../../../src/net/ip.ts';
 
 describe('planResult()', () => {
   test('reports the first loopback address of each family', () => {

@@ -12,8 +12,7 @@ import {
 } from '../../../../plugins/portmap/elements.ts';
 import type { FamilyPlan } from '../../../../plugins/portmap/plan.ts';
 import { conditionalSets, FIXED_SETS, SETS } from '../../../../plugins/portmap/sets.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
-import { parseIp } from '../../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
 import type { Entry, Place } from '../../../../src/netlink/nft/element.ts';
 import { decodeFields, encodeFields, renderFields } from '../../../../src/netlink/nft/table.ts';
 

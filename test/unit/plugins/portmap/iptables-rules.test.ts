@@ -10,8 +10,7 @@ import {
   planSharedRules,
 } from '../../../../plugins/portmap/iptables-rules.ts';
 import type { FamilyPlan } from '../../../../plugins/portmap/plan.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
-import { parseIp } from '../../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
 
 const OWNER = { network: 'n1', containerId: 'ctr1' };
 const CHAIN = 'CNI-DN-c189d8b6a7b4d184c9f70';

@@ -6,10 +6,9 @@ import {
   planForwards,
   renderHostPort,
 } from '../../../../plugins/portmap/plan.ts';
-import type { PortMapping } from '../../../../src/cni/capabilities.ts';
 import type { ResultIp } from '../../../../src/cni/result.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
-import { parseIp } from '../../../../src/net/ip.ts';
+import type { PortMapping } from '../../../../src/cni/schemas.ts';
+import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
 
 const WEB: PortMapping = { hostPort: 8080, containerPort: 80, protocol: 'tcp' };
 const interfaces = [

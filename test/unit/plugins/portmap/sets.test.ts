@@ -10,7 +10,7 @@ import {
   whenChain,
 } from '../../../../plugins/portmap/sets.ts';
 import { decode } from '../../../../src/cni/json.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
+import { parseCidr } from '../../../../src/net/ip.ts';
 
 const pods = ['10.9.0.2/24', '10.8.0.2/24', '10.7.0.2/16', 'fd00::2/64'].map(parseCidr);
 const conf = { cniVersion: '1.1.0', name: 'n', type: 'portmap', conditionsV4: ['ip saddr 10.0.0.0/8'] };

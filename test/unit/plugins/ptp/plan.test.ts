@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { planFromResult, planPtp } from '../../../../plugins/ptp/plan.ts';
 import type { PlannedRoute } from '../../../../src/attach/addressing.ts';
-import { renderCidr } from '../../../../src/net/cidr.ts';
-import { renderIp } from '../../../../src/net/ip.ts';
+import { renderCidr, renderIp } from '../../../../src/net/ip.ts';
 
 const IPAM = {
   ips: [

@@ -3,8 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import type { SbrOptions } from '../../../../plugins/sbr/config.ts';
 import { type Present, planSbr, type Source, sourcesOf } from '../../../../plugins/sbr/plan.ts';
 
-import { parseCidr, renderCidr } from '../../../../src/net/cidr.ts';
-import { parseIp, renderIp } from '../../../../src/net/ip.ts';
+import { parseCidr, parseIp, renderCidr, renderIp } from '../../../../src/net/ip.ts';
 import type { Route } from '../../../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../../../src/netlink/rtnl/rule.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { StaticConf } from '../../../../plugins/static/config.ts';
 import { findDifferences, planAddresses, planResult } from '../../../../plugins/static/plan.ts';
-import { parseCniArgs } from '../../../../src/cni/cni-args.ts';
+import { parseCniArgs } from '../../../../src/cni/env.ts';
 import { decode } from '../../../../src/cni/json.ts';
 
 function conf(ipam: object, more: object = {}): StaticConf {

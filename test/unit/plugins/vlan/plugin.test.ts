@@ -2,7 +2,7 @@ import { expect, test } from 'bun:test';
 import { VlanConf } from '../../../../plugins/vlan/config.ts';
 import { planTags } from '../../../../plugins/vlan/plugin.ts';
 import { decode } from '../../../../src/cni/json.ts';
-import { findIfnameProblem } from '../../../../src/net/ifname.ts';
+import { findIfnameProblem } from '../../../../src/net/interface.ts';
 
 const conf = (more: object) => decode(VlanConf, { type: 'vlan', master: 'eth0', ...more }, 'conf');
 

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { belongingsOf, freeTable, movedRoutes, needlessRoutes } from '../../../../plugins/vrf/plan.ts';
-import { parseCidr } from '../../../../src/net/cidr.ts';
-import { parseIp } from '../../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
 import type { Route } from '../../../../src/netlink/rtnl/route.ts';
 
 const OWN = 3;

@@ -7,8 +7,7 @@ import {
   encodeSolicitation,
 } from '../../../../../../plugins/dhcp/ipv6/codec/advertisement.ts';
 import { prefixFor, resultOf } from '../../../../../../plugins/dhcp/ipv6/obtain.ts';
-import { parseCidr } from '../../../../../../src/net/cidr.ts';
-import { ipToBytes, parseIp } from '../../../../../../src/net/ip.ts';
+import { ipToBytes, parseCidr, parseIp } from '../../../../../../src/net/ip.ts';
 
 const RUNS = { numRuns: Number(process.env.CATENA_PROPERTY_RUNS ?? 2_000) };
 

@@ -17,8 +17,7 @@ import {
 import { grantIn } from '../../../../../../plugins/dhcp/ipv6/lease.ts';
 import { resultOf } from '../../../../../../plugins/dhcp/ipv6/obtain.ts';
 import { parseResult, renderResult } from '../../../../../../src/cni/result.ts';
-import { parseCidr } from '../../../../../../src/net/cidr.ts';
-import { parseIp } from '../../../../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../../../../src/net/ip.ts';
 
 const RUNS = { numRuns: Number(process.env.CATENA_PROPERTY_RUNS ?? 2_000) };
 const IAID = Uint8Array.of(1, 2, 3, 4);

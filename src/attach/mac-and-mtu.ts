@@ -1,0 +1,110 @@
+// Which hardware address and which MTU does the container's interface get?
+
+import { TUNNEL_ALIAS, TUNNELS } from '../between/names.ts';
+import { type AttachmentId, digestOf, renderOwner } from '../cni/attachment.ts';
+import { pickCniArgs } from '../cni/env.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isUnicastMac, parseMac, renderMac } from '../net/interface.ts';
+import { findLink, findLinks } from '../netlink/rtnl/link.ts';
+import { listRoutes, type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import type { Call } from '../plugin/define.ts';
+
+/** Where a configuration may contain a hardware address besides a key of its own. */
+interface MacSources {
+  readonly args?: { readonly cni?: { readonly mac?: string | undefined } | undefined } | undefined;
+  readonly runtimeConfig?: { readonly mac?: string | undefined } | undefined;
+}
+
+/**
+ * The requested address in colon notation, or undefined when the kernel may choose. The `mac` capability overrides
+ * `args.cni.mac`, which overrides `MAC` of `CNI_ARGS`, which overrides the configured one.
+ * @param configured the value of the plugin's own key, if it has one
+ * @throws CniError 7 for an address that an interface cannot have
+ */
+export function requestedMac({ conf, args }: Call<MacSources>, configured?: string): string | undefined {
+  const text = conf.runtimeConfig?.mac || conf.args?.cni?.mac || pickCniArgs(args, ['MAC']).MAC || configured;
+  if (!text) return undefined;
+  const bytes = tryParse(text);
+  if (bytes === undefined || !isUnicastMac(bytes)) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use hardware address "${text}": expected six unicast bytes such as "0a:58:0a:01:02:03"`,
+    );
+  }
+  return renderMac(bytes);
+}
+
+/**
+ * The address of an attachment for which none is requested: the same at each ADD, so that neighbours and DHCP servers recognise the
+ * container, and locally administered. 46 bits are derived.
+ * @param segment hardware address of the device below, which no other node on the link has: container ids may repeat between nodes
+ */
+export function derivedMac(attachment: AttachmentId, segment: string): string {
+  const digest = BigInt(`0x${digestOf(`${renderOwner(attachment)} ${segment}`)}`);
+  const mixed = mix((digest >> 64n) ^ (digest & MASK));
+  const bytes = Uint8Array.from({ length: 6 }, (_, i) => Number((mixed >> BigInt(8 * i)) & 0xffn));
+  bytes[0] = ((bytes[0] ?? 0) & 0xfc) | 0x02;
+  return renderMac(bytes);
+}
+
+const MASK = (1n << 64n) - 1n;
+
+/** Spreads a digest, whose last bytes reach only some of its bits, over all bits: the finalizer of MurmurHash3. */
+function mix(value: bigint): bigint {
+  let bits = value;
+  for (const factor of [0xff51afd7ed558ccdn, 0xc4ceb9fe1a85ec53n]) {
+    bits = ((bits ^ (bits >> 33n)) * factor) & MASK;
+  }
+  return bits ^ (bits >> 33n);
+}
+
+function tryParse(text: string): Uint8Array | undefined {
+  try {
+    return parseMac(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The value of `mtu` that follows the host's uplink. */
+export const AUTO_MTU = 'auto';
+
+/** An MTU as configured: bytes, 0 for the kernel's default, or {@link AUTO_MTU}. */
+type ConfiguredMtu = number | typeof AUTO_MTU;
+
+/** @returns what is wrong with a configured MTU, or undefined */
+export function findMtuProblem(mtu: ConfiguredMtu): string | undefined {
+  if (mtu === AUTO_MTU) return undefined;
+  if (mtu >= 0 && mtu <= 65535) return undefined;
+  return `"mtu" is ${mtu}, expected 68 to 65535, 0 for the default, or "auto"`;
+}
+
+/**
+ * The MTU in bytes, 0 for the kernel's default. `auto` is that of the uplink, or without one of the interface of the default route, IPv4's
+ * before IPv6's; a route's own MTU counts if it is smaller, and so does that of a tunnel to other nodes. Without any of them it is the
+ * kernel's default.
+ * @param uplink the device that leads out, if that is not up to the routes
+ */
+export function resolveMtu(socket: NetlinkSocket, mtu: ConfiguredMtu, uplink?: string): number {
+  if (typeof mtu === 'number') return mtu;
+  const tunnels = findLinks(socket, Object.values(TUNNELS)).filter(
+    link => link?.attrs.alias === TUNNEL_ALIAS,
+  );
+  const known = [uplinkMtu(socket, uplink), ...tunnels.map(link => link?.mtu ?? 0)].filter(one => one > 0);
+  return known.length ? Math.min(...known) : 0;
+}
+
+function uplinkMtu(socket: NetlinkSocket, uplink: string | undefined): number {
+  if (uplink) return findLink(socket, uplink)?.mtu ?? 0;
+  const [route] = listDefaultRoutes(socket);
+  const link = route && findLink(socket, route.oif);
+  return link ? Math.min(link.mtu, route.mtu ?? link.mtu) : 0;
+}
+
+/** The default routes of the main table: IPv4's before IPv6's, and of one family those that the kernel prefers first. */
+export function listDefaultRoutes(socket: NetlinkSocket): Route[] {
+  return listRoutes(socket)
+    .filter(({ dst, table }) => dst.prefix === 0 && table === RT_TABLE_MAIN)
+    .sort((a, b) => a.dst.ip.family - b.dst.ip.family || (a.priority ?? 0) - (b.priority ?? 0));
+}

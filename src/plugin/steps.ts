@@ -1,0 +1,68 @@
+// How does a verb go through its steps: what is intact is left, a failed step is reported, others follow it?
+
+import { CniError, describeError, toCniError } from '../cni/errors.ts';
+import type { Done } from './define.ts';
+
+/**
+ * Compares one thing that ADD made with its current state.
+ * @param what names it for an operator: `MTU of "eth0"`
+ * @throws Error naming the expected and the found value; undefined is shown as nothing
+ */
+export function confirm(what: string, expected: unknown, found: unknown): void {
+  const [wanted, actual] = [render(expected), render(found)];
+  if (wanted !== actual) throw new Error(`Cannot confirm ${what}: expected ${wanted}, found ${actual}`);
+}
+
+/** Differences that one message lists; one missing object often means that all are missing. */
+const MOST_LISTED = 5;
+
+/**
+ * Reports differences that were found elsewhere.
+ * @param what names all of them for an operator: `port mappings`
+ * @throws Error with the first few of them, if there are any
+ */
+export function confirmAll(what: string, problems: readonly string[]): void {
+  if (problems.length === 0) return;
+  const more = problems.length > MOST_LISTED ? ` and ${problems.length - MOST_LISTED} more` : '';
+  throw new Error(`Cannot confirm ${what}: ${problems.slice(0, MOST_LISTED).join(', ')}${more}`);
+}
+
+function render(value: unknown): string {
+  return value === undefined ? 'nothing' : JSON.stringify(value);
+}
+
+/** Puts something back if the check finds that it is missing or wrong. */
+export function mend(check: () => void, putBack: () => void): void {
+  try {
+    check();
+  } catch {
+    // Whatever differs: CHECK reports it if it still does afterwards.
+    putBack();
+  }
+}
+
+/**
+ * Runs every step in order, even after one failed, as DEL and GC must.
+ * @throws CniError with the code of the first failure and the messages of all
+ */
+export async function tryAll(steps: readonly (() => Done)[]): Promise<void> {
+  const problems: unknown[] = [];
+  for (const step of steps) {
+    try {
+      await step();
+    } catch (thrown) {
+      problems.push(thrown);
+    }
+  }
+  throwAll(problems);
+}
+
+/** Throws several errors as one; does nothing if there are none. @throws CniError as {@link tryAll} */
+export function throwAll(problems: readonly unknown[]): void {
+  if (problems.length === 0) return;
+  const first = toCniError(problems[0]);
+  if (problems.length === 1) throw first;
+  throw new CniError(first.code, problems.map(describeError).join('; '), {
+    cause: new AggregateError(problems),
+  });
+}

@@ -1,0 +1,80 @@
+// Does a plugin get the reply of its delegate, also from third-party executables?
+
+import { afterAll, describe, expect, test } from 'bun:test';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseEnv } from '../../../src/cni/env.ts';
+import { findDelegate } from '../../../src/plugin/call.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'cat-delegate-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+
+function delegate(script: string) {
+  writeFileSync(join(dir, 'ipam'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  const environment = {
+    PATH: process.env.PATH,
+    CNI_COMMAND: 'ADD',
+    CNI_CONTAINERID: 'c1',
+    CNI_NETNS: '/n',
+    CNI_IFNAME: 'eth0',
+    CNI_PATH: `/nonexistent:${dir}`,
+  };
+  const request = { cniVersion: '1.0.0', name: 'net', type: 'main', ipam: { type: 'ipam' }, unknown: [1] };
+  const callSibling = () => undefined;
+  return findDelegate('ipam', {
+    env: parseEnv(environment),
+    environment,
+    request,
+    version: '1.0.0',
+    callSibling,
+  });
+}
+
+describe('findDelegate()', () => {
+  test('passes the request unchanged and the verb in the environment', async () => {
+    const out = join(dir, 'seen');
+    await delegate(`cat > ${out}; echo "$CNI_COMMAND" >> ${out}`).del();
+    const [request, command] = readFileSync(out, 'utf8').split('}DEL');
+    expect(JSON.parse(`${request}}`)).toEqual({
+      cniVersion: '1.0.0',
+      name: 'net',
+      type: 'main',
+      ipam: { type: 'ipam' },
+      unknown: [1],
+    });
+    expect(command).toBe('\n');
+  });
+
+  test('reads a result in any version', async () => {
+    const printed = '{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","gateway":"10.0.0.1"}}';
+    expect(await delegate(`echo '${printed}'`).add()).toMatchObject({
+      ips: [{ address: '10.0.0.2/24', gateway: '10.0.0.1' }],
+    });
+  });
+
+  test('passes an error of the delegate on with code, message and details', async () => {
+    const failing = delegate(`echo '{"code":11,"msg":"full","details":"all of it"}'; exit 1`);
+    await expect(failing.add()).rejects.toMatchObject({ code: 11, message: 'full', details: 'all of it' });
+  });
+
+  test('reports how a delegate died without a message', async () => {
+    const dying = delegate('echo no such file >&2; exit 3');
+    await expect(dying.add()).rejects.toMatchObject({
+      code: 0,
+      message: 'Plugin "ipam" failed with "no such file": exit status 3',
+    });
+  });
+
+  test('refuses an ADD without output', async () => {
+    await expect(delegate('exit 0').add()).rejects.toThrow('it printed nothing');
+  });
+
+  test('names the directories when the plugin does not exist', () => {
+    expect(() => {
+      const environment = { CNI_COMMAND: 'GC', CNI_PATH: '/nonexistent' };
+      const given = { request: { name: 'net' }, version: '1.1.0', callSibling: () => undefined } as const;
+      findDelegate('absent', { env: parseEnv(environment), environment, ...given });
+    }).toThrow('Cannot find plugin "absent": no such file in "/nonexistent"');
+  });
+});
