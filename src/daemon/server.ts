@@ -104,11 +104,7 @@ export async function startServer(
   const handlers = {
     serve,
     answer: admission.answer,
-    ping() {
-      const { running, queued } = backend.pool.state;
-      const uptimeSeconds = Math.floor(process.uptime());
-      return { version, executable: place.executable, pid: process.pid, running, queued, uptimeSeconds };
-    },
+    ping: () => stateOf(backend, { version, executable: place.executable }),
     refuse: events.declined,
     restored: events.restored,
     replaced(why: string) {
@@ -127,6 +123,12 @@ export async function startServer(
       await door.close();
     },
   };
+}
+
+/** What a daemon says of itself when it is asked whether it serves. */
+function stateOf({ pool }: Backend, own: { readonly version: string; readonly executable: string }) {
+  const { running, queued } = pool.state;
+  return { ...own, pid: process.pid, running, queued, uptimeSeconds: Math.floor(process.uptime()) };
 }
 
 /** Longest request. */
