@@ -63,6 +63,11 @@ test('catena install installs every plugin and the list, and reports that anothe
   expect(JSON.parse(called.stdout)).toMatchObject({ cniVersion: '1.1.0' });
 });
 
+test('catena install of one plugin does not tell how to call what it has not installed', async () => {
+  const { exitCode, stdout } = await catena('install', '--link', 'multus', '--dry-run');
+  expect([exitCode, stdout]).toEqual([0, expect.stringMatching(/ create +multus\n$/)]);
+});
+
 test('the history has what was installed and uninstalled, and not what was only shown', async () => {
   const env = { CATENA_STATE_DIR: join(root, 'state'), CATENA_RUN_DIR: join(root, 'run') };
   const places = ['--bin-dir', join(root, 'bin'), '--conf-dir', join(root, 'net.d')];

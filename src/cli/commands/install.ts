@@ -80,7 +80,8 @@ export async function run(call: CommandCall): Promise<number> {
 /** What a person must still do, after everything else. */
 function remains({ env }: CommandCall, { wanted, steps }: InstallPlan): string {
   const kept = steps.filter(({ place, action }) => place === 'bin' && action === 'keep').length;
-  const isInPath = Bun.which(COMMAND_NAME, { PATH: env.PATH ?? '' }) !== null;
+  const isInstalled = steps.some(({ place, name }) => place === 'bin' && name === COMMAND_NAME);
+  const isInPath = !isInstalled || Bun.which(COMMAND_NAME, { PATH: env.PATH ?? '' }) !== null;
   const path = join(wanted.binDir, COMMAND_NAME);
   return [
     kept > 0 && `still of another package: ${count(kept, 'plugin')}; --force replaces them\n`,
