@@ -132,7 +132,7 @@ describeRoot(
           cap: { portMappings: ports(9090), bandwidth: rates(5) },
           conf: { firewall: { ingressPolicy: 'isolated' } },
         };
-        expect(await refused(taken)).toContain(`catena:podnet/${other.id}/eth0`);
+        expect(await refused(taken)).toContain(`container "${other.id}" of network "podnet" holds 9090/tcp`);
         expect(
           await refused({
             cap: { bandwidth: rates(5) },

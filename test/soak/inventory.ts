@@ -22,7 +22,7 @@ export async function inventory(lab: Lab, containers: readonly Container[]): Pro
   // Kept on purpose: where the range continues, locks, which boot it is, an index that is as large as the leases are many,
   // what the last GC knew, who has the socket and which calls it has begun, the last requests, of a fixed number, and the history.
   const isKept = (file: string): boolean =>
-    /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+|boot|caches\/\w+|history\/events(\.1)?)$|\.lock$|^run\/gc\/\w+$|^run\/catena\.sock\.(seat|calls\..*)$|^run\/traces\/\w+\.json$/.test(
+    /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+|boot|caches\/\w+|history\/(lists|events(\.1)?))$|\.lock$|^run\/gc\/\w+$|^run\/catena\.sock\.(seat|calls\..*)$|^run\/traces\/\w+\.json$/.test(
       file,
     );
   const links = await lab.ip(lab.host, 'link');

@@ -114,7 +114,7 @@ function withoutNumbers(line: string): string {
  * boot id, the history; and the one temporary file with a fixed name in a lease directory, which the next writer removes.
  */
 const KEPT =
-  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|caches\/\w+|gate|podnet\.conflist|history\/events)$|\.lock$|^run\/(catena\.sock(\.seat|\.wire|\.calls\.\d+-\d+)?$|traces\/)/;
+  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|caches\/\w+|gate|podnet\.conflist|history\/(events|lists))$|\.lock$|^run\/(catena\.sock(\.seat|\.wire|\.calls\.\d+-\d+)?$|traces\/)/;
 
 function files(lab: Lab): string[] {
   return filesBelow(lab.tmp)
