@@ -85,15 +85,19 @@ export function refuserFor(call: Call): RefuseLiving {
   };
 }
 
-/** Whether an attachment with these addresses no longer exists, as far as can be told; false if nothing can be. */
-export type IsGone = (owner: FormerOwner['owner'], ips: readonly Ip[]) => boolean;
+/**
+ * Whether an attachment with these addresses no longer exists, as far as can be told; false if nothing can be.
+ * @param isOfContainer it is another one of the call's own container, so its interface is in the call's namespace
+ */
+export type IsGone = (owner: FormerOwner['owner'], ips: readonly Ip[], isOfContainer?: boolean) => boolean;
 
 /** Returns a function that tells by the same evidence whether what an attachment holds may be taken from it. */
 export function gravediggerFor(call: Call): IsGone {
-  return (owner, ips) => {
+  return (owner, ips, isOfContainer) => {
     const use = ips.length ? findUse() : undefined;
     if (use === undefined) return false;
-    const witnesses = { use, links: listLinks(call.host), own: call.findContainerNetns() };
+    const own = isOfContainer ? undefined : call.findContainerNetns();
+    const witnesses = { use, links: listLinks(call.host), own };
     return ips.every(ip => findLife({ ip, owner }, witnesses) === undefined);
   };
 }

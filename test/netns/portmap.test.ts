@@ -366,6 +366,20 @@ describeInOrder(
       expect(await elementsOf(lab)).toEqual({});
     });
 
+    test('ADD takes a port from a network of the container that is gone, so no other container gets it', async () => {
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
+      const second = { ...neighbour, id: pod.id };
+      await add(lab, pod, WEB);
+      await lab.run(pod, ['ip', 'link', 'del', 'eth0']);
+      expect(await add(lab, second, WEB, { network: 'second' })).toMatchObject({ exitCode: 0 });
+      expect((await elementsOf(lab)).wildcard4?.map(one => one[0])).toEqual(
+        WEB.map(({ hostPort, protocol = 'tcp' }) =>
+          elem(`catena:second/${pod.id}/eth0`, [protocol, hostPort]),
+        ),
+      );
+      expect((await add(lab, await fakePod(lab, 9), WEB)).error?.code).toBe(100);
+    });
+
     test('a port that a network no longer asks for passes to the other network of the container', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const second = { ...neighbour, id: pod.id };

@@ -185,10 +185,12 @@ function findHolders(
     if (!holder || !pair || !place || isGone(holder.comment)) continue;
     const { backend, family } = pair.rival;
     const ghost = backend === 'iptables' ? ghostOf(socket, family, holder) : undefined;
+    const isOfContainer = isSameContainer(holder.comment, owner);
     if (ghost) ghosts.set(ghost.note, ghost);
-    else if (isSameContainer(holder.comment, owner)) shared.push(place);
-    else if (holder.comment && isDead(holder.comment, podsOf(socket, holder.comment)))
+    // Also one of this container, such as an ADD that failed: the next container takes the port from it, and so from this attachment.
+    else if (holder.comment && isDead(holder.comment, podsOf(socket, holder.comment), isOfContainer))
       dead.set(holder.comment, ownerOfNote(holder.comment));
+    else if (isOfContainer) shared.push(place);
     else refuse(pair.claim, pair.rival, holder);
   }
   return { ghosts: [...ghosts.values()], dead: [...dead.values()], shared };
