@@ -67,6 +67,9 @@ export interface Lab {
   close(): Promise<void>;
 }
 
+/** Three ticks: of the process's start, of the time since boot, and of files. */
+const GC_LAG_MS = 30;
+
 /** How `run` and `plugin` of a lab start programs. */
 export interface LabOptions {
   /** Without an `nsenter` before them ({@link RunOptions.netns}): for the benchmark, which times them. */
@@ -135,7 +138,9 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
     tc: (ns, ...args) => json(ns, ['tc', '-j', '-d', ...args]),
     nft: async <T>(ns: Namespace, ...args: string[]) => nftRows(await json(ns, ['nft', '-j', ...args])) as T,
     sysctl: (ns, key, value) => sysctl(ns, key, value),
-    plugin: (name, { env, ...call }) => {
+    plugin: async (name, { env, ...call }) => {
+      // The kernel counts starts of processes in ticks: what was attached that short a time before GC began may be newer.
+      if (call.command === 'GC') await Bun.sleep(GC_LAG_MS);
       const start = (argv: readonly string[], options: RunOptions) => runIn(host, argv, options);
       return runPlugin(start, name, { ...call, env: { ...directories(tmp), ...env } });
     },
