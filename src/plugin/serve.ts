@@ -67,16 +67,13 @@ export async function serve(
     const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
     const collection = env.command === 'GC' ? await import('./collection.ts') : undefined;
     const { snapshot, keeping } = whatIsKept(collection, definition, invocation, { request, network });
+    const what = `configuration of "${definition.name}" in network "${network}"`;
     const call = new LiveCall({
       env,
       environment: invocation.env,
       network,
       version: known,
-      conf: decode(
-        definition.config,
-        request,
-        `configuration of "${definition.name}" in network "${network}"`,
-      ),
+      conf: decode(definition.config, request, what),
       request,
       requestText,
       prevResult: atPath(prevResultOf(request, known), env),

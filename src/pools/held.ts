@@ -353,7 +353,7 @@ const BlockSpec = z.looseObject({
   size: z.int(),
   cidrs: z.array(z.string()),
   ranges: z.array(HeldRange),
-  /** Its node seems to have vanished. The node itself takes this back. */
+  /** Another node marks a block whose owner is missing, before it deletes or takes the block. An owner that is there clears the mark. */
   orphaned: z.optional(z.boolean()),
   /** For whom a single address is kept when its attachment has ended, and for how many seconds; a claim has no such limit. */
   keptFor: z.optional(z.string()),
