@@ -2,7 +2,7 @@
 
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/result.ts';
-import { makeNetwork, refuseRecursion } from '../../src/delegate/network.ts';
+import { makeNetwork, refuseRecursion } from '../../src/delegate/find-network.ts';
 import { listConfigured } from '../../src/delegate/wanted.ts';
 import { CatenaConf, optionsOf } from './config.ts';
 

@@ -13,13 +13,12 @@ import {
   optionalTexts,
   PluginConfig,
 } from '../../src/cni/schemas.ts';
-import { parseSelections } from '../../src/delegate/annotation.ts';
-import type { RunnerOptions } from '../../src/delegate/options.ts';
+import type { RunnerOptions, Selection } from '../../src/delegate/options.ts';
 import {
   findNameProblem,
   NetworkSelection,
   parseSelection,
-  type Selection,
+  parseSelections,
   selectByConfig,
 } from '../../src/delegate/selection.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';

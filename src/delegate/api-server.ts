@@ -5,13 +5,11 @@
 // node:https.
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
+import { KubeConfig } from '@kubernetes/client-node';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { startTimer } from '../wait.ts';
-import { ApiAccess, Unauthorized } from './api-access.ts';
+import { pause, startTimer } from '../wait.ts';
 import type { ClusterAccess } from './cluster.ts';
-
-export { namespaceIn, serverAddress } from './api-access.ts';
 
 /** An API server. Every call throws CniError 11 if it cannot be reached or is busy, 999 if it refuses. */
 export interface ApiServer {
@@ -255,4 +253,194 @@ function parse(text: string): JsonObject | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Number of objects per reply to a list request. */
+const PAGE = 500;
+/** Fewer, by this factor, where that many are too long. Twice is enough: etcd takes no object of more than 1.5 MiB. */
+const FEWER = 8;
+/** Objects asked for. A server that says "continue" for ever would otherwise be asked for ever. */
+const MOST_ASKED = 500_000;
+
+/** The kind of the objects is not installed in the cluster. */
+export class NoSuchKind extends CniError {
+  constructor(path: string) {
+    super(ErrorCode.internal, `Cannot list "${path}": the cluster has no such kind`);
+  }
+}
+
+/** A part of a list. */
+export interface Page {
+  readonly items: readonly JsonObject[];
+  /** Version of the whole list. */
+  readonly version: string;
+}
+
+/**
+ * The pages of a list. One that is too long for a reply is asked for again with fewer objects: a program that may write some can make each large,
+ * and those of all others would be unknown.
+ * @throws CniError 11 when the server cannot be reached, or the list does not end; 999 when it refuses, or has no such kind
+ */
+export async function* listPages(
+  server: Pick<ApiServer, 'ask'>,
+  path: string,
+  query: Readonly<Record<string, string>> = {},
+): AsyncGenerator<Page> {
+  let next = '';
+  let limit = PAGE;
+  for (let asked = 0; asked < MOST_ASKED; asked += limit) {
+    const parameters = new URLSearchParams({ ...query, limit: `${limit}`, ...(next && { continue: next }) });
+    let page: JsonObject | undefined;
+    try {
+      page = await server.ask('GET', `${path}?${parameters}`);
+    } catch (thrown) {
+      if (limit === 1 || !((thrown as Error).cause instanceof ReplyTooLong)) throw thrown;
+      limit = Math.ceil(limit / FEWER);
+      continue;
+    }
+    if (page === undefined) throw new NoSuchKind(path);
+    const { continue: more, resourceVersion } = isObject(page.metadata) ? page.metadata : {};
+    const items = Array.isArray(page.items) ? page.items.filter(isObject) : [];
+    yield { items, version: typeof resourceVersion === 'string' ? resourceVersion : '' };
+    if (typeof more !== 'string' || more === '') return;
+    next = more;
+    limit = Math.min(2 * limit, PAGE);
+  }
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot list "${path}": ${MOST_ASKED} objects were asked for, and the server says that there are more`,
+  );
+}
+
+// The kubeconfig that `catena install` writes contains the path of a token that belongs to a pod of the DaemonSet. While that pod is
+// replaced, as in each upgrade, the token is gone or refused for some seconds, until its successor has written the kubeconfig again.
+// Pods that come and go at that moment should not fail, so requests wait for it.
+
+/** How long a pod of the DaemonSet may take to be replaced. */
+const REPLACEMENT_MS = 30_000;
+const LOOK_AGAIN_MS = 250;
+
+/** The server and the credentials of a kubeconfig. */
+export class ApiAccess {
+  readonly #kubeconfig: string | undefined;
+  #config: KubeConfig;
+
+  /**
+   * @param kubeconfig its path; if undefined, the account of the pod that this process runs in
+   * @throws CniError 7 when it cannot be used
+   */
+  constructor(kubeconfig: string | undefined) {
+    this.#kubeconfig = kubeconfig;
+    this.#config = load(kubeconfig);
+    serverOf(this.#config, kubeconfig);
+  }
+
+  /**
+   * Does work with credentials. If its token is gone, or the work throws {@link Unauthorized}, it is done again with those that
+   * replace them.
+   * @param signal ends the wait
+   * @param work gets the server's address
+   * @throws CniError 11 when the token does not come back in time, 7 when the kubeconfig cannot be used
+   */
+  async with<T>(
+    options: RequestOptions,
+    signal: AbortSignal | undefined,
+    work: (server: string, options: RequestOptions) => Promise<T>,
+  ): Promise<T> {
+    const until = performance.now() + REPLACEMENT_MS;
+    for (;;) {
+      try {
+        const own = { ...options, headers: { ...options.headers } };
+        await this.#authorize(own);
+        return await work(serverOf(this.#config, this.#kubeconfig), own);
+      } catch (error) {
+        const isLate = performance.now() > until || signal?.aborted;
+        if (isLate || !this.#hasToken || !(error instanceof TokenGone || error instanceof Unauthorized))
+          throw error;
+      }
+      await pause(LOOK_AGAIN_MS);
+      this.#reload();
+    }
+  }
+
+  async #authorize(options: RequestOptions): Promise<void> {
+    try {
+      // Applied to every request, because tokens are replaced while we run.
+      await this.#config.applyToHTTPSOptions(options);
+      // One for all requests with these credentials: without a connection that is kept, each request costs both sides a handshake.
+      Object.assign(options.agent ?? {}, { keepAlive: true });
+    } catch (cause) {
+      const isGone = (cause as NodeJS.ErrnoException).code === 'ENOENT';
+      const what = nameOf(this.#kubeconfig);
+      const text = `Cannot use ${what}: ${(cause as Error).message}`;
+      throw isGone ? new TokenGone(text, { cause }) : new CniError(ErrorCode.invalidConfig, text, { cause });
+    }
+  }
+
+  /** Whether its credentials are a token that is renewed in a file. */
+  get #hasToken(): boolean {
+    const { authProvider } = this.#config.getCurrentUser() ?? {};
+    return typeof authProvider?.config?.tokenFile === 'string';
+  }
+
+  #reload(): void {
+    try {
+      this.#config = load(this.#kubeconfig);
+    } catch {
+      // It is being replaced, and the former one may still do.
+    }
+  }
+}
+
+/** The server does not accept the credentials. */
+export class Unauthorized extends CniError {}
+
+class TokenGone extends CniError {
+  constructor(text: string, more: { cause: unknown }) {
+    super(ErrorCode.tryAgainLater, text, more);
+  }
+}
+
+/** Where the server of an access is, as a URL. @throws CniError 7 when the kubeconfig cannot be used */
+export function serverAddress({ kubeconfig }: { readonly kubeconfig: string | undefined }): string {
+  return serverOf(load(kubeconfig), kubeconfig);
+}
+
+/** The namespace that the current context of a kubeconfig names. @throws CniError 7 when it cannot be used */
+export function namespaceIn(kubeconfig: string): string | undefined {
+  const config = load(kubeconfig);
+  return config.getContextObject(config.getCurrentContext())?.namespace;
+}
+
+function load(kubeconfig: string | undefined): KubeConfig {
+  const config = new KubeConfig();
+  try {
+    if (kubeconfig === undefined) config.loadFromCluster();
+    else config.loadFromFile(kubeconfig);
+    return config;
+  } catch (cause) {
+    throw unusable(kubeconfig, (cause as Error).message, cause);
+  }
+}
+
+function serverOf(config: KubeConfig, kubeconfig: string | undefined): string {
+  const server = config.getCurrentCluster()?.server;
+  if (server === undefined) throw unusable(kubeconfig, 'its current context has no cluster');
+  if (isAddress(server)) return server;
+  const found = `the server of its cluster is ${JSON.stringify(server)}`;
+  throw unusable(kubeconfig, `${found}, expected an address that starts with "https://"`);
+}
+
+/** The kubeconfig may lack the scheme, or hold a YAML number. */
+function isAddress(server: unknown): boolean {
+  return typeof server === 'string' && URL.canParse(server) && new URL(server).protocol === 'https:';
+}
+
+function unusable(kubeconfig: string | undefined, problem: string, cause?: unknown): CniError {
+  const text = `Cannot use ${nameOf(kubeconfig)}: ${problem}`;
+  return new CniError(ErrorCode.invalidConfig, text, { cause });
+}
+
+function nameOf(kubeconfig: string | undefined): string {
+  return kubeconfig === undefined ? 'the service account of this pod' : `kubeconfig "${kubeconfig}"`;
 }

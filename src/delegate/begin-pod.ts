@@ -1,16 +1,25 @@
-// How does the ADD of a pod begin, and what commits it?
-
+// How does the ADD of a pod begin, which devices may it not have, and what commits it?
 import type { Held } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { intentOf } from '../chain/records/transaction.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/result.ts';
-import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { NetworkStatus } from './cluster.ts';
-import { writeMultusNote } from './multus-note.ts';
+import { ownNetns } from './delete.ts';
 import type { PlannedNetwork } from './plan.ts';
-import { inPods, type PodContents, type PodKey, type RecordedNetwork, renderPod } from './record.ts';
+import {
+  inPods,
+  listPods,
+  type PodContents,
+  type PodKey,
+  type PodRecord,
+  type RecordedNetwork,
+  renderPod,
+  writeMultusNote,
+} from './record.ts';
 import type { Runner } from './runner.ts';
+import { NETWORKS_ANNOTATION } from './selection.ts';
 
 /**
  * Begins the ADD of a pod whose networks are about to be attached.
@@ -67,3 +76,33 @@ const NO_LIST = {
   disableGC: false,
   plugins: [],
 } satisfies Partial<Conflist>;
+
+// The kubelet may give a device to the next pod while the networks of the one before are still being detached. Whose record names
+// the device, has it.
+
+/**
+ * Refuses a device that a record of another pod names, if that pod's namespace still exists. To be called once the pod's own record
+ * names its devices, so that of two pods at least one sees the other.
+ * @throws CniError 11
+ */
+export function refuseHeldDevices(runner: Runner, key: PodKey, networks: readonly PlannedNetwork[]): void {
+  const wanted = networks.filter(({ device }) => device !== undefined);
+  if (wanted.length === 0) return;
+  const isOther = ({ record }: PodRecord) =>
+    record.containerId !== key.containerId || record.network !== key.network || record.ifname !== key.ifname;
+  const others = listPods(runner.podsDir).pods.filter(pod => isOther(pod));
+  for (const { device, label } of wanted) {
+    const holder = others.find(
+      pod =>
+        pod.networks.some(
+          one => one.device?.id === device?.id && one.device?.resource === device?.resource,
+        ) && ownNetns(pod, pod.record.netns, runner.runtime.env) !== '',
+    );
+    if (holder === undefined) continue;
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot give device "${device?.id}" to network "${label}": container "${holder.record.containerId}" still has it`,
+      { details: `recorded in "${holder.record.file}"; its DEL frees the device` },
+    );
+  }
+}

@@ -7,10 +7,10 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { atLeast, SINCE } from '../cni/result.ts';
+import { listUnrecorded, recallCached } from './delete.ts';
 import { resolveNetwork } from './plan.ts';
 import { type PodKey, parsePod, recall, runtimeOf } from './record.ts';
 import { type Runner, refuseUnready } from './runner.ts';
-import { listUnrecorded, recallCached } from './unrecorded.ts';
 import { listConfigured } from './wanted.ts';
 
 /**

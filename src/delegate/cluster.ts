@@ -1,8 +1,8 @@
 // What does the delegate runner ask of a cluster, and tell it?
+
+import { readFileSync } from 'node:fs';
 import type { JsonObject } from '../cni/json.ts';
 import type { ResultDns } from '../cni/result.ts';
-import type { NetworkDefinition } from './definition-file.ts';
-import type { Device, KubeletPod } from './kubelet.ts';
 
 /** How to reach the API, and how long a reply may take. */
 export interface ClusterAccess {
@@ -51,6 +51,33 @@ export interface IpamClaim {
   /** Tells it from a later one of its name. */
   readonly uid: string;
   readonly version: string;
+}
+
+/** The parts of a Kubernetes definition that are needed here. */
+export interface NetworkDefinition {
+  readonly name: string;
+  /** Undefined if the file does not name one: the definition is then for every namespace. */
+  readonly namespace: string | undefined;
+  /** Text of the CNI configuration; empty if a file of the same name in `confDir` holds it. */
+  readonly config: string;
+  /** Its annotation: the resource of which the network gets a device. */
+  readonly resource?: string;
+}
+
+/** A device of the node. */
+export interface Device {
+  /** Name of the resource under which a device plugin offers it: `intel.com/sriov`. */
+  readonly resource: string;
+  /** As the device plugin names it: a PCI address for network devices. */
+  readonly id: string;
+}
+
+/** A pod, as the kubelet knows it. */
+export interface KubeletPod {
+  readonly namespace: string;
+  readonly name: string;
+  /** By which the file names it. */
+  readonly uid: string | undefined;
 }
 
 /** A cluster. Every call throws CniError 11 if it cannot be reached or is busy. */
@@ -120,4 +147,16 @@ export interface NetworkStatus {
   /** Gateways of its default routes. */
   readonly gateway?: readonly string[];
   readonly 'device-info'?: JsonObject;
+}
+
+const TOKEN_FILE = '/var/run/secrets/kubernetes.io/serviceaccount/token';
+
+/** True in a pod that has a service account of its cluster. */
+export function isInCluster(env: Readonly<Record<string, string | undefined>>): boolean {
+  if (!env.KUBERNETES_SERVICE_HOST || !env.KUBERNETES_SERVICE_PORT) return false;
+  try {
+    return readFileSync(TOKEN_FILE, 'utf8') !== '';
+  } catch {
+    return false;
+  }
 }

@@ -1,19 +1,44 @@
-// How does a pod lose all networks that its record names, without leaks?
+// How does a pod lose all networks that its record names, without leaks, also if its record is lost or its runner has died?
 
-import { type AttachmentRecord, findNetns, type Held, hold } from '../attachments/store.ts';
-import type { Conflist } from '../chain/config/conflist.ts';
-import { beginDel, endDel } from '../chain/records/delete-attachment.ts';
-import { findRemembered } from '../chain/records/known-add.ts';
+import { endOrphanProcesses, findPlugins } from '../attachments/lock.ts';
+import {
+  type AttachmentRecord,
+  type CachedAttachment,
+  findNetns,
+  type Held,
+  type HeldKnown,
+  hold,
+  isKnown,
+  listAttachments,
+  pastOf,
+  tryHold,
+} from '../attachments/store.ts';
+import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
+import { beginDel, endDel, findSuccessor, yieldToSuccessor } from '../chain/records/delete-attachment.ts';
+import { findCached, findRecord, findRemembered } from '../chain/records/known-add.ts';
+import { type Recovery, type RecoveryScope, recover } from '../chain/records/recover.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
-import { checkAttachment, holdCall, type Runtime } from '../chain/run/runtime.ts';
+import {
+  type Attachment,
+  type ChainRuntime,
+  checkAttachment,
+  holdCall,
+  type Runtime,
+} from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { removeDeviceInfo } from './device-info.ts';
-import { removeMultusNote } from './multus-note.ts';
-import { endOrphanPlugins } from './orphan-plugins.ts';
-import { inPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
+import {
+  inPods,
+  listPods,
+  type PodKey,
+  type PodRecord,
+  parsePod,
+  recall,
+  removeMultusNote,
+  runtimeOf,
+} from './record.ts';
 import type { Runner } from './runner.ts';
-import { listUnrecorded, recallCached } from './unrecorded.ts';
 
 /**
  * Detaches a pod from every network on record, last first, even after one failed. A network's record is deleted when
@@ -51,7 +76,7 @@ export async function deleteHeldPod(runner: Runner, key: PodKey, held: Held, net
   await endDel(held, whatOf(key), () => deleteAll(runner, key, held, netns));
 }
 
-export function whatOf({ containerId }: Pick<PodKey, 'containerId'>): string {
+function whatOf({ containerId }: Pick<PodKey, 'containerId'>): string {
   return `Cannot delete the networks of container "${containerId}"`;
 }
 
@@ -60,7 +85,7 @@ export function whatOf({ containerId }: Pick<PodKey, 'containerId'>): string {
  * @param spared decides for each network whether it is left alone
  * @returns the errors of those that failed
  */
-export async function deleteNetworks(
+async function deleteNetworks(
   runner: Pick<Runner, 'runtime' | 'endQuiet'>,
   pod: PodRecord,
   begun: number,
@@ -134,4 +159,99 @@ async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Pro
   }
   if (!errors.length) removeMultusNote({ ...runner.runtime, containerId: key.containerId });
   return errors;
+}
+
+// Records get lost, and multus, in whose place the runner is, kept none of ours. What it attached is in the result cache.
+
+/** A cached attachment whose configuration is known. */
+type Unrecorded = CachedAttachment & { readonly source: string };
+
+/** The networks of a container that are in the result cache, and in no record of a pod. @throws CniError 5 */
+export function listUnrecorded(runner: Runner, containerId: string): Unrecorded[] {
+  const { attachments, damaged } = listAttachments(runner.runtime.cacheDir, { containerId });
+  for (const problem of damaged) runner.warn(problem.message);
+  if (!attachments.length) return [];
+  const recorded = listPods(runner.podsDir)
+    .pods.filter(({ record }) => record.containerId === containerId)
+    .flatMap(({ networks }) => networks);
+  const isRecorded = (one: CachedAttachment) =>
+    recorded.some(({ network, ifname }) => network === one.network && ifname === one.ifname);
+  return attachments.filter((one): one is Unrecorded => one.source !== undefined && !isRecorded(one));
+}
+
+/**
+ * A cached network with the inputs of its ADD.
+ * @param netns current path; it may be empty on DEL
+ * @throws CniError 6, 7 when its configuration cannot be used
+ */
+export function recallCached(
+  { source, containerId, ifname, args, capabilityArgs }: Unrecorded,
+  netns: string,
+): { list: Conflist; attachment: Attachment } {
+  return { list: parseFrozen(source), attachment: { containerId, ifname, args, capabilityArgs, netns } };
+}
+
+// DEL of a pod ends plugins of an ADD whose runner has died instead of waiting, because their result is no longer needed. They are recognised by their environment,
+// which names the dead runner as well as container and interface. Plugins that another runtime runs for the same container are
+// left alone.
+
+/** Ends plugins of an interrupted ADD for one of these interfaces of the pod, and waits until they are gone. */
+export async function endOrphanPlugins(
+  { containerId, runners }: Pick<AttachmentRecord, 'containerId' | 'runners'>,
+  ifnames: readonly string[],
+): Promise<void> {
+  await endOrphanProcesses(findPlugins({ containerId, ifnames, runners, verb: 'ADD' }), 0);
+}
+
+/**
+ * Deletes the networks of pods: those with an operation that began and never ended because its runner died, those whose DEL failed, and those
+ * of an earlier boot. Never throws: the record of a pod that could not be deleted is kept for the next attempt.
+ */
+export function recoverPods(
+  podsDir: string,
+  scope: RecoveryScope,
+  runtime: ChainRuntime,
+): Promise<Recovery[]> {
+  return recover(scope, inPods(podsDir, runtime), deleteByRecord);
+}
+
+function deleteByRecord(held: HeldKnown, runtime: ChainRuntime): Promise<boolean> {
+  const { record } = held;
+  return endDel(held, whatOf(record), () => {
+    const pod = parsePod(record);
+    // The pod's own record says where its networks are recorded.
+    const runner = { runtime: { ...runtime, stateDir: pod.stateDir, cacheDir: pod.cacheDir } };
+    const begun = held.lastBegun(pod.networks.length) + 1;
+    const netns = ownNetns(pod, record.netns, runtime.env);
+    return deleteNetworks(runner, pod, begun, netns, (list, id) => isAttachedAgain(list, id, pod, runtime));
+  });
+}
+
+/**
+ * Whether another runtime has given the pod this network again since. Then the attachment stays, and only our record of it is
+ * deleted: plugins would find by the same names what that runtime has made.
+ */
+async function isAttachedAgain(
+  list: Conflist,
+  id: AttachmentId,
+  { record, stateDir, cacheDir }: PodRecord,
+  runtime: ChainRuntime,
+): Promise<boolean> {
+  const within = { ...runtime, stateDir, cacheDir };
+  const own = findRecord(id, within);
+  if (own === undefined) {
+    const { onWarning: _, ...quiet } = within;
+    if (findCached(id, quiet)) return true;
+    if (pastOf(record, runtime.env).kind !== 'outlived') return false;
+    const witness = await runtime.openWitness?.();
+    return (await witness?.findLife(list, id)) !== undefined;
+  }
+  if ((await findSuccessor(own, within)) === undefined) return false;
+  const held = tryHold(id, holdCall(within, 'del'));
+  if ('holder' in held) return false;
+  try {
+    return isKnown(held) && (await yieldToSuccessor(held, within));
+  } finally {
+    held.release();
+  }
 }

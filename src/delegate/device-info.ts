@@ -20,7 +20,7 @@ import { DEVICE_INFO_CAPABILITY, findDeviceInfoProblem } from '../cni/device-inf
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
 import { putFile, removeFile } from '../files/put-file.ts';
-import type { Device } from './kubelet.ts';
+import type { Device } from './cluster.ts';
 
 /** A network of a pod, and its device. */
 interface Network {

@@ -7,7 +7,7 @@
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
-import type { Device } from './kubelet.ts';
+import type { Device } from './cluster.ts';
 import type { Pod, RunnerOptions } from './options.ts';
 import type { Wanted } from './wanted.ts';
 

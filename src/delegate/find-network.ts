@@ -1,6 +1,7 @@
-// Which network does a name or a path refer to?
-import { readFileSync, statSync } from 'node:fs';
-import type { Conflist } from '../chain/config/conflist.ts';
+// Which network does a name or a path refer to, and what does a selection add to it?
+import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
+import { extname, join } from 'node:path';
+import { type Conflist, parseNetwork } from '../chain/config/conflist.ts';
 import {
   findPluginFiles,
   listNetworks,
@@ -10,24 +11,9 @@ import {
   unreadable,
 } from '../chain/config/load.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { defined, type JsonObject, parseObject } from '../cni/json.ts';
-import { findDefinition, type NetworkDefinition } from './definition-file.ts';
-import { makeNetwork } from './network.ts';
-
-/** Where to look for networks. */
-export interface NetworkPlaces {
-  /** Directory of configurations. */
-  readonly confDir: string;
-  /** Directory of NetworkAttachmentDefinitions; not searched when undefined. */
-  readonly definitionsDir: string | undefined;
-  /**
-   * Reads a definition from the cluster: first for a network that a pod names, last for one that the configuration names. A
-   * node must be able to start without the cluster.
-   */
-  readonly fetchDefinition?: (namespace: string, name: string) => Promise<NetworkDefinition | undefined>;
-  /** Version for a definition whose configuration names none. */
-  readonly cniVersion: string;
-}
+import { defined, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
+import type { NetworkDefinition } from './cluster.ts';
+import type { NetworkPlaces } from './options.ts';
 
 /** A network, and the name to show to users. */
 export interface FoundNetwork {
@@ -39,7 +25,7 @@ export interface FoundNetwork {
 }
 
 /** A network's name, and its origin. */
-export interface AskedNetwork {
+interface AskedNetwork {
   /** Namespace of its definition. */
   readonly namespace: string;
   readonly name: string;
@@ -156,4 +142,160 @@ export function loadPath(path: string): FoundNetwork {
 
 function labelled(list: Conflist): FoundNetwork {
   return { label: list.name, list };
+}
+
+/** Defaults for what a configuration leaves out. */
+interface Missing {
+  readonly name: string;
+  readonly cniVersion: string;
+}
+
+/** What a selection adds to a configuration. */
+interface Injected {
+  readonly cniArgs: JsonObject | undefined;
+  readonly deviceId: string | undefined;
+}
+
+/**
+ * A network from the configuration of a plugin or a list inside another document.
+ * @param what names it in the error
+ * @throws CniError 7 (not a configuration), 1 (no version we speak)
+ */
+export function makeNetwork(config: JsonObject, missing: Missing, what: string): Conflist {
+  const complete = {
+    ...config,
+    name: memberOf(config, 'name') || missing.name,
+    cniVersion: memberOf(config, 'cniVersion') || missing.cniVersion,
+  };
+  return parseNetwork(JSON.stringify(complete), what);
+}
+
+/**
+ * The network with a selection's arguments and device added to every plugin: those behind the first read the device too, as `rdma`
+ * behind `sriov` does.
+ */
+export function inject(list: Conflist, { cniArgs, deviceId }: Injected, byPod: boolean): Conflist {
+  const device = deviceId === undefined ? {} : { deviceID: deviceId, pciBusID: deviceId };
+  if (cniArgs === undefined && !Object.keys(device).length) return list;
+  const plugins = list.plugins.map(({ conf }) => ({
+    ...conf,
+    ...device,
+    ...(cniArgs === undefined ? {} : { args: withCniArgs(conf, cniArgs, byPod) }),
+  }));
+  const source = JSON.parse(list.source) as JsonObject;
+  return parseNetwork(JSON.stringify({ ...source, plugins }), `network "${list.name}"`);
+}
+
+/**
+ * Refuses a network that calls this same plugin: that would never end.
+ * @param own types under which this plugin is called
+ * @throws CniError 7
+ */
+export function refuseRecursion(list: Conflist, own: readonly string[]): void {
+  const again = list.plugins.find(({ type }) => own.includes(type));
+  if (again === undefined) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot delegate to network "${list.name}": its plugin "${again.type}" is the delegating plugin itself`,
+  );
+}
+
+/**
+ * The arguments of a plugin. The configuration may override what its list says; a pod may not, in the arguments or as an option that
+ * an argument of the same name would replace.
+ */
+function withCniArgs(conf: JsonObject, cniArgs: JsonObject, byPod: boolean): JsonObject {
+  const [args, ipam] = [memberOf(conf, 'args'), memberOf(conf, 'ipam')];
+  const known = isObject(args) ? args : {};
+  const own = isObject(known.cni) ? known.cni : {};
+  const isFixed = (key: string) =>
+    memberOf(own, key) !== undefined ||
+    memberOf(conf, key) !== undefined ||
+    (key.toLowerCase() === 'ips' && isObject(ipam) && memberOf(ipam, 'addresses') !== undefined);
+  const asked = Object.entries(cniArgs).filter(([key]) => !(byPod && isFixed(key)));
+  return { ...known, cni: { ...own, ...Object.fromEntries(asked) } };
+}
+
+/** Annotation of a definition. */
+const RESOURCE_NAME = 'k8s.v1.cni.cncf.io/resourceName';
+
+const KIND = 'NetworkAttachmentDefinition';
+
+/**
+ * The definition of that name, in the order of file names; JSON files come before YAML files. An unreadable file
+ * does not hide the others.
+ * @throws CniError 7 when there is none, but unreadable files might hold it; 5 when the directory cannot be read
+ */
+export async function findDefinition(
+  dir: string,
+  namespace: string,
+  name: string,
+): Promise<NetworkDefinition | undefined> {
+  const broken: string[] = [];
+  for (const file of definitionFiles(dir)) {
+    try {
+      const text = readFileSync(file, 'utf8');
+      // Most files are of other networks, and parsing YAML is slow.
+      if (!text.includes(name)) continue;
+      const found = (await readDefinitions(file, text)).find(
+        one => one.name === name && (one.namespace ?? namespace) === namespace,
+      );
+      if (found) return found;
+    } catch (error) {
+      broken.push(`"${file}": ${(error as Error).message}`);
+    }
+  }
+  if (!broken.length) return undefined;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot find ${KIND} "${namespace}/${name}": some files of "${dir}" cannot be read`,
+    { details: broken.join('; ') },
+  );
+}
+
+/** The definitions in a Kubernetes object: itself, or the items of a list; none in any other object. */
+export function definitionsOf(object: unknown): NetworkDefinition[] {
+  if (!isObject(object)) return [];
+  if (Array.isArray(object.items)) return object.items.flatMap(definitionsOf);
+  const metadata = isObject(object.metadata) ? object.metadata : {};
+  const { name, namespace } = metadata;
+  if (object.kind !== KIND || typeof name !== 'string') return [];
+  const annotations = isObject(metadata.annotations) ? metadata.annotations : {};
+  const resource = annotations[RESOURCE_NAME];
+  const spec: JsonObject = isObject(object.spec) ? object.spec : {};
+  return [
+    {
+      name,
+      namespace: typeof namespace === 'string' && namespace !== '' ? namespace : undefined,
+      config: typeof spec.config === 'string' ? spec.config : '',
+      ...(typeof resource === 'string' && resource !== '' ? { resource } : {}),
+    },
+  ];
+}
+
+function definitionFiles(dir: string): string[] {
+  let entries: Dirent[];
+  try {
+    entries = readdirSync(dir, { withFileTypes: true });
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    const text = `Cannot read definitions of networks in "${dir}": ${(cause as Error).message}`;
+    throw new CniError(ErrorCode.ioFailure, text, { cause });
+  }
+  const named = (...extensions: string[]) =>
+    entries
+      .filter(entry => !entry.isDirectory() && extensions.includes(extname(entry.name)))
+      .map(entry => join(dir, entry.name))
+      .sort();
+  return [...named('.json'), ...named('.yaml', '.yml')];
+}
+
+async function readDefinitions(file: string, text: string): Promise<NetworkDefinition[]> {
+  if (extname(file) === '.json') return definitionsOf(JSON.parse(text));
+  const { parseAllDocuments } = await import('yaml');
+  return parseAllDocuments(text, { logLevel: 'error' }).flatMap(document => {
+    const [problem] = 'errors' in document ? document.errors : [];
+    if (problem) throw problem;
+    return 'toJS' in document ? definitionsOf(document.toJS()) : [];
+  });
 }

@@ -2,7 +2,6 @@
 //
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
-
 import { compareNetns } from '../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
@@ -15,18 +14,17 @@ import {
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { NETWORKS_ANNOTATION } from './annotation.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
-import { attachedEvents, failureEvents, tellCluster } from './event.ts';
+import { attachedEvents, failureEvents, tellCluster } from './cluster-pod.ts';
 import { LiveNetworks } from './live-networks.ts';
 import { endMove, leaveMachine } from './moving.ts';
 import type { Pod } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
-import { planFollowing } from './plan-following.ts';
-import { inPods, type PodKey, parsePod } from './record.ts';
+import { inPods, type PodKey, parsePod, type RecordedNetwork } from './record.ts';
 import type { Runner } from './runner.ts';
-import { listAnnotated } from './wanted.ts';
+import { NETWORKS_ANNOTATION } from './selection.ts';
+import { listAnnotated, type Wanted } from './wanted.ts';
 
 /** A pod in its cluster. */
 interface Place {
@@ -149,4 +147,25 @@ function isFollowing(record: AttachmentRecord, { netns }: Pod): boolean {
 
 function annotationOf({ annotations }: KubernetesPod): string {
   return annotations[NETWORKS_ANNOTATION] ?? '';
+}
+
+/** The difference between what a pod has and what its annotation selects. */
+export interface Following {
+  readonly going: readonly RecordedNetwork[];
+  readonly coming: readonly Wanted[];
+}
+
+/**
+ * Compares networks with selections, element by element: a changed request for the same network is another element. The order
+ * does not matter. Networks that no annotation selected stay.
+ */
+export function planFollowing(networks: readonly RecordedNetwork[], wanted: readonly Wanted[]): Following {
+  const coming = [...wanted];
+  const going = networks.filter(({ asked }) => {
+    if (asked === undefined) return false;
+    const index = coming.findIndex(one => one.asked === asked);
+    if (index >= 0) coming.splice(index, 1);
+    return index < 0;
+  });
+  return { going, coming };
 }

@@ -8,12 +8,12 @@ import { parseObject } from '../cni/json.ts';
 import { convertResult, type SpecVersion } from '../cni/result.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { letGoFirst, startTimer, type Timer } from '../wait.ts';
-import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { KubernetesPod } from './cluster.ts';
 import { isAskedForSilence } from './moving.ts';
 import type { Pod } from './options.ts';
 import { listPods, type PodRecord } from './record.ts';
 import type { FollowCall } from './runner.ts';
+import { NETWORKS_ANNOTATION } from './selection.ts';
 
 /** What this needs of the daemon. */
 export interface FollowParts {

@@ -8,22 +8,7 @@ import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
 import { callOnce, type RemoteMethod } from '../daemon/grpc/call.ts';
-
-/** A device of the node. */
-export interface Device {
-  /** Name of the resource under which a device plugin offers it: `intel.com/sriov`. */
-  readonly resource: string;
-  /** As the device plugin names it: a PCI address for network devices. */
-  readonly id: string;
-}
-
-/** A pod, as the kubelet knows it. */
-export interface KubeletPod {
-  readonly namespace: string;
-  readonly name: string;
-  /** By which the file names it. */
-  readonly uid: string | undefined;
-}
+import type { Device, KubeletPod } from './cluster.ts';
 
 /** As in multus. */
 const BOUNDS = { deadlineMs: 10_000, maxBytes: 16 * 1024 * 1024 };

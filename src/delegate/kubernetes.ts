@@ -1,7 +1,7 @@
 // How does the runner read definitions, pods and IPAMClaims from the Kubernetes API, and report a pod's networks?
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import type { ApiServer } from './api-server.ts';
+import { type ApiServer, listPages } from './api-server.ts';
 import type {
   Cluster,
   ClusterAccess,
@@ -11,8 +11,7 @@ import type {
   PodMachine,
   PodOfMachine,
 } from './cluster.ts';
-import { definitionsOf } from './definition-file.ts';
-import { listPages } from './pages.ts';
+import { definitionsOf } from './find-network.ts';
 
 /** The present name of the annotation, and the one of before the specification had it, by which some readers still look. */
 const STATUS_ANNOTATIONS = ['k8s.v1.cni.cncf.io/network-status', 'k8s.v1.cni.cncf.io/networks-status'];

@@ -5,17 +5,23 @@ import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { refuseUnheeded } from './add.ts';
-import { toRecordedNetwork } from './begin-pod.ts';
+import { refuseHeldDevices, toRecordedNetwork } from './begin-pod.ts';
 import type { NetworkStatus } from './cluster.ts';
 import { editRoutes, interfacesOf } from './default-route.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
 import { PodDevices } from './devices.ts';
-import { refuseHeldDevices } from './held-devices.ts';
-import { writeMultusNote } from './multus-note.ts';
 import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { type PlannedNetwork, planNetwork } from './plan.ts';
-import { type PodContents, parsePod, type RecordedNetwork, recall, renderPod, runtimeOf } from './record.ts';
+import {
+  type PodContents,
+  parsePod,
+  type RecordedNetwork,
+  recall,
+  renderPod,
+  runtimeOf,
+  writeMultusNote,
+} from './record.ts';
 import type { Runner } from './runner.ts';
 import type { Wanted } from './wanted.ts';
 

@@ -11,10 +11,9 @@ import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { pause } from '../wait.ts';
 import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
-import type { Pod } from './options.ts';
+import type { Pod, Selection } from './options.ts';
 import { inPods, type PodContents, type PodKey, parsePod, renderPod } from './record.ts';
 import type { Runner } from './runner.ts';
-import type { Selection } from './selection.ts';
 
 /** KubeVirt sets it on every pod of a machine. */
 export const MACHINE_ANNOTATION = 'kubevirt.io/domain';

@@ -1,8 +1,7 @@
 // Which objects of a kind does a cluster have now, without a request for each?
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
-import type { ApiServer } from './api-server.ts';
-import { listPages } from './pages.ts';
+import { type ApiServer, listPages } from './api-server.ts';
 
 /** What to watch, and what to keep of each object. */
 export interface WatchedKind<T> {

@@ -2,9 +2,7 @@
 import { argOf, type CniArgs } from '../cni/env.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { SpecVersion } from '../cni/result.ts';
-import type { NetworkPlaces } from './find-network.ts';
-import type { Device, KubeletPod } from './kubelet.ts';
-import type { Selection } from './selection.ts';
+import type { Device, KubeletPod, NetworkDefinition } from './cluster.ts';
 
 /** Which namespaces may use which definitions. */
 export interface NamespacePolicy {
@@ -15,6 +13,39 @@ export interface NamespacePolicy {
   readonly system: readonly string[];
   /** Namespace of definitions that the configuration names. */
   readonly definitions: string;
+}
+
+/** Where to look for networks. */
+export interface NetworkPlaces {
+  /** Directory of configurations. */
+  readonly confDir: string;
+  /** Directory of NetworkAttachmentDefinitions; not searched when undefined. */
+  readonly definitionsDir: string | undefined;
+  /**
+   * Reads a definition from the cluster: first for a network that a pod names, last for one that the configuration names. A
+   * node must be able to start without the cluster.
+   */
+  readonly fetchDefinition?: (namespace: string, name: string) => Promise<NetworkDefinition | undefined>;
+  /** Version for a definition whose configuration names none. */
+  readonly cniVersion: string;
+}
+
+/** A network that a container is to have, with the requests for it. */
+export interface Selection {
+  /** With `config`: the name for a configuration that has none. */
+  readonly name: string;
+  readonly namespace: string | undefined;
+  readonly config: JsonObject | undefined;
+  readonly ifname: string | undefined;
+  /** Requests to the plugins, by capability. */
+  readonly capabilityArgs: JsonObject;
+  /** Gateways of the default route; empty for those that the network sets itself. */
+  readonly defaultRoute: readonly string[] | undefined;
+  readonly cniArgs: JsonObject | undefined;
+  readonly deviceId: string | undefined;
+  readonly getsRuntimeConfig: boolean | undefined;
+  /** Name of the IPAMClaim whose addresses the network is to use. */
+  readonly claim: string | undefined;
 }
 
 /** The runner's configuration, independent of the keys that it came from. */

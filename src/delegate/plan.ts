@@ -6,13 +6,18 @@ import { DEVICE_INFO_CAPABILITY } from '../cni/device-info.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, type JsonObject, memberOf } from '../cni/json.ts';
+import type { Device } from './cluster.ts';
 import { deviceInfoArg } from './device-info.ts';
 import { PodDevices } from './devices.ts';
-import { type FoundNetwork, findNetwork, loadPath } from './find-network.ts';
-import type { Device } from './kubelet.ts';
-import { inject, makeNetwork, refuseRecursion } from './network.ts';
-import type { Pod, RunnerOptions } from './options.ts';
-import type { Selection } from './selection.ts';
+import {
+  type FoundNetwork,
+  findNetwork,
+  inject,
+  loadPath,
+  makeNetwork,
+  refuseRecursion,
+} from './find-network.ts';
+import type { Pod, RunnerOptions, Selection } from './options.ts';
 import { NETWORKS_ARG, type Wanted } from './wanted.ts';
 
 /** One network of a pod, ready to be called. */

@@ -4,12 +4,14 @@
 // the pod here, and the configuration is the list of networks, each byte for byte as in its ADD, with the status that was published of it.
 // That is all that DEL needs. Each network is also in the delegates' own journal.
 
+import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { type AttachmentRecord, listKnown } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { defined, describeIssue, parseJson } from '../cni/json.ts';
+import { defined, describeIssue, type JsonObject, parseJson } from '../cni/json.ts';
+import { putFile, removeFile } from '../files/put-file.ts';
 
 const RecordedNetwork = z.object({
   label: z.string(),
@@ -141,4 +143,41 @@ export function runtimeOf<R extends ChainRuntime>(
 
 function unreadable(file: string, problem: string): CniError {
   return new CniError(ErrorCode.decodingFailure, `Cannot read networks in record "${file}": ${problem}`);
+}
+
+// After a way back to multus, its DEL reads which networks a pod has in a file beside the result cache, named after the container. Without that file it asks the
+// API, which may not know the pod any longer, and then leaves the networks as they are.
+
+const WHAT = "multus's note of a pod";
+
+/** A file of multus: its directory, and the container. */
+interface Place {
+  readonly cacheDir: string;
+  readonly containerId: string;
+}
+
+/** Writes it, before any of the networks exists. @throws CniError 5 */
+export function writeMultusNote(place: Place, networks: readonly RecordedNetwork[]): void {
+  putFile(fileOf(place), JSON.stringify(networks.map(toDelegate)), { what: WHAT });
+}
+
+/** Removes it once no network is left, whichever of the two wrote it. @throws CniError 5 */
+export function removeMultusNote(place: Place): void {
+  removeFile(fileOf(place), WHAT);
+}
+
+function fileOf({ cacheDir, containerId }: Place): string {
+  return join(cacheDir, containerId);
+}
+
+/** `DelegateNetConf` of multus: of `Conf` and `ConfList` it reads whether there are plugins, and calls them with `Bytes`. */
+function toDelegate({ label, ifname, source, device }: RecordedNetwork): JsonObject {
+  const conf = JSON.parse(source) as JsonObject;
+  return {
+    ...(Array.isArray(conf.plugins) ? { Conf: {}, ConfList: conf } : { Conf: conf, ConfList: {} }),
+    Name: label,
+    ifnameRequest: ifname,
+    ...(device && { deviceID: device.id, resourceName: device.resource }),
+    Bytes: Buffer.from(source).toString('base64'),
+  };
 }

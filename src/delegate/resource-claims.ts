@@ -6,9 +6,8 @@
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, type JsonObject } from '../cni/json.ts';
-import type { ApiServer } from './api-server.ts';
-import type { Device, KubeletPod } from './kubelet.ts';
-import { listPages, NoSuchKind } from './pages.ts';
+import { type ApiServer, listPages, NoSuchKind } from './api-server.ts';
+import type { Device, KubeletPod } from './cluster.ts';
 
 const API = 'apis/resource.k8s.io/v1';
 

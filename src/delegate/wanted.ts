@@ -3,10 +3,16 @@
 import { argOf } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION, parseSelections } from './annotation.ts';
 import { findChainBeside } from './find-network.ts';
+import type { Selection } from './options.ts';
 import { namespaceOf, type Pod, type RunnerOptions } from './options.ts';
-import { type Selection, selectByConfig, selectByName } from './selection.ts';
+import {
+  DEFAULT_NETWORK_ANNOTATION,
+  NETWORKS_ANNOTATION,
+  parseSelections,
+  selectByConfig,
+  selectByName,
+} from './selection.ts';
 
 /** A network that is wanted. */
 export interface Wanted {

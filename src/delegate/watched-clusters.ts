@@ -4,7 +4,7 @@ import { statSync } from 'node:fs';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { type ApiServer, openApiServer } from './api-server.ts';
 import type { Cluster, ClusterAccess, KubernetesPod } from './cluster.ts';
-import { definitionsOf } from './definition-file.ts';
+import { definitionsOf } from './find-network.ts';
 import { clusterAt, DEFINITIONS, DEFINITIONS_API, podOf } from './kubernetes.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from './object-watch.ts';
 

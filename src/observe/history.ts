@@ -7,7 +7,6 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { derivedNameOf } from '../cni/attachment.ts';
 import { defined, isObject, tryParse } from '../cni/json.ts';
-import type { Observer } from './observer.ts';
 import type { RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';
 import { maskText } from './secrets.ts';
@@ -117,7 +116,7 @@ export function eventOf(
 
 /** A watcher that also notes each request: after its caller has the answer, if the watcher knows when that is. */
 export function withHistory(
-  watcher: RequestWatcher & Partial<Pick<Observer, 'afterwards'>>,
+  watcher: RequestWatcher,
   stateDir: string,
   by: 'command' | 'daemon' | 'runtime',
 ): RequestWatcher {

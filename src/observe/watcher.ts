@@ -169,6 +169,8 @@ export interface WatchedRequest extends Pick<OpenRequest, 'id'> {
 /** Notified at the start of every request. */
 export interface RequestWatcher {
   begin(facts: Omit<RequestFacts, 'span' | 'traceId'>, env: Environment): WatchedRequest;
+  /** Does work that a client need not wait for, after its answer; without it, the watcher does not know when that is. */
+  afterwards?(work: () => void): void;
 }
 
 /**

@@ -1,7 +1,6 @@
 // How are pools and blocks stored in the Kubernetes API?
 import { isObject, type JsonObject } from '../cni/json.ts';
-import type { ApiServer } from '../delegate/api-server.ts';
-import { listPages } from '../delegate/pages.ts';
+import { type ApiServer, listPages } from '../delegate/api-server.ts';
 import {
   API_VERSION,
   type ClaimKey,

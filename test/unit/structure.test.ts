@@ -63,7 +63,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/pools': [
     ...['src/ipam', 'src/files', 'src/cni', 'src/net', 'src/sys/flock'],
     'src/delegate/api-server',
-    'src/delegate/pages',
   ],
   'src/node/upkeep': [
     ...['src/files', 'src/cni', 'src/attachments/generation', 'src/attachments/place'],
@@ -302,14 +301,14 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   execa: ['src/chain/run/exec-plugin'],
   winston: ['src/log'],
   'dbus-native': ['plugins/firewall/firewalld/sources'],
-  yaml: ['src/delegate/definition-file', 'src/cli/output/data'],
+  yaml: ['src/delegate/find-network', 'src/cli/output/data'],
   // Only the page, which is bundled, needs it.
   preact: ['src/ui/page'],
   // Only the daemon loads these.
   'prom-client': ['src/observe/metrics', 'src/observe/grpc-metrics'],
   '@grpc/grpc-js': ['src/daemon/grpc'],
   protobufjs: ['src/daemon/grpc'],
-  '@kubernetes/client-node': ['src/delegate/api-access'],
+  '@kubernetes/client-node': ['src/delegate/api-server'],
   'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab'],
 };
 
@@ -340,7 +339,7 @@ const MAY_LOAD_LAZILY = [
     // Only an attachment whose change was interrupted needs it.
     'src/chain/records/recover',
     'src/chain/run/run',
-    'src/delegate/definition-file',
+    'src/delegate/find-network',
   ],
   // Zod is only loaded for a value that is not certainly valid.
   'plugins/build/quick-zod/schema',

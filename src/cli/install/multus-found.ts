@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
-import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION } from '../../delegate/annotation.ts';
-import type { ApiServer } from '../../delegate/api-server.ts';
-import { definitionsOf, type NetworkDefinition } from '../../delegate/definition-file.ts';
+import { type ApiServer, listPages, NoSuchKind } from '../../delegate/api-server.ts';
+import type { NetworkDefinition } from '../../delegate/cluster.ts';
+import { definitionsOf } from '../../delegate/find-network.ts';
 import { DEFINITIONS, DEFINITIONS_API, podOf } from '../../delegate/kubernetes.ts';
-import { listPages, NoSuchKind } from '../../delegate/pages.ts';
+import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION } from '../../delegate/selection.ts';
 import { tryRead } from '../../files/read-file.ts';
 import { type Candidate, readCandidates } from '../runtimes/candidate.ts';
 

@@ -1,7 +1,7 @@
 // Would each pod of a cluster get from the runner what it got from multus?
 import { CniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import type { NetworkDefinition } from '../../delegate/definition-file.ts';
+import type { NetworkDefinition } from '../../delegate/cluster.ts';
 import type { Pod, RunnerOptions } from '../../delegate/options.ts';
 import { planNetworks, resolveNetwork } from '../../delegate/plan.ts';
 import { selectByName } from '../../delegate/selection.ts';

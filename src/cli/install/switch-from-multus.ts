@@ -3,7 +3,7 @@ import { basename, extname } from 'node:path';
 import { listAttachments } from '../../attachments/store.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { type ApiServer, openApiServer } from '../../delegate/api-server.ts';
-import { isInCluster } from '../../delegate/in-cluster.ts';
+import { isInCluster } from '../../delegate/cluster.ts';
 import { count } from '../../lab/words.ts';
 import { some } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';

@@ -8,7 +8,7 @@ import { buildRequest } from '../../../src/chain/run/call-plugins.ts';
 import { readDocument } from '../../../src/cli/validate/document.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { findSyntaxProblem } from '../../../src/cni/json-place.ts';
-import { definitionsOf, findDefinition } from '../../../src/delegate/definition-file.ts';
+import { definitionsOf, findDefinition } from '../../../src/delegate/find-network.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
 import { damagedJson, damagedJsonText, damagedText } from '../mutate.ts';

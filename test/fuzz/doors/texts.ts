@@ -7,7 +7,7 @@ import { parseAllowlist, planSysctls } from '../../../plugins/tuning/allowlist.t
 import { findRepeatedKey } from '../../../plugins/tuning/plugin.ts';
 
 import { ErrorCode } from '../../../src/cni/errors.ts';
-import { parseSelections } from '../../../src/delegate/annotation.ts';
+import { parseSelections } from '../../../src/delegate/selection.ts';
 import { findIfnameProblem, parseMac } from '../../../src/net/interface.ts';
 import { findCidr, findIp, renderCidr, renderIp } from '../../../src/net/ip.ts';
 import { parseMatch } from '../../../src/netlink/nft/match.ts';

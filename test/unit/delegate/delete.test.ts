@@ -1,12 +1,16 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { readRecord } from '../../../src/attachments/store.ts';
+import { RUNNER_VARIABLE } from '../../../src/attachments/lock.ts';
+import { listRecords, readRecord } from '../../../src/attachments/store.ts';
+import type { ChainRuntime } from '../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
-import { deletePod } from '../../../src/delegate/delete.ts';
+import { deletePod, endOrphanPlugins, recoverPods } from '../../../src/delegate/delete.ts';
 import { KEY, makePod, makeRunner, runtimeOf, type TestRunner } from '../../helpers/delegates.ts';
+import { withoutOurs } from '../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
+import { untilStarted } from '../../helpers/until.ts';
 
 const NETNS = '/proc/self/ns/net';
 const SHARED = { isSharedWithMultus: true };
@@ -179,5 +183,109 @@ describe('deletePod()', () => {
     fs.rmSync(file());
     await deletePod(runner, KEY, NETNS);
     expect(chain.order().slice(4).sort()).toEqual(['DEL one', 'DEL three', 'DEL two']);
+  });
+});
+
+describe('recoverPods()', () => {
+  let chain: NoopChain;
+  let runner: TestRunner;
+  beforeEach(async () => {
+    chain = makeNoopChain();
+    runner = makeRunner(chain, { delegates: ['one', 'two'].map(plainNetwork) });
+    runner = { ...runner, runtime: { ...runner.runtime, env: { ...process.env, CATENA_BOOT_ID: 'first' } } };
+    await addPod(runner, makePod());
+  });
+  afterEach(() => chain.dispose());
+
+  const plainNetwork = (name: string): JsonObject => ({
+    cniVersion: '1.1.0',
+    name,
+    plugins: [chain.noop(name)],
+  });
+  const recover = (more: Partial<ChainRuntime> = {}) =>
+    recoverPods(
+      runner.podsDir,
+      { all: true },
+      {
+        ...runner.runtime,
+        env: { ...process.env, CATENA_BOOT_ID: 'second' },
+        ...more,
+      },
+    );
+  const deleted = () => chain.order().slice(2);
+
+  /** Another runtime attaches the pod to a network again, and writes that down where ours finds it. */
+  function attachAgain(name: string): void {
+    const [file = ''] = fs
+      .readdirSync(path.join(runner.runtime.cacheDir, 'results'))
+      .filter(one => one.startsWith(`${name}-`))
+      .map(one => path.join(runner.runtime.cacheDir, 'results', one));
+    withoutOurs(file);
+  }
+
+  describe('recoverPods() after a reboot', () => {
+    test('deletes the attachments of a pod', async () => {
+      expect(await recover()).toMatchObject([{ ...KEY, why: 'it is from an earlier boot of the machine' }]);
+      expect(deleted()).toEqual(['DEL two', 'DEL one']);
+    });
+
+    test('leaves a network alone that another runtime has attached to the pod again', async () => {
+      attachAgain('two');
+      await recover();
+      expect(deleted()).toEqual(['DEL one']);
+      expect(listRecords(runner.runtime.stateDir).records).toEqual([]);
+      expect(readRecord(runner.podsDir, KEY)).toBeUndefined();
+    });
+
+    test('examines the node when there is no cached result', async () => {
+      const asked: string[] = [];
+      const openWitness: ChainRuntime['openWitness'] = async () => ({
+        async findLife(list) {
+          asked.push(list.name);
+          return list.name === 'one' ? 'a lease of this boot' : undefined;
+        },
+        hasInterface: () => true,
+      });
+      fs.rmSync(path.join(runner.runtime.cacheDir, 'results'), { recursive: true });
+      await recover({ openWitness });
+      expect(asked).toContain('one');
+      expect(deleted()).toEqual(['DEL two']);
+    });
+  });
+});
+
+describe('plugins whose runner has died', () => {
+  const DEAD = { pid: 999_999, start: '1', pidns: '', op: '999999-1-1', time: '' };
+
+  test('endOrphanPlugins() ends only plugins of the ADD whose runner has died', async () => {
+    const id = `orphan-${process.pid}`;
+    const start = (env: Record<string, string>) =>
+      Bun.spawn(['sleep', '60'], { env: { ...env, PATH: process.env.PATH ?? '' }, detached: true });
+    const add = {
+      [RUNNER_VARIABLE]: '999999-1',
+      CNI_COMMAND: 'ADD',
+      CNI_CONTAINERID: id,
+      CNI_IFNAME: 'net1',
+    };
+    const { [RUNNER_VARIABLE]: _, ...ofOthers } = add;
+    const orphans = [start(add), start({ ...add, CNI_IFNAME: 'eth0' })];
+    const others = [
+      start({ ...add, CNI_COMMAND: 'DEL' }),
+      start({ ...add, CNI_IFNAME: 'net2' }),
+      start({ ...add, CNI_CONTAINERID: `${id}0` }),
+      start({ OTHER: `CNI_CONTAINERID=${id}` }),
+      // Another runtime attaches the same container, directly or with a live runner of ours.
+      start(ofOthers),
+      start({ ...add, [RUNNER_VARIABLE]: '999999-2' }),
+    ];
+    for (const child of [...orphans, ...others]) await untilStarted(child, 'PATH');
+    try {
+      await endOrphanPlugins({ containerId: id, runners: [DEAD] }, ['eth0', 'net1']);
+      await Promise.all(orphans.map(child => child.exited));
+      expect(orphans.map(child => child.signalCode)).toEqual(['SIGKILL', 'SIGKILL']);
+      expect(others.map(child => child.exitCode ?? child.signalCode)).toEqual(others.map(() => null));
+    } finally {
+      for (const child of [...orphans, ...others]) child.kill('SIGKILL');
+    }
   });
 });

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { ErrorCode } from '../../../src/cni/errors.ts';
-import { ApiAccess, Unauthorized } from '../../../src/delegate/api-access.ts';
+import { ApiAccess, Unauthorized } from '../../../src/delegate/api-server.ts';
 
 let dir: string;
 beforeEach(() => {

@@ -1,6 +1,6 @@
 // Which networks come and go when an annotation has changed?
 import { expect, test } from 'bun:test';
-import { planFollowing } from '../../../src/delegate/plan-following.ts';
+import { planFollowing } from '../../../src/delegate/follow.ts';
 import type { RecordedNetwork } from '../../../src/delegate/record.ts';
 import { selectByName } from '../../../src/delegate/selection.ts';
 import type { Wanted } from '../../../src/delegate/wanted.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { parseSelections } from '../../../src/delegate/annotation.ts';
+import { parseSelections } from '../../../src/delegate/selection.ts';
 
 const parse = (text: string) => parseSelections(text, 'annotation "x"');
 const names = (text: string) =>
