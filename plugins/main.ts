@@ -94,7 +94,7 @@ async function startEarly(args: readonly string[]): Promise<WorkerSource | undef
 /** For a switch from multus. */
 async function readMultus(): ReturnType<ReadMultus> {
   const [{ fromMultus }, { CatenaConf, optionsOf }, { decode }] = await Promise.all([
-    import('./catena/from-multus.ts'),
+    import('./catena/config.ts'),
     import('./catena/config.ts'),
     import('../src/cni/json.ts'),
   ]);

@@ -2,9 +2,7 @@
 import * as z from 'zod/mini';
 import { decode, defined } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { AMOUNT } from './amount.ts';
-import { BandwidthConf, isUnlimited, limitsOf } from './config.ts';
-import { findSubnets } from './subnets.ts';
+import { AMOUNT, BandwidthConf, findSubnets, isUnlimited, limitsOf } from './config.ts';
 
 /** The published schema describes such strings by a pattern; `validate` has better error messages. */
 const AmountText = z.string().register(z.globalRegistry, { pattern: AMOUNT.source });

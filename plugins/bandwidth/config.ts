@@ -1,10 +1,115 @@
 // What may be configured, and which limits follow from it?
+
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { decode, defined, isObject, type JsonObject } from '../../src/cni/json.ts';
+import { decode, defined, isObject, type JsonObject, memberOf } from '../../src/cni/json.ts';
 import { Bandwidth, PluginConfig } from '../../src/cni/schemas.ts';
-import { parseAmount } from './amount.ts';
-import { findSubnets, type Subnets } from './subnets.ts';
+import { type Cidr, FAMILIES, findCidr, renderCidr, subnetOf } from '../../src/net/ip.ts';
+
+const PREFIXES: Readonly<Record<string, number>> = {
+  '': 1,
+  k: 1e3,
+  M: 1e6,
+  G: 1e9,
+  T: 1e12,
+  Ki: 2 ** 10,
+  Mi: 2 ** 20,
+  Gi: 2 ** 30,
+  Ti: 2 ** 40,
+};
+const UNITS: Readonly<Record<string, number>> = { bit: 1, B: 8 };
+
+/** A number with its unit. Rates are per second, which may be written explicitly. */
+export const AMOUNT = /^(\d+(?:\.\d+)?) ?(k|[MGT]|[KMGT]i|)(bit|B)(\/s)?$/;
+
+/**
+ * Bits denoted by a string: `10Mbit`, `1.5 Gbit/s`, `500kbit`, and bytes as `64KiB`, `1MB`. `Mb` and `bps` are rejected: tools
+ * disagree on whether they count bits or bytes.
+ * @param key named in errors
+ * @throws CniError 7
+ */
+export function parseAmount(key: string, text: string): number {
+  const refuse = (state: string) =>
+    new CniError(ErrorCode.invalidConfig, `Cannot use "${key}": "${text}": ${state}`);
+  const [, number, prefix = '', unit = '', perSecond] = AMOUNT.exec(text) ?? [];
+  if (number === undefined) {
+    throw refuse('expected a number of bits, or a string such as "10Mbit", "1.5Gbit" or "64KiB"');
+  }
+  if (perSecond && key.toLowerCase().endsWith('burst')) throw refuse('a burst is an amount, not a rate');
+  const bits = Math.round(Number(number) * (PREFIXES[prefix] ?? 1) * (UNITS[unit] ?? 1));
+  if (!Number.isSafeInteger(bits)) throw refuse(`it must be at most ${Number.MAX_SAFE_INTEGER} bits`);
+  return bits;
+}
+
+/** Subnets of the remote end of a connection, and whether they are limited; the opposite applies to all other traffic. */
+export interface Subnets {
+  readonly are: 'shaped' | 'unshaped';
+  /** Without host bits or duplicates; at least one. */
+  readonly subnets: readonly Cidr[];
+}
+
+/** Keys of the two lists. */
+const SUBNET_KEYS = { shaped: 'shapedSubnets', unshaped: 'unshapedSubnets' } as const;
+
+/** The kernel numbers filters with twelve bits, in one table per family. */
+const MAX_PER_FAMILY = 4_000;
+
+/**
+ * The lists of the configuration, or the runtime's if it has none; undefined if everything is limited.
+ * @param sources objects that may have the lists, in order of precedence
+ * @throws CniError 7
+ */
+export function findSubnets(sources: readonly unknown[]): Subnets | undefined {
+  for (const source of sources) {
+    if (!isObject(source)) continue;
+    const [shaped, unshaped] = [memberOf(source, SUBNET_KEYS.shaped), memberOf(source, SUBNET_KEYS.unshaped)];
+    if ((shaped ?? unshaped ?? undefined) === undefined) continue;
+    return planSubnets(
+      parseSubnets(SUBNET_KEYS.shaped, shaped),
+      parseSubnets(SUBNET_KEYS.unshaped, unshaped),
+    );
+  }
+  return undefined;
+}
+
+function planSubnets(shaped: readonly Cidr[], unshaped: readonly Cidr[]): Subnets | undefined {
+  if (shaped.length && unshaped.length) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      'Cannot use "shapedSubnets": unshapedSubnets and shapedSubnets cannot be both specified; ' +
+        'remove one of them',
+    );
+  }
+  if (shaped.length) return { are: 'shaped', subnets: shaped };
+  return unshaped.length ? { are: 'unshaped', subnets: unshaped } : undefined;
+}
+
+function parseSubnets(key: string, list: unknown): Cidr[] {
+  if (list === undefined || list === null) return [];
+  if (!Array.isArray(list)) throw refuse(key, `it must be a list of subnets, found ${JSON.stringify(list)}`);
+  const subnets = new Map<string, Cidr>();
+  for (const text of list) {
+    const cidr = typeof text === 'string' ? findCidr(text) : undefined;
+    if (cidr === undefined) {
+      const expected = 'expected one such as "10.0.0.0/8" or "fd00::/8"';
+      throw refuse(key, `bad subnet ${JSON.stringify(text)} provided, ${expected}`);
+    }
+    const subnet = subnetOf(cidr);
+    subnets.set(renderCidr(subnet), subnet);
+  }
+  const all = [...subnets.values()];
+  for (const family of FAMILIES) {
+    const { length } = all.filter(({ ip }) => ip.family === family);
+    if (length > MAX_PER_FAMILY) {
+      throw refuse(key, `it has ${length} IPv${family} subnets, the kernel accepts ${MAX_PER_FAMILY}`);
+    }
+  }
+  return all;
+}
+
+function refuse(key: string, state: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot use "${key}": ${state}`);
+}
 
 /** Rates and bursts. */
 export const LIMIT_OPTIONS: readonly string[] = ['ingressRate', 'ingressBurst', 'egressRate', 'egressBurst'];

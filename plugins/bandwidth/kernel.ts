@@ -1,7 +1,10 @@
 // How are the planned limits applied to a device, and how are they verified?
 
-import type { AttachmentId } from '../../src/cni/attachment.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { type AttachmentId, findOwner, renderOwner } from '../../src/cni/attachment.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
+import type { Result } from '../../src/cni/result.ts';
 import { NLM_F_CREATE, NLM_F_REPLACE, type Request } from '../../src/netlink/codec.ts';
 import {
   type Filter,
@@ -11,7 +14,20 @@ import {
   removeIngressFiltersRequest,
   subnetFilterRequest,
 } from '../../src/netlink/rtnl/filter.ts';
-import { IFF_UP, type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
+import {
+  ALIAS_MAX_BYTES,
+  findLink,
+  findLinks,
+  getLink,
+  IFF_LOOPBACK,
+  IFF_UP,
+  type Link,
+  linkQuestion,
+  listLinks,
+  makeLink,
+  netnsIdQuestion,
+  setLinkRequest,
+} from '../../src/netlink/rtnl/link.ts';
 import {
   bfifoRequest,
   findQdisc,
@@ -29,18 +45,211 @@ import {
   tcHandle,
 } from '../../src/netlink/rtnl/qdisc.ts';
 import { askAll, isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
-import { ensureIfb, ifbNamesOf, ownAmong } from './ifb.ts';
-import type { Bucket, Direction, Shaper, Shaping } from './plan.ts';
-import type { ShapedDevice } from './shaped-device.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { inNetns, type Netns } from '../../src/sys/netns.ts';
+import { trySysctl } from '../../src/sys/sysctl.ts';
 import {
+  type Bucket,
+  type Direction,
   type FoundTree,
   findTreeDifferences,
   isReferenceTree,
   SHAPED_MINOR,
+  type Shaper,
+  type Shaping,
   type Tree,
   UNLIMITED_BYTES,
   UNSHAPED_MINOR,
-} from './tree.ts';
+} from './plan.ts';
+
+const PREFIX = 'bwp';
+const HEX_DIGITS = 12;
+const NAME = /^bwp[0-9a-f]{12}$/;
+
+/** Packets that the device itself may queue: with 0, as in the reference, every packet stops the queue. */
+const TX_QUEUE_PACKETS = 1000;
+
+/**
+ * Names the device may have: the reference's, so that either plugin can clean up after the other, and one of our own in case the
+ * same container is attached to the network twice and the other attachment has the first.
+ */
+export function ifbNamesOf({ network, containerId, ifname }: AttachmentId): readonly [string, string] {
+  return [hashedName(`${network}${containerId}`), hashedName(`${network}${containerId}${ifname}`)];
+}
+
+/** The attachment's devices; a device that names another attachment is skipped. */
+export function findIfbs(host: NetlinkSocket, attachment: AttachmentId): Link[] {
+  return ownAmong(findLinks(host, ifbNamesOf(attachment)), attachment);
+}
+
+/** Those of the devices that belong to the attachment. */
+function ownAmong(links: readonly (Link | undefined)[], attachment: AttachmentId): Link[] {
+  return links.flatMap(link => (link && isOwn(link, attachment) ? [link] : []));
+}
+
+/** Devices whose names look like those of bandwidth. */
+export function listIfbs(host: NetlinkSocket): Link[] {
+  return listLinks(host).filter(link => link.kind === 'ifb' && NAME.test(link.name));
+}
+
+/** The attachment that a device names; the reference leaves no note. */
+export function ownerOf({ attrs }: Link): AttachmentId | undefined {
+  return findOwner(attrs.alias);
+}
+
+/** The device of an attachment, and the settings it still needs. */
+interface Ifb {
+  readonly link: Link;
+  /** True when it was just created and has no qdisc yet. */
+  readonly isNew: boolean;
+  readonly settings: readonly Request[];
+}
+
+/** Which device is wanted, and where. */
+interface WantedIfb {
+  /** Of the namespace that the device is for. */
+  readonly socket: NetlinkSocket;
+  /** That namespace, if it is not the host's. */
+  readonly netns: Netns | undefined;
+  readonly attachment: AttachmentId;
+  readonly mtu: number;
+  /** The existing devices with the names that it may have. */
+  readonly present: readonly (Link | undefined)[];
+}
+
+/**
+ * The attachment's device, created if missing. It is up and has the given MTU once the settings have been sent.
+ * Same as: `ip link add bwp… mtu <mtu> txqueuelen 1000 type ifb`, `ip link set bwp… up alias catena:…`
+ */
+function ensureIfb({ socket, netns, attachment, mtu, present }: WantedIfb): Ifb {
+  const names = ifbNamesOf(attachment);
+  for (const [i, name] of names.entries()) {
+    // Another process may create a device of that name first; then it is not ours.
+    const made = present[i]
+      ? undefined
+      : makeLink(socket, { name, kind: 'ifb', ...settingsFor(mtu), up: false });
+    const link = present[i] ?? made ?? getLink(socket, name);
+    if (!isOwn(link, attachment)) continue;
+    // It needs no addresses; with their routes the kernel would be busy whenever any interface appears or disappears.
+    const silence = () => trySysctl(`net/ipv6/conf/${name}/disable_ipv6`, '1');
+    if (made) netns ? inNetns(netns, silence) : silence();
+    return { link, isNew: made !== undefined, settings: requestsFor(link, attachment, mtu) };
+  }
+  throw new Error(`Cannot create device "${names.join('" or "')}": other attachments use both names`);
+}
+
+function settingsFor(mtu: number) {
+  return { up: true, mtu, txqlen: TX_QUEUE_PACKETS };
+}
+
+function requestsFor(link: Link, attachment: AttachmentId, mtu: number): Request[] {
+  const alias = renderOwner(attachment);
+  const note = alias.length <= ALIAS_MAX_BYTES ? alias : undefined;
+  const isSettled =
+    (link.flags & IFF_UP) !== 0 &&
+    link.mtu === mtu &&
+    link.attrs.txqlen === TX_QUEUE_PACKETS &&
+    link.attrs.alias === note;
+  return isSettled ? [] : [setLinkRequest(link.index, { ...settingsFor(mtu), alias: note })];
+}
+
+/** The reference leaves no note, so a device with the attachment's name and no note is considered its own. */
+function isOwn(link: Link, attachment: AttachmentId): boolean {
+  if (link.kind !== 'ifb') return false;
+  const owner = ownerOf(link);
+  return owner === undefined || renderOwner(owner) === renderOwner(attachment);
+}
+
+function hashedName(text: string): string {
+  return PREFIX + Bun.CryptoHasher.hash('sha512', text, 'hex').slice(0, HEX_DIGITS);
+}
+
+/** A device that all packets of an attachment pass. */
+export interface ShapedDevice {
+  /** Of the namespace that the device is in. */
+  readonly socket: NetlinkSocket;
+  readonly link: Link;
+  /** The direction that the device sends, which is queued on itself; the other one takes a detour through an IFB device. */
+  readonly sends: Direction;
+  /** The container's, if the device is in there. */
+  readonly netns?: Netns;
+}
+
+/**
+ * The host end of the container's veth: there the container cannot lift its limits. Every other interface has no end on the host,
+ * or none that this chain made, and is limited where it is.
+ * @throws CniError 7 when there is no such interface
+ */
+export function getShapedDevice(call: Call, prevResult: Result): ShapedDevice {
+  const { ifname, netns } = call.env;
+  const link = findLink(call.container, ifname);
+  const obstacle = link === undefined ? 'there is no such interface' : 'it is the loopback device';
+  if (link === undefined || link.flags & IFF_LOOPBACK) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot limit interface "${ifname}" in "${netns}": ${obstacle}`,
+    );
+  }
+  const peer = link.kind === 'veth' ? findPeer(call, link) : undefined;
+  // The result of this chain names what the chain has made on the host.
+  return peer && hostInterfacesOf(prevResult).includes(peer.name) ? onHost(call, peer) : inside(call, link);
+}
+
+/** Where limits may remain: on the host, and unless this chain made a host end, in the container. */
+export function findShapedDevices(call: Call): ShapedDevice[] {
+  const link = call.findContainerNetns() && findLink(call.container, call.env.ifname);
+  const peer = link?.kind === 'veth' ? findPeer(call, link) : undefined;
+  // Another container may have been attached in the namespace after it was examined: its owner is asked for with both in hand.
+  if (link === undefined || !call.findContainerNetns(true))
+    return findNamed(call).map(one => onHost(call, one));
+  const isMade = peer !== undefined && hostInterfacesOf(call.prevResult ?? {}).includes(peer.name);
+  const veths = peer ? [peer] : findNamed(call);
+  return [...veths.map(veth => onHost(call, veth)), ...(isMade ? [] : [inside(call, link)])];
+}
+
+function onHost({ host }: Call, link: Link): ShapedDevice {
+  return { socket: host, link, sends: 'ingress' };
+}
+
+/** What a tap sends is read by the virtual machine behind it, so it is the host end of that machine. */
+function inside({ container, containerNetns }: Call, link: Link): ShapedDevice {
+  return {
+    socket: container,
+    link,
+    sends: link.kind === 'tun' ? 'ingress' : 'egress',
+    netns: containerNetns,
+  };
+}
+
+/**
+ * Host ends that `prevResult` names. Leaves out missing devices, and devices that have taken over the name: those whose alias
+ * names another attachment, or whose hardware address differs from the one in `prevResult`.
+ */
+function findNamed(call: Call): Link[] {
+  const own = renderOwner(attachmentOf(call), ALIAS_MAX_BYTES);
+  return (call.prevResult?.interfaces ?? []).flatMap(({ name, mac, sandbox }) => {
+    if (sandbox) return [];
+    const found = findLink(call.host, name);
+    if (found?.kind !== 'veth' || (mac && mac.toLowerCase() !== found.mac)) return [];
+    const { alias } = found.attrs;
+    return findOwner(alias) === undefined || alias === own ? [found] : [];
+  });
+}
+
+/** The other end, if it is on the host: an index is only meaningful in its own namespace. */
+function findPeer(call: Call, link: Link): Link | undefined {
+  if (link.peer <= 0) return undefined;
+  const [peer, netnsId] = askAll(call.host, [
+    linkQuestion(link.peer),
+    netnsIdQuestion(call.containerNetns.fd),
+  ]);
+  if (peer?.kind !== 'veth' || peer.peer !== link.index) return undefined;
+  return (peer.attrs.linkNetnsId ?? -1) === netnsId ? peer : undefined;
+}
+
+function hostInterfacesOf({ interfaces = [] }: Pick<Result, 'interfaces'>): string[] {
+  return interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
+}
 
 /** The IFB device through which the packets pass that the device receives, and those to which no redirect leads any longer. */
 interface Detour {

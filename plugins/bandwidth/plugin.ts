@@ -17,10 +17,19 @@ import {
   type Limits,
   limitsOf,
 } from './config.ts';
-import { findIfbs, ifbNamesOf, listIfbs, ownerOf } from './ifb.ts';
-import { applyShaping, removeShaping, verifyShaping } from './kernel.ts';
+import {
+  applyShaping,
+  findIfbs,
+  findShapedDevices,
+  getShapedDevice,
+  ifbNamesOf,
+  listIfbs,
+  ownerOf,
+  removeShaping,
+  type ShapedDevice,
+  verifyShaping,
+} from './kernel.ts';
 import { planShaping, type Shaper, type Shaping } from './plan.ts';
-import { findShapedDevices, getShapedDevice, type ShapedDevice } from './shaped-device.ts';
 
 /** Limits the rate of packets to and from a container, at the host end of its veth or at the interface itself. */
 export const bandwidth = definePlugin({

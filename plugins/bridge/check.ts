@@ -42,8 +42,7 @@ import {
   ensureSubnetRoutes,
   removeWrongNeighbours,
 } from './kernel/gateway.ts';
-import { checkMacspoof, ensureMacspoof, probeMacspoof } from './kernel/macspoof.ts';
-import { hasReferenceMacspoof } from './kernel/macspoof-reference.ts';
+import { checkMacspoof, ensureMacspoof, hasReferenceMacspoof, probeMacspoof } from './kernel/macspoof.ts';
 
 import { type Addressing, addressingOf, planVlans, wantsFiltering } from './plan.ts';
 

@@ -48,12 +48,15 @@ import {
   withBridgeLock,
 } from './kernel/bridge.ts';
 import { ensureGateways, keepMac, removeIdleGateways } from './kernel/gateway.ts';
-import { ensureMacspoof, listAllowed, removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import {
+  ensureMacspoof,
   ensureReferenceMacspoof,
+  listAllowed,
+  removeMacspoof,
   removeReferenceMacspoof,
+  removeStaleMacspoof,
   removeUnusedReferenceMacspoof,
-} from './kernel/macspoof-reference.ts';
+} from './kernel/macspoof.ts';
 
 import { type Addressing, addressingOf, CONTAINER_INTERFACE, planAddressing, planVlans } from './plan.ts';
 
@@ -278,14 +281,14 @@ function passingGatewaysOf(call: Call<BridgeConf>): Cidr[] {
 }
 
 /** What ADD connected before the addresses are known. */
-export interface Port extends Pair {
+interface Port extends Pair {
   readonly bridge: Link;
   /** Registers how to undo a step on the bridge that came after the pair, but can only be undone once the pair is gone. */
   readonly onFailure: Call['onFailure'];
 }
 
 /** What ADD connected. */
-export interface Attached extends Port {
+interface Attached extends Port {
   /** The interface that carries the gateway of a VLAN; undefined when the bridge itself carries the gateway. */
   readonly gatewayPort: Link | undefined;
 }
@@ -297,7 +300,7 @@ const VANISHED_ATTEMPTS = 3;
  * comes up. Registers its own undo steps.
  * @param mac hardware address for the container's interface
  */
-export function connect(call: Call<BridgeConf>, mac: string | undefined): Port {
+function connect(call: Call<BridgeConf>, mac: string | undefined): Port {
   const steps: { what: string; undo: () => Done }[] = [];
   const onFailure: Call['onFailure'] = (what, undo) => void steps.unshift({ what, undo });
   const port = { ...joinBridge(call, mac, () => registerAll(call, steps)), onFailure };
@@ -309,7 +312,7 @@ export function connect(call: Call<BridgeConf>, mac: string | undefined): Port {
 }
 
 /** With addressing, sets up all of layer 3 except masquerading and forwarding. Brings the interface up. Registers its own undo steps. */
-export function address(call: Call<BridgeConf>, port: Port, addressing: Addressing | undefined): Attached {
+function address(call: Call<BridgeConf>, port: Port, addressing: Addressing | undefined): Attached {
   const { conf, container } = call;
   if (addressing === undefined) {
     if (!conf.disableContainerInterface) setLink(container, port.container.index, { up: true });
@@ -324,12 +327,12 @@ export function address(call: Call<BridgeConf>, port: Port, addressing: Addressi
 }
 
 /** The bridge with the hardware address that the program which created it may have set since `bridge` was looked up. */
-export function bridgeNow({ host }: Call<BridgeConf>, bridge: Link): Link {
+function bridgeNow({ host }: Call<BridgeConf>, bridge: Link): Link {
   return isOurs(bridge) ? bridge : getLink(host, bridge.index);
 }
 
 /** The interfaces that must work for packets to pass, in order from the container outwards. */
-export function stagesOf(
+function stagesOf(
   call: Call<BridgeConf>,
   { container, host, bridge, gatewayPort }: Port & Partial<Attached>,
   addressing: Addressing | undefined,

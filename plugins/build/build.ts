@@ -53,7 +53,7 @@ const LOCK_DEADLINE_MS = 120_000;
 const EXEC_ARGV = ['--'];
 
 /** What to build, and where to put it; the defaults are the repository's own values. */
-export interface BuildOptions {
+interface BuildOptions {
   /** The module that dispatches on the called name; default `plugins/main.ts`. */
   readonly entry?: string;
   /** The directory that gets `bin/`, `lib/`, `types/` and `schemas/`; default `dist`. */
@@ -121,7 +121,7 @@ async function compileExecutables(
 }
 
 /** What one executable contains besides the entry and what it imports. */
-export interface CompileOptions {
+interface CompileOptions {
   /** Our packed npm package. */
   readonly library: string;
   /** The front that belongs to it, which it recognises as ours. */

@@ -43,7 +43,7 @@ const FLAGS = [
 type Compiler = readonly string[];
 
 /** The front, or why it could not be compiled. */
-export type CompiledFront = { readonly by: string } | { readonly problem: string };
+type CompiledFront = { readonly by: string } | { readonly problem: string };
 
 /**
  * Compiles the front with the first compiler that is installed.

@@ -12,7 +12,7 @@ const EMULATORS = { arm64: 'qemu-aarch64', x64: 'qemu-x86_64' } as const;
 const PT_INTERP = 3;
 
 /** The findings about a release. */
-export interface Inspection {
+interface Inspection {
   /** Its output, or why it was not run. */
   readonly run: { readonly version: string } | { readonly skipped: string };
 }

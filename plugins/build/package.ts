@@ -22,7 +22,7 @@ const TEXTS = ['LICENSE', 'README.md'];
 const TIME = Number(process.env.SOURCE_DATE_EPOCH ?? 946_684_800);
 
 /** An archive that was written. */
-export interface Release {
+interface Release {
   readonly file: string;
   readonly bytes: number;
   /** The output of the executable, or why it was not run. */

@@ -1,4 +1,5 @@
 // Which options does the delegate runner take, and how are they evaluated?
+
 import { statSync } from 'node:fs';
 import * as z from 'zod/mini';
 import { DEVICE_INFO_DIR } from '../../src/cni/device-info.ts';
@@ -215,7 +216,7 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
 }
 
 /** Whether a key is one of multus's that have nothing to say here. */
-export function isWithoutEffect(key: string): boolean {
+function isWithoutEffect(key: string): boolean {
   return (CatenaConf.shape as Readonly<Record<string, unknown>>)[key] === withoutEffect;
 }
 
@@ -227,7 +228,7 @@ function isMultus({ type }: CatenaConf): boolean {
  * Translates paths of multus's daemon, which runs in a pod: that sees the node's directories below `/host`, and the whole node below
  * `chrootDir`.
  */
-export function nodePaths({
+function nodePaths({
   type,
   chrootDir,
 }: Pick<CatenaConf, 'type' | 'chrootDir'>): (path: string | undefined) => string | undefined {
@@ -337,4 +338,50 @@ function listOf(names: string | readonly string[]): string[] {
 
 function invalid(what: string): CniError {
   return new CniError(ErrorCode.invalidConfig, `Cannot use catena configuration: ${what}`);
+}
+
+/** An entry of ours. */
+interface FromMultus {
+  readonly entry: JsonObject;
+  /** Keys that have nothing to say here. */
+  readonly dropped: readonly string[];
+}
+
+/** Keys with a path that multus's daemon may see elsewhere than the node. */
+const PATHS = ['clusterNetwork', 'readinessindicatorfile', 'binDir', 'logFile'];
+
+/**
+ * Translates an entry: paths are the node's, and what follows from the name `multus` is said.
+ * @param kubeconfig of the account that the runner is to have
+ * @throws CniError 7 for an entry that the runner would refuse
+ */
+export function fromMultus(entry: JsonObject, kubeconfig: string): FromMultus {
+  const folded = foldKeys(CatenaConf, entry) as JsonObject;
+  const dropped = Object.keys(folded).filter(isWithoutEffect);
+  const onNode = nodePaths(folded as CatenaConf);
+  const translated = (value: unknown): unknown => (typeof value === 'string' ? onNode(value) : value);
+  const {
+    type: _,
+    name: _name,
+    cniVersion: _version,
+    chrootDir: _root,
+    cniConf: _unread,
+    ...others
+  } = folded;
+  const said = Object.entries(others).filter(([key]) => !dropped.includes(key));
+  return {
+    dropped,
+    entry: {
+      type: RUNNER,
+      ...Object.fromEntries(
+        said.map(([key, value]) => [key, PATHS.includes(key) ? translated(value) : value]),
+      ),
+      ...(Array.isArray(folded.defaultNetworks)
+        ? { defaultNetworks: folded.defaultNetworks.map(translated) }
+        : {}),
+      kubeconfig,
+      confDir: translated(folded.confDir) || '/etc/cni/multus/net.d',
+      cniDir: placesOf(folded as CatenaConf, {}).cacheDir,
+    },
+  };
 }

@@ -17,11 +17,11 @@ export const about = aboutPlugin({
   heldRangesOf: (conf, network) => heldRanges(leaseDirOf(conf, network)),
   seenPoolsOf: (conf, network) => seenPools(leaseDirOf(conf, network)),
   async inventoryOf(conf, network) {
-    const { takeInventory } = await import('./inventory.ts');
+    const { takeInventory } = await import('./tools.ts');
     return takeInventory(decode(ClusterConf, conf, `configuration of "cluster" in network "${network}"`));
   },
   async giveBackOf(conf, network, dryRun) {
-    const { giveBackAll } = await import('./leave.ts');
+    const { giveBackAll } = await import('./tools.ts');
     return giveBackAll(
       decode(ClusterConf, conf, `configuration of "cluster" in network "${network}"`),
       network,

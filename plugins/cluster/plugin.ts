@@ -19,11 +19,17 @@ import {
   type Wish,
 } from '../../src/pools/lease.ts';
 import { type Compared, inLeases, inPlace, isCompared, leasing, type Place } from '../../src/pools/place.ts';
-import { argOf, type ConfiguredPool, choosePool, poolsOf } from './choose-pool.ts';
-import { claimantOf, DEFAULT_TIMEOUT_S, placeOf } from './claimant.ts';
+import { askForUpkeep, claimantOf, DEFAULT_TIMEOUT_S, noteUpkeep, placeOf } from './claimant.ts';
 import { ClusterConf, LeaseConf } from './config.ts';
-import { limitsOf, planResult, refuseUnusable } from './plan.ts';
-import { askForUpkeep, noteUpkeep } from './upkeep-note.ts';
+import {
+  argOf,
+  type ConfiguredPool,
+  choosePool,
+  limitsOf,
+  planResult,
+  poolsOf,
+  refuseUnusable,
+} from './plan.ts';
 
 /** STATUS is polled, so it must answer quickly or fail. */
 const STATUS_DEADLINE_MS = 2_000;
@@ -33,7 +39,7 @@ const GIVE_BACK_S = 2;
 const UPKEEP_DEADLINE_MS = 20_000;
 
 /** Code of our own, the same as host-local's: the attachment already holds an address. */
-export const ALREADY_ALLOCATED = 100;
+const ALREADY_ALLOCATED = 100;
 
 /** Hands out addresses that are unique in a cluster. */
 export const cluster = definePlugin({

@@ -18,7 +18,7 @@ import type { Wish } from '../../src/pools/lease.ts';
 import { type Claimant, claiming, isCompared } from '../../src/pools/place.ts';
 import { anyFree, type Pool } from '../../src/pools/pool.ts';
 import { giveBack, type Limits, type Tended, tend } from '../../src/pools/tend.ts';
-import type { ConfiguredPool } from './choose-pool.ts';
+import type { ConfiguredPool } from './plan.ts';
 
 /** Reserves addresses after a block has been claimed. */
 export function obtainFrom<T>(

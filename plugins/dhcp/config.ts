@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIp, renderIp } from '../../src/net/ip.ts';
-import { Code } from './codec/options.ts';
+import { Code } from './codec.ts';
 
 /**
  * Seconds that ADD asks before it gives up, as with the reference; a runtime waits longer. A port of a bridge with spanning tree passes

@@ -13,17 +13,32 @@ import { type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { acquire, confirm, type Manner, rebind, release, renew } from './client/acquire.ts';
-import { type Client, type Place, withAddressedClient, withClient } from './client/conversation.ts';
-import { Code } from './codec/options.ts';
+import { Code } from './codec.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf, wishesOf } from './config.ts';
-import type { OpenPlace } from './give-back.ts';
-import { clientIdOf } from './identity.ts';
-import { clientIdIn, IPV4_LEASES, type Lease, type LeaseState } from './lease.ts';
+import { type Client, type Place, withAddressedClient, withClient } from './conversation.ts';
+import {
+  acquire,
+  clientIdIn,
+  confirm,
+  IPV4_LEASES,
+  type Lease,
+  type LeaseState,
+  type Manner,
+  rebind,
+  release,
+  renew,
+} from './lease.ts';
 import { dueAt, resultOf } from './plan.ts';
-import { attachmentOf, checkLease, dropRecord, findRecord, newRecord, putRecord } from './record.ts';
-
-import { type Keeping, keepLease } from './upkeep.ts';
+import {
+  attachmentOf,
+  checkLease,
+  clientIdOf,
+  dropRecord,
+  findRecord,
+  newRecord,
+  putRecord,
+} from './record.ts';
+import { type Keeping, keepLease, type OpenPlace } from './upkeep.ts';
 
 /**
  * Obtains a lease through the interface, which must be up, notes it, and lowers the MTU of the interface if the server says so.

@@ -9,7 +9,7 @@ const RETRY_S = 60;
 const MIN_PAUSE_S = 2;
 
 /** What a lease needs at a moment of its life (RFC 2131, 4.4.5). */
-export type Stage = 'bound' | 'renewing' | 'rebinding' | 'expired';
+type Stage = 'bound' | 'renewing' | 'rebinding' | 'expired';
 
 /** What a lease's life depends on. */
 export type Times = Pick<Lease, 'since' | 'duration' | 'renewAfter' | 'rebindAfter'>;

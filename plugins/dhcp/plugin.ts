@@ -8,11 +8,11 @@ import { findLink, IFF_UP, type Link, setLink } from '../../src/netlink/rtnl/lin
 import { isKept } from '../../src/node/upkeep/keeper.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { asksIpv4, DhcpConf, needsUpkeep, ReleaseConf, validateDhcpConf } from './config.ts';
-import { collectLeases, returnLease } from './give-back.ts';
 import { checkIpv4, keepIpv4, obtainIpv4, releaseIpv4 } from './ipv4.ts';
 import { IPV4_LEASES } from './lease.ts';
 import { mergeResults } from './plan.ts';
 import { hasRecord, hasRecords, IPV6_PART } from './record.ts';
+import { collectLeases, returnLease } from './upkeep.ts';
 
 /** Obtains addresses from servers and routers on the network that the interface is connected to. */
 export const dhcp = definePlugin({

@@ -7,9 +7,131 @@ import type { Result } from '../../src/cni/result.ts';
 import { findCidr, type Ip, sameIp } from '../../src/net/ip.ts';
 import type { Element, Entry, Place } from '../../src/netlink/nft/element.ts';
 import { goto } from '../../src/netlink/nft/expr.ts';
-import type { FieldValue, NftSet } from '../../src/netlink/nft/table.ts';
+import type { Table } from '../../src/netlink/nft/message.ts';
+import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
+import { type FieldValue, NF_IP_PRI_FILTER, type NftSet } from '../../src/netlink/nft/table.ts';
 import type { IngressPolicy, Other } from './config.ts';
-import { BEHIND, INGRESS_CHAIN, PORTS, SETS } from './skeleton.ts';
+
+/** The table of our own that holds everything except the rules for traffic within a bridge. */
+export const TABLE: Table = { family: 'inet', name: 'catena_firewall' };
+
+/** Packets between two ports of a bridge only traverse this family, unless br_netfilter passes them to the others. */
+const BRIDGE_TABLE: Table = { family: 'bridge', name: 'catena_firewall' };
+
+/** The sets and maps of one IP version. */
+interface FamilySets {
+  /** Addresses of pods to and from which packets are forwarded. */
+  readonly pods: NftSet;
+  /** Address of a pod that is not open, to the chain that decides. */
+  readonly ingress: NftSet;
+  /** Address of such a pod and the device by which the host routes to it. */
+  readonly home: NftSet;
+  /** Attachment and number to one of its addresses, and to the interface if the pod is not open. */
+  readonly claims: NftSet;
+  /** Addresses that also have rules in iptables. */
+  readonly iptables: NftSet;
+  /** Addresses that are also in a zone of firewalld. */
+  readonly firewalld: NftSet;
+  /** Address of an isolated pod, within bridges. */
+  readonly isolated: NftSet;
+}
+
+/** The sets and maps, by IP version. */
+export const SETS: Readonly<Record<4 | 6, FamilySets>> = { 4: familySets(4), 6: familySets(6) };
+
+/** Devices by which the host routes to pods that are not open. */
+export const CLOSED: NftSet = { table: TABLE, name: 'closed', key: ['ifname'] };
+
+/** Such an interface to the number of addresses that need it in {@link CLOSED}; nft has no type for a plain number. */
+export const TALLY: NftSet = { table: TABLE, name: 'tally', key: ['ifname'], data: ['mark'] };
+
+/** Bridge ports that lead to an isolated pod: everything sent to it, to whichever address, leaves through that port. */
+export const PORTS: NftSet = { table: BRIDGE_TABLE, name: 'ports', key: ['ifname'] };
+
+/** Attachment to its element of {@link PORTS}. */
+export const BEHIND: NftSet = { table: BRIDGE_TABLE, name: 'behind', key: ['ifname'], data: ['ifname'] };
+
+/** Sets whose elements belong to one attachment each. */
+export const OWNED_SETS: readonly NftSet[] = [
+  ...Object.values(SETS[4]),
+  ...Object.values(SETS[6]),
+  PORTS,
+  BEHIND,
+];
+
+/** The chain to which an element of `ingress` jumps, by policy. */
+const INGRESS_CHAIN = { 'same-bridge': 'same_bridge', isolated: 'isolated' } as const;
+
+/** linux/netfilter_bridge.h, NF_BR_PRI_FILTER_BRIDGED */
+const NF_BR_PRI_FILTER_BRIDGED = -200;
+/** The table for routed packets. `admin` belongs to the operator: it is evaluated first, and its rules are kept. */
+export const SKELETON: Skeleton = {
+  table: TABLE,
+  comment: 'catena: packets forwarded to and from pods',
+  // The rules are the same; the elements of before may name a device that no packet comes from.
+  version: 2,
+  sets: [...OWNED_SETS.filter(({ table }) => table === TABLE), CLOSED, TALLY],
+  chains: [
+    { name: 'admin' },
+    { name: INGRESS_CHAIN['same-bridge'], rules: ingressRules('accept') },
+    { name: INGRESS_CHAIN.isolated, rules: ingressRules('drop') },
+    {
+      name: 'forward',
+      base: { type: 'filter', hook: 'forward', priority: NF_IP_PRI_FILTER },
+      rules: [
+        'jump admin',
+        'ip daddr vmap @ingress4',
+        'ip6 daddr vmap @ingress6',
+        'ip saddr @pods4 accept',
+        'ip daddr @pods4 accept',
+        'ip6 saddr @pods6 accept',
+        'ip6 daddr @pods6 accept',
+      ],
+    },
+  ],
+};
+
+/** The table for packets within a bridge; created for the first isolated pod. */
+export const BRIDGE_SKELETON: Skeleton = {
+  table: BRIDGE_TABLE,
+  comment: 'catena: packets to isolated pods on the same bridge',
+  version: 2,
+  sets: [SETS[4].isolated, SETS[6].isolated, PORTS, BEHIND],
+  chains: [
+    {
+      name: 'forward',
+      base: { type: 'filter', hook: 'forward', priority: NF_BR_PRI_FILTER_BRIDGED },
+      // A pod has addresses that no result names, above all link-local ones, and receives multicast, so everything that would
+      // leave through its port is dropped. Packets from the host itself, such as the gateway's replies, do not traverse this hook.
+      rules: ['oifname @ports drop', 'ip daddr @isolated4 drop', 'ip6 daddr @isolated6 drop'],
+    },
+  ],
+};
+
+function familySets(family: 4 | 6): FamilySets {
+  const address = family === 4 ? 'ipv4_addr' : 'ipv6_addr';
+  const named = (name: string) => ({ table: TABLE, name: `${name}${family}` });
+  return {
+    pods: { ...named('pods'), key: [address] },
+    ingress: { ...named('ingress'), key: [address], data: 'verdict' },
+    home: { ...named('home'), key: [address, 'ifname'] },
+    // The second part numbers the claims of an attachment.
+    claims: { ...named('claims'), key: ['ifname', 'inet_service'], data: [address, 'ifname'] },
+    iptables: { ...named('iptables'), key: [address] },
+    firewalld: { ...named('firewalld'), key: [address] },
+    isolated: { table: BRIDGE_TABLE, name: `isolated${family}`, key: [address] },
+  };
+}
+
+/** What peers behind the same interface may do, then those behind the interfaces of other such pods, then all others. */
+function ingressRules(home: 'accept' | 'drop'): string[] {
+  return [
+    `ip daddr . iifname @home4 ${home}`,
+    `ip6 daddr . iifname @home6 ${home}`,
+    'iifname @closed drop',
+    'accept',
+  ];
+}
 
 /** What an attachment needs. */
 export interface AccessPlan {

@@ -17,17 +17,21 @@ import {
   parseFirewallConf,
   zoneOf,
 } from './config.ts';
-import { isFirewalldRunning, requireZone } from './firewalld/sources.ts';
 import {
   allow,
   checkAdmission,
+  findDead,
   formerOwners,
   isForgettable,
   refuseOldRules,
+  removalOf,
+  revoke,
+  sweep,
+  sweepLeftovers,
   tryAdmission,
   withHome,
   withPort,
-} from './kernel/admit.ts';
+} from './kernel/elements.ts';
 import { tryIptables } from './kernel/iptables.ts';
 import {
   checkOthers,
@@ -35,12 +39,13 @@ import {
   findOthersToCheck,
   forgetForeign,
   haveOthersForget,
+  isFirewalldRunning,
   isToldByReference,
   type Names,
   requireOthers,
+  requireZone,
   tellOthers,
 } from './kernel/others.ts';
-import { findDead, removalOf, revoke, sweep, sweepLeftovers } from './kernel/release.ts';
 import { type AccessPlan, planAccess } from './plan.ts';
 
 /** Accepts forwarded traffic to and from the pod and restricts which peers may connect to it. */

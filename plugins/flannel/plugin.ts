@@ -170,7 +170,7 @@ function planIpam({ ipam = {} }: FlannelConf, { subnets, networks }: SubnetEnv):
 // them: each plugin finds the other's files.
 
 /** Identifies an attachment: container and interface. */
-export interface RecordKey {
+interface RecordKey {
   readonly containerId: string;
   readonly ifname: string;
 }
@@ -265,7 +265,7 @@ function isSame(a: string, b: string): boolean {
 }
 
 /** The file that flanneld maintains, `/run/flannel/subnet.env`. */
-export interface SubnetEnv {
+interface SubnetEnv {
   /** The whole network, IPv4 first, each family in the file's order. */
   readonly networks: readonly Cidr[];
   /** The node's own subnets: at most one of each family, IPv4 first. */

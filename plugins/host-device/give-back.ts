@@ -11,24 +11,27 @@ import { ContainerNetns } from '../../src/plugin/invocation.ts';
 import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../../src/sys/netns.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { listDeviceNodes } from '../../src/sys/sysctl.ts';
-import { restore } from './capture.ts';
+import { moveOut, rename, restore } from './capture.ts';
 import { findSelector, type HostDeviceConf } from './config.ts';
 import {
+  type DeviceRecord,
   findInContainer,
   findOnHost,
+  findRecord,
   type Identity,
   type Inside,
   isDeviceOf,
   isHardware,
   isMarked,
+  listRecords,
   parentOf,
-} from './identity.ts';
-import { moveOut, rename } from './move.ts';
-import { type DeviceRecord, findRecord, listRecords, removeRecord, withDeviceLock } from './record.ts';
+  removeRecord,
+  withDeviceLock,
+} from './record.ts';
 import { findPciAddress } from './select.ts';
 
 /** The part of a call that returning a device needs. */
-export type Returning = Pick<Call, 'host' | 'environment' | 'log'>;
+type Returning = Pick<Call, 'host' | 'environment' | 'log'>;
 
 /** After the last process of a namespace has ended, the kernel takes its devices apart in the background. */
 const CLEANUP_MS = 5_000;

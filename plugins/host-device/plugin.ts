@@ -50,10 +50,10 @@ import { Errno } from '../../src/sys/errno.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
 import { giveBack, giveBackUnrecorded, tryGiveBack } from './give-back.ts';
-import type { Inside } from './identity.ts';
 import {
   type DeviceRecord,
   findRecord,
+  type Inside,
   listRecords,
   type RecordedRule,
   recordDirOf,

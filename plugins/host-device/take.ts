@@ -13,14 +13,13 @@ import { type Route, RT_TABLE_MAIN, routeThrough } from '../../src/netlink/rtnl/
 import type { Rule } from '../../src/netlink/rtnl/rule.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
-import { addressesOf, capture, routesOf } from './capture.ts';
+import { addressesOf, capture, moveIn, routesOf } from './capture.ts';
 import { type HostDeviceConf, type Selector, selectorOf } from './config.ts';
 import { finishEarlier, finishReturned, giveBack, tryGiveBack } from './give-back.ts';
-import { identify } from './identity.ts';
-import { moveIn } from './move.ts';
 import {
   type DeviceRecord,
   findRecord,
+  identify,
   listRecords,
   type RecordedRule,
   withDeviceLock,

@@ -7,8 +7,7 @@ import type { IpRange } from '../../src/cni/schemas.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
 import { renderCidr } from '../../src/net/ip.ts';
 import { HostLocalConf } from './config.ts';
-import { planSets } from './plan.ts';
-import { parseRange } from './range.ts';
+import { parseRange, planSets } from './plan.ts';
 
 /** The host-local plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({

@@ -17,10 +17,24 @@ import {
 import type { Log } from '../../src/log.ts';
 import { findIp, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { type Allocation, allocate, HostLocalCode, SetExhausted } from './allocate.ts';
 import { HostLocalConf, LeaseConf } from './config.ts';
-import { findUnleased, type Plan, planAllocation, planLeases, planResult, planSets } from './plan.ts';
-import { capacityOf, findRange, isGateway, type RangeSet, renderRangeSet } from './range.ts';
+import {
+  type Allocation,
+  allocate,
+  capacityOf,
+  findRange,
+  findUnleased,
+  HostLocalCode,
+  isGateway,
+  type Plan,
+  planAllocation,
+  planLeases,
+  planResult,
+  planSets,
+  type RangeSet,
+  renderRangeSet,
+  SetExhausted,
+} from './plan.ts';
 
 /** STATUS is polled, so it must answer quickly or fail. */
 const STATUS_DEADLINE_MS = 2_000;
@@ -243,13 +257,13 @@ function withoutComment(words: string[]): string[] {
 const NEARLY_FULL_PERCENT = 90n;
 
 /** How many addresses a set has, and how many of them are taken. */
-export interface Usage {
+interface Usage {
   readonly capacity: bigint;
   readonly used: bigint;
 }
 
 /** Where a network keeps its leases, for messages that name a command. */
-export interface StorePlace {
+interface StorePlace {
   readonly network: string;
   /** The directory that holds a folder per network. */
   readonly dataDir: string;

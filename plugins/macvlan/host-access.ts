@@ -209,18 +209,18 @@ const ALIAS = 'catena: host access';
 const PREFIX = 'hmv';
 
 /** Name of the host's device on a master. */
-export function deviceNameOf(master: Pick<Link, 'index'>): string {
+function deviceNameOf(master: Pick<Link, 'index'>): string {
   return `${PREFIX}${master.index}`;
 }
 
 /** The host's device on a master, if there is one. */
-export function findDevice(host: NetlinkSocket, master: Pick<Link, 'index'>): Link | undefined {
+function findDevice(host: NetlinkSocket, master: Pick<Link, 'index'>): Link | undefined {
   const link = findLink(host, deviceNameOf(master));
   return link && isOurs(link) && link.peer === master.index ? link : undefined;
 }
 
 /** The host's devices on all masters. */
-export function listDevices(host: NetlinkSocket): Link[] {
+function listDevices(host: NetlinkSocket): Link[] {
   return listLinks(host).filter(isOurs);
 }
 
@@ -233,7 +233,7 @@ export function hasDevices(host: NetlinkSocket): boolean {
  * The host's device on a master, up; made unless it exists. Its hardware address is derived from the master's.
  * @throws CniError 7 when the master cannot carry it, or another device has its name
  */
-export function ensureDevice(host: NetlinkSocket, master: Link): Link {
+function ensureDevice(host: NetlinkSocket, master: Link): Link {
   const device = findDevice(host, master) ?? make(host, master);
   const own = linkLocalOf(device);
   const hasIpv6 = setSysctls(device.name);
@@ -247,7 +247,7 @@ export function ensureDevice(host: NetlinkSocket, master: Link): Link {
 }
 
 /** The address by which the host speaks to pods over IPv6: the one that the device has. */
-export function linkLocalIpOf(device: Link): Ip {
+function linkLocalIpOf(device: Link): Ip {
   return linkLocalOf(device).ip;
 }
 
@@ -320,21 +320,21 @@ function linkLocalOf({ mac = '' }: Pick<Link, 'mac'>): Cidr {
 const TABLE: Table = { family: 'inet', name: 'catena_host_access' };
 
 /** Devices that {@link PODS} restricts; an element belongs to the device, not to an attachment. */
-export const DEVICES: NftSet = { table: TABLE, name: 'devices', key: ['ifname'] };
+const DEVICES: NftSet = { table: TABLE, name: 'devices', key: ['ifname'] };
 
 /** Device of the host, and address of a pod behind it. */
-export const PODS: Readonly<Record<4 | 6, NftSet>> = {
+const PODS: Readonly<Record<4 | 6, NftSet>> = {
   4: { table: TABLE, name: 'pods4', key: ['ifname', 'ipv4_addr'] },
   6: { table: TABLE, name: 'pods6', key: ['ifname', 'ipv6_addr'] },
 };
 
 /** The sets whose elements belong to one attachment each. */
-export const OWNED_SETS: readonly NftSet[] = [PODS[4], PODS[6]];
+const OWNED_SETS: readonly NftSet[] = [PODS[4], PODS[6]];
 
 /** linux/netfilter_ipv4.h, NF_IP_PRI_RAW: before connections are tracked. */
 const NF_IP_PRI_RAW = -300;
 
-export const SKELETON: Skeleton = {
+const SKELETON: Skeleton = {
   table: TABLE,
   comment: 'catena: what the macvlans of the host accept',
   sets: [DEVICES, ...OWNED_SETS],
@@ -353,12 +353,12 @@ export const SKELETON: Skeleton = {
 };
 
 /** The element that restricts a device. */
-export function deviceEntry(device: string): Entry {
+function deviceEntry(device: string): Entry {
   return { set: DEVICES, element: { key: [device], comment: 'catena: host access' } };
 }
 
 /** The elements by which an attachment uses a device. */
-export function podEntries(owner: AttachmentId, device: string, ips: readonly Ip[]): Entry[] {
+function podEntries(owner: AttachmentId, device: string, ips: readonly Ip[]): Entry[] {
   const comment = noteOf(owner);
   return ips.map(ip => ({ set: PODS[ip.family], element: { key: [device, ip], comment } }));
 }
@@ -371,7 +371,7 @@ const NO_ROOM = ['ENOSPC', 'EDQUOT', 'EROFS', 'ENOENT'];
  * @param options `closing`: if there is no room for the lock's file, no other process can be in such a step, and DEL goes on without
  * @throws CniError 11 when the lock is not available in time
  */
-export function withHostAccessLock<T>(
+function withHostAccessLock<T>(
   { environment }: Pick<Call, 'environment'>,
   step: () => T,
   { closing = false } = {},

@@ -1,9 +1,17 @@
 // What does the macvlan plugin do for each verb?
+
 import { existsSync } from 'node:fs';
 import { removeAndRelease } from '../../src/attach/addressing.ts';
-import { addDevice, removeDevices, renderDevice, repairDevice } from '../../src/attach/device.ts';
+import {
+  addDevice,
+  addressesFromResult,
+  removeDevices,
+  renderDevice,
+  repairDevice,
+} from '../../src/attach/device.ts';
 import { derivedMac, requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
+import { requireReadiness } from '../../src/attach/ready.ts';
 import {
   checkUpper,
   findMaster,
@@ -14,26 +22,83 @@ import {
   removeStaleUppers,
   requireMtu,
 } from '../../src/attach/upper.ts';
-
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
+import type { Ip } from '../../src/net/ip.ts';
 import { type NewUpper, setUpper, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
-import { type Link, MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
+import { findLink, type Link, MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
 import { isNetlinkError } from '../../src/netlink/socket.ts';
-import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
 import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
-import {
-  checkAccess,
-  closeAccess,
-  closeStaleAccess,
-  openAccess,
-  probeAccess,
-  refuseHandover,
-  repairAccess,
-} from './access.ts';
 import { MacvlanConf, modeOf, validateMacvlanConf } from './config.ts';
+
+type MacvlanCall = Call<MacvlanConf>;
+
+/** Lets the host reach the container, and no longer when ADD fails. @param inside the container's interface */
+async function openAccess(call: MacvlanCall, inside: Link, ips: readonly Ip[]): Promise<void> {
+  if (!call.conf.hostAccess) return;
+  const { openHostAccess } = await import('./host-access.ts');
+  call.onFailure("close the host's access", () => closeAccess(call));
+  openHostAccess(call, inside, ips);
+}
+
+/** @throws Error naming what is missing of the host's access */
+async function checkAccess(call: MacvlanCall, inside: Link): Promise<void> {
+  if (!call.conf.hostAccess) return;
+  const { checkHostAccess } = await import('./host-access.ts');
+  checkHostAccess(call, inside, reportedIps(call));
+}
+
+/** Restores what is missing of the host's access. */
+async function repairAccess(call: MacvlanCall): Promise<void> {
+  const inside = call.conf.hostAccess ? findLink(call.container, call.env.ifname) : undefined;
+  if (inside === undefined) return;
+  const { openHostAccess } = await import('./host-access.ts');
+  openHostAccess(call, inside, reportedIps(call));
+}
+
+/** Ends it, after the container's interface was deleted. */
+async function closeAccess(call: MacvlanCall): Promise<void> {
+  if (!(await isConcerned(call))) return;
+  const { closeHostAccess } = await import('./host-access.ts');
+  closeHostAccess(call);
+}
+
+/** Ends it for the network's attachments that GC does not keep. */
+async function closeStaleAccess(call: MacvlanCall, kept: KeptAttachments): Promise<void> {
+  if (!(await isConcerned(call))) return;
+  const { closeStaleHostAccess } = await import('./host-access.ts');
+  closeStaleHostAccess(call, kept);
+}
+
+/** @throws Error when the host has access: the reference's DEL would leave it open for the next container of the address */
+async function refuseHandover(call: MacvlanCall): Promise<void> {
+  const { isOpenTo } = await import('./host-access.ts');
+  if (!(await isConcerned(call)) || !isOpenTo(call)) return;
+  throw new Error(
+    `Cannot hand over "${call.env.ifname}": only our DEL ends the host's access to it ("hostAccess"); delete the container first`,
+  );
+}
+
+/** @throws CniError 50 when the kernel cannot restrict what enters by the host's device */
+async function probeAccess(call: MacvlanCall): Promise<void> {
+  if (!call.conf.hostAccess) return;
+  const { probeHostAccess } = await import('./host-access.ts');
+  requireReadiness(() => probeHostAccess(call));
+}
+
+/** The configuration may have changed since an ADD. */
+async function isConcerned({ conf, host }: MacvlanCall): Promise<boolean> {
+  if (conf.hostAccess) return true;
+  const { hasDevices } = await import('./host-access.ts');
+  return hasDevices(host);
+}
+
+function reportedIps({ prevResult, env }: MacvlanCall): Ip[] {
+  return addressesFromResult(prevResult ?? {}, env.ifname, env.netns).ips.map(({ cidr }) => cidr.ip);
+}
 
 /** Connects a container to the link of a host interface, with a hardware address of its own. */
 export const macvlan = definePlugin({

@@ -4,7 +4,7 @@ import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { PortMapping } from '../../src/cni/schemas.ts';
 import { PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
-import { SHARED } from './reference-names.ts';
+import { SHARED } from './iptables-rules.ts';
 
 /** The portmap plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({

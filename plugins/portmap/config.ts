@@ -5,9 +5,9 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { PluginConfig, PortMapping } from '../../src/cni/schemas.ts';
 import { FAMILIES } from '../../src/net/ip.ts';
-import { conditionHandle, parseConditions, wordsOf } from './conditions.ts';
-import type { Backend, Means } from './elements.ts';
 import type { IptablesOptions } from './iptables-rules.ts';
+import type { Backend, Means } from './plan.ts';
+import { conditionHandle, parseConditions, wordsOf } from './sets.ts';
 
 /** The reference's default, which other users of packet marks know about. */
 const MARK_BIT = 13;

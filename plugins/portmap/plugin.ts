@@ -13,7 +13,6 @@ import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { confirm, mend } from '../../src/plugin/steps.ts';
 import { canWriteSysctl, ensureSysctl, findSysctl } from '../../src/sys/sysctl.ts';
-import { type Conditions, parseConditions } from './conditions.ts';
 import {
   backendOf,
   choiceOf,
@@ -23,24 +22,31 @@ import {
   parsePortMappings,
   validatePortmapConf,
 } from './config.ts';
-import { type Backend, ownerOf } from './elements.ts';
 import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
-import { chainOwnerOf, chainsOf, isChainThere } from './kernel/chains.ts';
 import { checkPorts, trySkeleton, type Wanted } from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
-import { checkForeignPorts, checkIptablesPorts, tryIptablesPorts } from './kernel/iptables.ts';
+import {
+  chainOwnerOf,
+  chainsOf,
+  checkForeignPorts,
+  checkIptablesPorts,
+  isChainThere,
+  tryIptablesPorts,
+} from './kernel/iptables.ts';
 import { handOverPorts, removeIptablesPorts } from './kernel/reference.ts';
-
 import { findClaims } from './kernel/release.ts';
 import {
+  type Backend,
   type FamilyPlan,
   type Forward,
   findIdle,
+  ownerOf,
   PROTOCOLS,
   type Protocol,
   planForwards,
   podAddressesOf,
 } from './plan.ts';
+import { type Conditions, parseConditions } from './sets.ts';
 
 const ALL = 'net/ipv4/conf/all/route_localnet';
 const DEFAULT = 'net/ipv4/conf/default/route_localnet';

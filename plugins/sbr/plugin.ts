@@ -119,7 +119,7 @@ const UNUSED_TABLE = 0x7ffffffe;
 const UNUSED_SOURCE: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 };
 
 /** What planning starts from. */
-export function readPresent(socket: NetlinkSocket, link: Link): Present {
+function readPresent(socket: NetlinkSocket, link: Link): Present {
   return { index: link.index, rules: listRules(socket), routes: listRoutes(socket) };
 }
 
@@ -127,7 +127,7 @@ export function readPresent(socket: NetlinkSocket, link: Link): Present {
  * Adds the routes first, then the rules that refer to them, then removes routes from the main table; a failed ADD undoes all of
  * it.
  */
-export function applySbr(call: Call, plan: SbrPlan): void {
+function applySbr(call: Call, plan: SbrPlan): void {
   const socket = call.container;
   for (const { rule, known, routes } of plan.sources) {
     for (const route of routes) {
@@ -148,7 +148,7 @@ export function applySbr(call: Call, plan: SbrPlan): void {
 }
 
 /** @throws Error naming the first rule or route that differs from what ADD made */
-export function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
+function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
   for (const { rule, known, routes } of plan.sources) {
     const from = renderCidr(rule.from);
     if (!known) confirm(`rule for packets from ${from}`, `from ${from} lookup ${rule.table}`, undefined);
@@ -171,7 +171,7 @@ export function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
  * was configured. Missing ones are ignored.
  * @param link undefined when the interface no longer exists: its routes were deleted with it
  */
-export function removeSbr(
+function removeSbr(
   socket: NetlinkSocket,
   link: Link | undefined,
   addresses: readonly Ip[],
@@ -192,7 +192,7 @@ export function removeSbr(
 }
 
 /** Addresses of the interface, as the kernel has them. */
-export function addressesOf(socket: NetlinkSocket, link: Link | undefined): Ip[] {
+function addressesOf(socket: NetlinkSocket, link: Link | undefined): Ip[] {
   return link ? listAddresses(socket, link.index).map(({ cidr }) => cidr.ip) : [];
 }
 
@@ -200,7 +200,7 @@ export function addressesOf(socket: NetlinkSocket, link: Link | undefined): Ip[]
  * Checks that the kernel supports policy routing, and that we may change rules.
  * @throws NetlinkError
  */
-export function requirePolicyRouting(socket: NetlinkSocket): void {
+function requirePolicyRouting(socket: NetlinkSocket): void {
   listRules(socket);
   // The rule does not exist. The kernel checks permissions before it looks for the rule, so missing rights still show.
   removeRule(socket, { from: UNUSED_SOURCE, table: UNUSED_TABLE });

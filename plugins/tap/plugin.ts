@@ -220,7 +220,7 @@ function tunDataOf(link: Link): ValuesOf<typeof tun> | undefined {
  * @param requested hardware address; otherwise that of a macvtap, which its neighbours see, follows from the attachment, and the kernel
  * chooses the one of a tap, which only its program does
  */
-export function makeTap(call: Call<TapConf>, requested: string | undefined): Link {
+function makeTap(call: Call<TapConf>, requested: string | undefined): Link {
   const { container, conf } = call;
   if (isMacvtap(conf)) {
     const parent = findMaster(call);
@@ -259,7 +259,7 @@ function createNamed(call: Call<TapConf>): number {
  * Addresses the tap and brings it up. The other end is a program, so no duplicate of an IPv6 address can exist on its link; and
  * without that program there is no carrier, so detection would never end.
  */
-export function configureTap(call: Call<TapConf>, link: Link, { ips, routes }: ContainerAddressing): void {
+function configureTap(call: Call<TapConf>, link: Link, { ips, routes }: ContainerAddressing): void {
   if (ips.length === 0) {
     setLink(call.container, link.index, { up: true });
     return;
@@ -275,7 +275,7 @@ export function configureTap(call: Call<TapConf>, link: Link, { ips, routes }: C
 }
 
 /** The device of the host that a macvtap is made on. @throws CniError 7 when it is missing, down or too small */
-export function findMaster({ host, conf }: Call<TapConf>): Link {
+function findMaster({ host, conf }: Call<TapConf>): Link {
   const { master = '', mtu } = conf;
   const link = findLink(host, master);
   if (link === undefined) throw refusal(`the host has no interface "${master}"`);

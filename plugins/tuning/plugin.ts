@@ -270,7 +270,7 @@ function findPresent(path: string): string {
 }
 
 /** What tuning works on: a socket in the container's namespace, and the namespace itself for sysctls. */
-export interface Target {
+interface Target {
   readonly socket: NetlinkSocket;
   readonly netns: Netns;
   readonly ifname: string;
@@ -280,7 +280,7 @@ export interface Target {
  * The current values of everything that the plan names.
  * @throws NetlinkError when attributes are to be set and the interface does not exist
  */
-export function readState({ socket, netns, ifname }: Target, plan: TuningPlan): TuningState {
+function readState({ socket, netns, ifname }: Target, plan: TuningPlan): TuningState {
   // A main plugin without a kernel device leaves no interface, but sysctls of the namespace can still be set.
   const found = hasAttributes(plan.link) ? getLink(socket, ifname) : undefined;
   const state = { index: found?.index, link: found ? readDevice(found, plan.link) : {} };
@@ -293,7 +293,7 @@ export function readState({ socket, netns, ifname }: Target, plan: TuningPlan): 
 }
 
 /** Sets the sysctls in their order. Same as: `sysctl -w <key>=<value>` in the container */
-export function applySysctls({ netns }: Target, sysctls: readonly Sysctl[], state: TuningState): void {
+function applySysctls({ netns }: Target, sysctls: readonly Sysctl[], state: TuningState): void {
   if (sysctls.length === 0) return;
   inNetns(netns, () => {
     for (const sysctl of sysctls) writeSysctl(getPath(sysctl, state), sysctl.value);
@@ -304,13 +304,13 @@ export function applySysctls({ netns }: Target, sysctls: readonly Sysctl[], stat
  * Sets the attributes, with one request each so that an error names the attribute, all sent at once.
  * Same as: `ip link set dev <ifname> address … promisc … mtu … allmulticast … txqueuelen …`
  */
-export function applyDevice({ socket }: Target, link: DeviceTuning, { index }: TuningState): void {
+function applyDevice({ socket }: Target, link: DeviceTuning, { index }: TuningState): void {
   if (index === undefined) return;
   socket.requestAll(changesOf(link).map(change => setLinkRequest(index, change)));
 }
 
 /** The backup of a state: the current values of what a plan is about to change. */
-export function backupOf(plan: TuningPlan, state: TuningState): Backup {
+function backupOf(plan: TuningPlan, state: TuningState): Backup {
   const sysctl = plan.sysctls.flatMap(one => {
     const path = getPath(one, state);
     const value = state.sysctls.get(path);
@@ -323,7 +323,7 @@ export function backupOf(plan: TuningPlan, state: TuningState): Backup {
  * Restores what a backup holds, as far as the interface still exists; every value is attempted.
  * @returns what could not be restored, human-readable
  */
-export function restore({ socket, netns, ifname }: Target, backup: Backup): string[] {
+function restore({ socket, netns, ifname }: Target, backup: Backup): string[] {
   const { sysctl = {}, mtu, mac, promisc, allmulti, txQLen } = backup;
   const link = findLink(socket, ifname);
   const changes = link ? changesOf({ mtu, mac, promisc, allmulti, txQLen }) : [];

@@ -13,7 +13,7 @@ const RT_TABLE_LOCAL = 255;
 const LINK_LOCAL = parseCidr('fe80::/64');
 
 /** What uses tables in a namespace. */
-export interface TableUse {
+interface TableUse {
   /** Tables of its VRFs. */
   readonly vrfs: readonly number[];
   readonly rules: readonly Pick<Rule, 'table'>[];

@@ -169,7 +169,7 @@ interface Vrf {
  * The VRF of that name, if there is one.
  * @throws CniError 7 when a device of another kind has the name
  */
-export function findVrf(socket: NetlinkSocket, name: string): Vrf | undefined {
+function findVrf(socket: NetlinkSocket, name: string): Vrf | undefined {
   const link = findLink(socket, name);
   if (link === undefined) return undefined;
   const table = tableOf(link);
@@ -181,7 +181,7 @@ export function findVrf(socket: NetlinkSocket, name: string): Vrf | undefined {
 }
 
 /** The VRF that an interface is a member of. */
-export function vrfOf(socket: NetlinkSocket, { master }: Link): Vrf | undefined {
+function vrfOf(socket: NetlinkSocket, { master }: Link): Vrf | undefined {
   const link = master === 0 ? undefined : findLink(socket, master);
   const table = link && tableOf(link);
   return link && table !== undefined ? { link, table } : undefined;
@@ -192,7 +192,7 @@ export function vrfOf(socket: NetlinkSocket, { master }: Link): Vrf | undefined 
  * created. Registers its own undo steps. Call under the namespace's lock.
  * @throws CniError 7 when the name or the table belongs to another device
  */
-export function ensureVrf(call: Call, { name, table }: VrfOptions): Vrf {
+function ensureVrf(call: Call, { name, table }: VrfOptions): Vrf {
   const { container } = call;
   const vrf = findVrf(container, name) ?? createVrf(call, name, table);
   if (table !== undefined && table !== vrf.table) {
@@ -220,7 +220,7 @@ function completeVrf(call: Call, { link, table }: Vrf): void {
 }
 
 /** @throws Error naming what is missing of what {@link ensureVrf} completed, if it did */
-export function checkVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
+function checkVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
   const rules = listRules(socket);
   for (const family of FAMILIES) {
     const led = rules.some(rule => rule.isL3mdev && rule.family === family);
@@ -232,7 +232,7 @@ export function checkVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
 }
 
 /** Removes a VRF without members, as the reference does, even one that others made. Call under the namespace's lock. */
-export function removeUnusedVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
+function removeUnusedVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
   const links = listLinks(socket);
   const isGone = !links.some(({ index }) => index === link.index);
   if (isGone || links.some(({ master }) => master === link.index)) return;
@@ -296,7 +296,7 @@ function tableOf({ kind, attrs: { linkinfo } }: Link): number | undefined {
  * Makes the interface a member. Does nothing if it is one already. Registers its own undo step.
  * @throws CniError 7 when it belongs to another device
  */
-export function join(call: Call, link: Link, vrf: Vrf): void {
+function join(call: Call, link: Link, vrf: Vrf): void {
   const { container } = call;
   if (link.master === vrf.link.index) return;
   if (link.master !== 0) {
@@ -314,7 +314,7 @@ export function join(call: Call, link: Link, vrf: Vrf): void {
 }
 
 /** Takes the interface out of the VRF; its routes return to the main table. */
-export function leave(call: Call, link: Link, vrf: Vrf): void {
+function leave(call: Call, link: Link, vrf: Vrf): void {
   const before = readBelongings(call.container, link, vrf.table);
   move(call, link, before, { master: 0, from: vrf.table, to: RT_TABLE_MAIN });
 }

@@ -2,13 +2,16 @@
 //
 // Every change of a pool is a patch that tests the version that was read, so it is refused if another writer, of whichever program,
 // was faster. That alone keeps entries apart: the lease for which whereabouts waits is not needed.
+
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
+import { hostName, nodeNameGiven } from '../../src/cni/node-name.ts';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 import { stretchContains } from '../../src/ipam/stretch.ts';
 import { cidrContains, findCidr, type Ip, networkOf, renderIp } from '../../src/net/ip.ts';
-import { addressOf, lowestFree, offsetOf, type Range, reservationName } from './plan.ts';
+import { addressOf, lowestFree, offsetOf, type Range, reservationName, sliceNames, sliceOf } from './plan.ts';
 
 const API = 'apis/whereabouts.cni.cncf.io/v1alpha1';
 const API_VERSION = 'whereabouts.cni.cncf.io/v1alpha1';
@@ -122,7 +125,7 @@ export async function findEntry(
 }
 
 /** What a NodeSlicePool assigns to nodes; undefined if there is none of that name. */
-export async function findSlices(books: Books, name: string): Promise<readonly unknown[] | undefined> {
+async function findSlices(books: Books, name: string): Promise<readonly unknown[] | undefined> {
   const found = await books.server.ask('GET', pathOf(books, 'nodeslicepools', name));
   const { allocations } = isObject(found?.status) ? found.status : {};
   return found && (Array.isArray(allocations) ? allocations : []);
@@ -263,4 +266,49 @@ function exhausted(range: Range, used: number): CniError {
     `Cannot allocate from range ${rangeText(range)}: Could not allocate IP in range: no address is free (${used} in use)`,
     { details: `"kubectl get ippools ${range.poolName} -o yaml" shows who holds them` },
   );
+}
+
+/** Where whereabouts' installer writes the node's name. */
+const NAME_FILES = [
+  '/etc/kubernetes/cni/net.d/whereabouts.d/nodename',
+  '/etc/cni/net.d/whereabouts.d/nodename',
+];
+
+/** The name under which the cluster knows this node. */
+export function nodeNameIn(
+  environment: Readonly<Record<string, string | undefined>>,
+  kubeconfig?: string,
+): string {
+  const { NODENAME } = environment;
+  const given = NODENAME?.trim() || nodeNameGiven(environment, kubeconfig);
+  return given || NAME_FILES.map(firstLine).find(Boolean) || hostName();
+}
+
+/**
+ * This node's slice of a range.
+ * @throws CniError 11 when the controller has not assigned one yet, or the API cannot be reached
+ */
+export async function findSlice(books: Books, range: Range, node: string, network: string): Promise<Range> {
+  const names = sliceNames(range, books.network, network);
+  for (const name of names) {
+    const found = (await findSlices(books, name))?.find(one => isObject(one) && one.nodeName === node);
+    const slice = isObject(found) ? found.sliceRange : undefined;
+    if (typeof slice === 'string' && slice !== '') return sliceOf(range, slice, node, books.network);
+  }
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot allocate addresses: node "${node}" has no slice in ${names.map(name => `"${name}"`).join(' or ')}`,
+    {
+      details:
+        'the controller of whereabouts assigns slices (kubectl get nodeslicepools); the plugin "cluster" needs no controller',
+    },
+  );
+}
+
+function firstLine(file: string): string {
+  try {
+    return readFileSync(file, 'utf8').trim();
+  } catch {
+    return '';
+  }
 }

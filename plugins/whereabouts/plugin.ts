@@ -167,7 +167,7 @@ async function rangesFor(call: Call, ipam: Ipam, books: Books): Promise<readonly
   const ranges = planRanges(ipam);
   const [range] = ranges;
   if (!ipam.node_slice_size || range === undefined) return ranges;
-  const { findSlice, nodeNameIn } = await import('./slices.ts');
+  const { findSlice, nodeNameIn } = await import('./books.ts');
   return [
     await findSlice(books, range, nodeNameIn(call.environment, ipam.kubernetes?.kubeconfig), call.network),
   ];

@@ -134,7 +134,7 @@ export async function refuseTakenAddresses(
 }
 
 /** What is asked: who has the addresses that are wanted, and whether a gateway is heard. */
-export interface Question {
+interface Question {
   readonly wanted: readonly Ip[];
   readonly gateways: readonly Ip[];
   readonly name: string;

@@ -2,7 +2,7 @@
 import { isObject, type JsonObject } from '../cni/json.ts';
 
 /** What decides on it. */
-export interface WayOut {
+interface WayOut {
   /** Configuration of the IPAM plugin. */
   readonly ipam: JsonObject | undefined;
   /** The plugin adds a default route. */

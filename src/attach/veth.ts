@@ -29,7 +29,7 @@ export interface Pair {
 }
 
 /** The properties of a new pair. */
-export interface PairPlan {
+interface PairPlan {
   readonly owner: AttachmentId;
   /** Index of the bridge that the host end becomes a port of; undefined for none. */
   readonly master?: number;

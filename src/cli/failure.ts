@@ -44,7 +44,7 @@ type PluginFailureJson = Omit<CalledPlugin, 'type'> & {
 };
 
 /** The error object of the specification, with one more key for what the specification has no place for. */
-export interface FailureJson extends ErrorReply {
+interface FailureJson extends ErrorReply {
   readonly catena?: {
     /** Every plugin that failed, in the order of the failures: the chain's own failure, then those of undoing it. */
     readonly failures: readonly PluginFailureJson[];

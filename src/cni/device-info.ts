@@ -13,7 +13,7 @@ const VERSION = '1.1.0';
 const TYPES: readonly unknown[] = ['pci', 'vdpa', 'vhost-user', 'memif'];
 
 /** A PCI device, by its address, and what belongs to it. */
-export interface PciDevice {
+interface PciDevice {
   readonly address: string;
   /** Address of the physical function of a virtual one. */
   readonly physicalAddress?: string | undefined;

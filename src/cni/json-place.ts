@@ -7,7 +7,7 @@ export interface TextPlace {
 }
 
 /** A position and the problem at it. */
-export interface SyntaxProblem extends TextPlace {
+interface SyntaxProblem extends TextPlace {
   readonly problem: string;
 }
 
@@ -39,7 +39,7 @@ export function placeOf(text: string, path: readonly (string | number)[]): TextP
 }
 
 /** A key that occurred earlier in the same object; decoders silently use the last one. */
-export interface RepeatedKey extends TextPlace {
+interface RepeatedKey extends TextPlace {
   readonly key: string;
 }
 

@@ -70,7 +70,7 @@ export function findHolders(): Use['holders'] | undefined {
 }
 
 /** A namespace being inspected. */
-export interface NamespaceVisit {
+interface NamespaceVisit {
   readonly path: string;
   readonly pids: readonly number[];
   readonly socket: NetlinkSocket;

@@ -38,7 +38,7 @@ export interface Snapshot {
 }
 
 /** The difference between two states of one place. */
-export interface Difference {
+interface Difference {
   readonly added: readonly StateObject[];
   readonly removed: readonly StateObject[];
   /** Objects that still exist, with a description of their changed values. */
@@ -143,7 +143,7 @@ function renderChange(name: string, old: string, value: string): string {
 }
 
 /** The judgement on the differences between the state before ADD and after DEL. */
-export interface Leftovers {
+interface Leftovers {
   /** A container's objects that should have been deleted, and the host's own that should not have. */
   readonly left: readonly string[];
   /** Objects of the network: a bridge, a table, a lock file. The next container uses them again. */
@@ -151,7 +151,7 @@ export interface Leftovers {
 }
 
 /** What distinguishes a container's objects from its network's. */
-export interface Marks {
+interface Marks {
   /** Shapes of what a second container added to the existing network: every container gets such objects. */
   readonly shapes: ReadonlySet<string>;
   /** The container's id and namespace path: an object with one of them in its name belongs to the container. */

@@ -47,7 +47,7 @@ interface Live {
 }
 
 /** Whether a promise was kept, and what was observed. `skipped` is for what a lab cannot determine. */
-export type Finding = Omit<AnswerOf<'Trial'>['probes'][number], 'what'>;
+type Finding = Omit<AnswerOf<'Trial'>['probes'][number], 'what'>;
 
 /** Something that the chain promises, and how to verify it. */
 export interface Probe {

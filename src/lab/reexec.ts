@@ -86,14 +86,14 @@ function executableLine(): string[] {
 }
 
 /** The outcome of the command and its output. */
-export interface OwnCommand {
+interface OwnCommand {
   readonly exitCode: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
 /** Where it runs, and when to stop it. */
-export interface OwnCommandOptions {
+interface OwnCommandOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Undefined when the directory no longer has a path: the command then inherits this process's directory. */
   readonly cwd: string | undefined;

@@ -28,7 +28,7 @@ const DNS_RESEND_MS = 1_000;
 const CHUNK_BYTES = 1 << 16;
 
 /** The two ends: the server listens in its namespace, the client calls an address that should lead to it. */
-export interface Route {
+interface Route {
   readonly server: Netns;
   readonly port: number;
   readonly client: Netns;
@@ -37,7 +37,7 @@ export interface Route {
 }
 
 /** The outcome of a conversation. */
-export type Conversation =
+type Conversation =
   | {
       readonly answered: true;
       readonly ms: number /** The client as the server saw it. */;
@@ -139,7 +139,7 @@ export function talkUdp(route: Route): Conversation {
 }
 
 /** When a rate is measured: after the burst that a token bucket passes at once. */
-export interface Measurement {
+interface Measurement {
   readonly burstBytes: number;
   readonly settleMs: number;
   readonly measureMs: number;

@@ -34,7 +34,7 @@ import { type Failure, isProblem, type PluginReport, type Section } from './repo
 import { readFiles, readNamespace } from './state.ts';
 
 /** What to try, and how. */
-export interface Trial {
+interface Trial {
   readonly list: Conflist;
   readonly pluginDirs: readonly string[];
   readonly ifname: string;

@@ -24,10 +24,10 @@ import { listRules as listPolicyRules, type Rule as PolicyRule } from './rtnl/ru
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket, tolerating } from './socket.ts';
 
 /** Runs a conversation with the kernel on a socket of a protocol. */
-export type Ask = <T>(protocol: number, talk: (socket: NetlinkSocket) => T) => T;
+type Ask = <T>(protocol: number, talk: (socket: NetlinkSocket) => T) => T;
 
 /** An object of nf_tables: its table, and its attributes as decoded. */
-export interface NftObject<A> {
+interface NftObject<A> {
   readonly table: Table;
   readonly attrs: A;
 }

@@ -11,7 +11,7 @@ import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../sys/netn
 import type { NodeBridge, NodeDevice, NodeRoute } from './model.ts';
 
 /** The devices of this process's namespace. */
-export interface HostDevices {
+interface HostDevices {
   readonly byIndex: ReadonlyMap<number, NodeDevice>;
   /** Devices that carry the name of an attachment as alias, by it. */
   readonly owned: ReadonlyMap<string, NodeDevice>;

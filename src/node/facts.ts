@@ -23,13 +23,13 @@ export interface RecordedAttachment extends KnownAttachment {
 }
 
 /** An operation that was begun, or failed, and is to be undone. */
-export interface Unsettled {
+interface Unsettled {
   readonly record: AttachmentRecord;
   readonly why: string;
 }
 
 /** What the records of a node hold. */
-export interface OnRecord {
+interface OnRecord {
   readonly attachments: readonly RecordedAttachment[];
   /** Those of them that were made and not deleted, sorted. */
   readonly standing: readonly WatchedAttachment[];

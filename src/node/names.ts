@@ -13,7 +13,7 @@ export interface ContainerNames {
 }
 
 /** Where containers/storage, the store of podman and CRI-O, keeps its lists by default. */
-export const STORAGE_ROOTS = ['/var/lib/containers/storage', '/run/containers/storage'];
+const STORAGE_ROOTS = ['/var/lib/containers/storage', '/run/containers/storage'];
 
 /**
  * The names by container id in the lists of containers/storage. Missing and damaged lists are ignored: names are only for people.

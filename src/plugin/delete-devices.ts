@@ -196,7 +196,7 @@ function lettersOf(bytes: Uint8Array): string {
 }
 
 /** A plugin's deferred removal: devices, and the work that must not be done before they are gone. */
-export interface Removal {
+interface Removal {
   readonly devices: readonly Link[];
   readonly then: () => Done;
   /** Name of the plugin, for errors; empty if that is obvious. */

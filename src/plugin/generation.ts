@@ -17,7 +17,7 @@ import type { Log } from '../log.ts';
 import { pause } from '../wait.ts';
 
 /** The part of a call that its generation needs. */
-export interface NotedCall {
+interface NotedCall {
   readonly attachment: AttachmentId;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly request: JsonObject;

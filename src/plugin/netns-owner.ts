@@ -28,7 +28,7 @@ import { askAll, type NetlinkSocket, type Question } from '../netlink/socket.ts'
 const NO_MAC = '00:00:00:00:00:00';
 
 /** The attachment that a call is for, and the namespace at its path. */
-export interface Visit {
+interface Visit {
   readonly owner: AttachmentId;
   readonly prevResult: Result | undefined;
   /** rtnetlink in the namespace of the plugin, and in the one at the path. */

@@ -8,7 +8,7 @@ import { FAULT_VARIABLE } from './fault-variable.ts';
  * @param what the request, human-readable: `add address 10.1.0.2/24 to link with index 3`
  * @returns the error number with which it should fail; undefined lets it pass
  */
-export type FaultPlan = (what: string) => number | undefined;
+type FaultPlan = (what: string) => number | undefined;
 
 /** The line on standard error by which an executable reports that the fault was injected. */
 export const FAULT_NOTE = /^catena: request (\d+) to the kernel was made to fail: (.*)$/m;

@@ -29,10 +29,10 @@ export const POLLIN = 1;
 export const POLLOUT = 4;
 
 /** Transport of a socket; `icmp` needs CAP_NET_RAW in its namespace. */
-export type Transport = 'tcp' | 'udp' | 'icmp';
+type Transport = 'tcp' | 'udp' | 'icmp';
 
 /** One end of a connection: an address, and a port unless the transport has none. */
-export interface Endpoint {
+interface Endpoint {
   /** 4 or 16 bytes. */
   readonly address: Uint8Array;
   readonly port: number;

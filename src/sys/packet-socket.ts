@@ -25,7 +25,7 @@ export interface PacketSocket {
 }
 
 /** A packet, and the hardware address of the neighbour that sent it. */
-export interface ReceivedPacket {
+interface ReceivedPacket {
   readonly bytes: Uint8Array;
   readonly from: Uint8Array;
 }

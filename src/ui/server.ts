@@ -12,7 +12,7 @@ export interface Page {
 }
 
 /** What the caller chooses. */
-export interface UiOptions {
+interface UiOptions {
   readonly page: Page;
   readonly sources: Sources;
   /** 0 for a free one. */

@@ -1,7 +1,7 @@
 // Does the kernel take our nf_tables changes for what nft says they are?
 
 import { afterAll, describe, expect, test } from 'bun:test';
-import { SKELETON as FIREWALL, BRIDGE_SKELETON as FIREWALL_BRIDGE } from '../../plugins/firewall/skeleton.ts';
+import { SKELETON as FIREWALL, BRIDGE_SKELETON as FIREWALL_BRIDGE } from '../../plugins/firewall/plan.ts';
 import { planSkeleton as portmapSkeleton } from '../../plugins/portmap/sets.ts';
 import { planSkeleton as masqueradeSkeleton } from '../../src/attach/masquerade.ts';
 import { parseCidr, parseIp } from '../../src/net/ip.ts';

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, setDefaultTimeout, test } from 'bun:test';
 import { cpSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { giveBackAllOf } from '../../plugins/cluster/leave.ts';
+import { giveBackAllOf } from '../../plugins/cluster/tools.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { parseIp } from '../../src/net/ip.ts';
 import { directoryStore } from '../../src/pools/directory-store.ts';

@@ -4,7 +4,7 @@
 // nodes are killed, frozen, cut off and have wrong clocks, and requests fail, come late, twice, or are done without an answer. Time is simulated.
 import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { giveBackAllOf } from '../../plugins/cluster/leave.ts';
+import { giveBackAllOf } from '../../plugins/cluster/tools.ts';
 import { API_VERSION, readHeld } from '../../src/pools/held.ts';
 import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/lease.ts';
 import { RESTORED_ANNOTATION } from '../../src/pools/restored.ts';

@@ -1,8 +1,7 @@
 // Do two programs that write whereabouts' objects at once ever double or lose an address, and are its known defects absent?
 import { describe, expect, setDefaultTimeout, test } from 'bun:test';
-import { allocate, type Books, type Holder, release } from '../../plugins/whereabouts/books.ts';
+import { allocate, type Books, findSlice, type Holder, release } from '../../plugins/whereabouts/books.ts';
 import { planRanges, reservationName } from '../../plugins/whereabouts/plan.ts';
-import { findSlice } from '../../plugins/whereabouts/slices.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { parseIp, renderIp } from '../../src/net/ip.ts';
 import { deadline } from '../helpers/deadline.ts';

@@ -300,7 +300,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'bun:ffi': ['src/sys'],
   execa: ['src/chain/run/exec-plugin'],
   winston: ['src/log'],
-  'dbus-native': ['plugins/firewall/firewalld/sources'],
+  'dbus-native': ['plugins/firewall/kernel/others'],
   yaml: ['src/delegate/find-network', 'src/cli/output/data'],
   // Only the page, which is bundled, needs it.
   preact: ['src/ui/page'],
@@ -344,7 +344,7 @@ const MAY_LOAD_LAZILY = [
   // Zod is only loaded for a value that is not certainly valid.
   'plugins/build/quick-zod/schema',
   // The host's access to its containers is asked for by few networks.
-  'plugins/macvlan/access',
+  'plugins/macvlan/plugin',
   // A node has addresses left for most pods, and asks the cluster for none.
   // Of the tools, one command does.
   ...['plugins/cluster/plugin', 'plugins/cluster/claimant', 'plugins/cluster/about'],
@@ -355,11 +355,11 @@ const MAY_LOAD_LAZILY = [
   // Few networks ask dhcp for IPv6.
   'plugins/dhcp/plugin',
   // D-Bus costs nothing without firewalld.
-  'plugins/firewall/firewalld/sources',
+  'plugins/firewall/kernel/others',
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
   // ... and who moves default routes among several networks.
-  ...['plugins/catena/runner', 'plugins/catena/call-log', 'src/observe/log-backups'],
+  ...['plugins/catena/runner', 'plugins/catena/runner', 'src/observe/log-backups'],
   'src/delegate/kubernetes',
   // gRPC, for a pod that has devices.
   'src/delegate/devices',

@@ -12,34 +12,32 @@ import type { Schema } from './schema.ts';
 export {
   _default,
   array,
-  extend,
-  looseObject,
-  nullable,
-  object,
-  optional,
-  record,
-  strictObject,
-  tuple,
-  union,
-} from './compound.ts';
-export {
   boolean,
   custom,
   enum,
+  extend,
   int,
   literal,
+  looseObject,
   maximum,
   maxLength,
   minimum,
   minLength,
+  nullable,
   number,
+  object,
+  optional,
   positive,
+  record,
   refine,
   regex,
   startsWith,
+  strictObject,
   string,
+  tuple,
+  union,
   unknown,
-} from './scalars.ts';
+} from './schema.ts';
 
 /** See {@link Schema.register}. */
 export const globalRegistry = undefined;

@@ -22,16 +22,21 @@ import {
 import { bootClock } from '../../../src/node/upkeep/boot-clock.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
-import type { OpenPlace } from '../give-back.ts';
-import { duidOf, type Identity, iaidOf } from '../identity.ts';
 import { dnsOf } from '../plan.ts';
-import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from '../record.ts';
-import { acquire, type Manner, release } from './client/acquire.ts';
-import { withClient } from './client/conversation.ts';
-import type { Resolvers } from './client/information.ts';
-import type { Advertisement } from './codec/advertisement.ts';
-import { IPV6_LEASES, type Lease } from './lease.ts';
-import { awaitRouters, type RouterWatch } from './routers.ts';
+import {
+  attachmentOf,
+  dropRecord,
+  duidOf,
+  findRecord,
+  type Identity,
+  iaidOf,
+  newRecord,
+  putRecord,
+} from '../record.ts';
+import type { OpenPlace } from '../upkeep.ts';
+import type { Advertisement } from './codec.ts';
+import { awaitRouters, type RouterWatch, withClient } from './conversation.ts';
+import { acquire, IPV6_LEASES, type Lease, type Manner, type Resolvers, release } from './lease.ts';
 
 /** How often routers are asked once a server has answered. */
 const ASK_ROUTERS = 2;
@@ -166,7 +171,7 @@ const HOST_PREFIX = 128;
 const PRIORITY_SINCE = '1.1.0';
 
 /** What the result is made of. */
-export interface Findings {
+interface Findings {
   readonly addresses: readonly Cidr[];
   readonly routers: readonly Advertisement[];
   readonly resolvers: Resolvers;

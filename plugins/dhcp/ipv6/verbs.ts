@@ -19,24 +19,37 @@ import type { Call } from '../../../src/plugin/define.ts';
 import { inNetns } from '../../../src/sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
-import { collectLeases, type OpenPlace, type Release, returnLease } from '../give-back.ts';
-import { duidOf, iaidOf } from '../identity.ts';
-import { attachmentOf, checkLease } from '../record.ts';
-import { type Keeping, keepLease } from '../upkeep.ts';
-import { acquire, rebind, release, renew } from './client/acquire.ts';
-import { type Client, withClient } from './client/conversation.ts';
-import { askResolvers, type Resolvers } from './client/information.ts';
-import type { Advertisement } from './codec/advertisement.ts';
-import { isGlobal } from './codec/options.ts';
-import { FOREVER, IPV6_LEASES, identityIn, type Lease, type LeaseState } from './lease.ts';
+import { attachmentOf, checkLease, duidOf, iaidOf } from '../record.ts';
+import {
+  collectLeases,
+  type Keeping,
+  keepLease,
+  type OpenPlace,
+  type Release,
+  returnLease,
+} from '../upkeep.ts';
+import { type Advertisement, isGlobal } from './codec.ts';
+import { awaitRouters, type Client, type RouterWatch, watchRouters, withClient } from './conversation.ts';
+import {
+  acquire,
+  askResolvers,
+  FOREVER,
+  IPV6_LEASES,
+  identityIn,
+  type Lease,
+  type LeaseState,
+  type Resolvers,
+  rebind,
+  release,
+  renew,
+} from './lease.ts';
 import { advertisedResolvers, mannerFor, obtainLease, resultOf, type Search } from './obtain.ts';
-import { awaitRouters, type RouterWatch, watchRouters } from './routers.ts';
 
 /** The link-local address of an interface that was down is there after two seconds. */
 const RELEASE_MS = 3_000;
 
 /** What is left to do on an interface that is up. */
-export interface Ipv6Search {
+interface Ipv6Search {
   obtain(): Promise<Result>;
   close(): void;
 }
@@ -255,7 +268,7 @@ const POLL_MS = 50;
 const SOLICIT_EVERY_MS = 2_000;
 
 /** The global addresses that the interface itself uses: those of privacy extensions come and go. */
-export function formedAddresses({ socket, link }: Pick<OpenPlace, 'socket' | 'link'>): Address[] {
+function formedAddresses({ socket, link }: Pick<OpenPlace, 'socket' | 'link'>): Address[] {
   return listAddresses(socket, link.index).filter(
     ({ cidr, flags }) => isGlobal(cidr.ip) && !(flags & (IFA_F_TEMPORARY | IFA_F_DEPRECATED)),
   );
@@ -266,7 +279,7 @@ export function formedAddresses({ socket, link }: Pick<OpenPlace, 'socket' | 'li
  * @param until the end of waiting in milliseconds of `performance.now()`, and the seconds that it was set to
  * @throws CniError 11 when there is none by then, which says what was heard
  */
-export async function awaitFormed(
+async function awaitFormed(
   place: OpenPlace,
   routers: RouterWatch,
   { giveUpAt, timeoutS }: { readonly giveUpAt: number; readonly timeoutS: number },

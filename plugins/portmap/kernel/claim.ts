@@ -1,49 +1,308 @@
 // How are the elements of an attachment put into the kernel, and which existing ones conflict with them?
 
 import { findFormerOwners, type IsGone, type RefuseLiving } from '../../../src/attach/owner.ts';
+import { findOwner, shortId } from '../../../src/cni/attachment.ts';
+import { CniError } from '../../../src/cni/errors.ts';
 import { defined } from '../../../src/cni/json.ts';
-import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
+import { cidrContains, FAMILIES, type Family, type Ip, sameIp } from '../../../src/net/ip.ts';
+import type { Request } from '../../../src/netlink/codec.ts';
+import { decodeNatRule, listLegacyNat, listNftNat, natTable } from '../../../src/netlink/iptables/nat.ts';
+import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import {
   addEntries,
   type Element,
   type Entry,
   findElements,
+  listElements,
   type Place,
 } from '../../../src/netlink/nft/element.ts';
-import { renderTable, tryOut } from '../../../src/netlink/nft/message.ts';
+import { decide, jump, matchFamily, type Verdict } from '../../../src/netlink/nft/expr.ts';
+import { commitAfterReading, renderTable, tryOut } from '../../../src/netlink/nft/message.ts';
 import {
   changeOwned,
   elementProblem,
+  isRule,
   placeOf,
   skeletonChanges,
   skeletonProblems,
   tableMissing,
 } from '../../../src/netlink/nft/skeleton.ts';
-import { type NftSet, renderFields } from '../../../src/netlink/nft/table.ts';
+import {
+  addRule,
+  COMMENT_MAX_LENGTH,
+  deleteChain,
+  deleteRule,
+  deleteSet,
+  flushChain,
+  listChains,
+  listRules,
+  listTables,
+  type NftSet,
+  type Rule,
+  renderFields,
+} from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { confirmAll } from '../../../src/plugin/steps.ts';
-import type { Conditions } from '../conditions.ts';
+import { type ChainOwner, dnatChain, hostportTable, ownerIn, SHARED, soleOwner } from '../iptables-rules.ts';
 import {
   type Claim,
+  type FamilyPlan,
+  type HostPort,
   isSameContainer,
   type Means,
   type Owner,
   ownerOfNote,
+  PROTOCOLS,
   placeName,
   planClaims,
   planElements,
+  renderHostPort,
   takenPlace,
-} from '../elements.ts';
-import { type FamilyPlan, PROTOCOLS } from '../plan.ts';
-import type { ChainOwner } from '../reference-names.ts';
-import { askingChain, findConditionalSet, planSkeleton, SETS, TABLE } from '../sets.ts';
+} from '../plan.ts';
+import {
+  askingChain,
+  type Conditions,
+  conditionalSets,
+  findConditionalSet,
+  planSkeleton,
+  SETS,
+  TABLE,
+  whenChain,
+} from '../sets.ts';
+import { chainEntriesOf, chainsOf, forwardChanges, isChainThere } from './iptables.ts';
+import {
+  countedPlaces,
+  countTaken,
+  findClaims,
+  listHostIps,
+  planSuccessors,
+  type Removal,
+  removalOf,
+  transferOwnership,
+} from './release.ts';
 
-import { askingChanges, additions as askingRules, isAsked } from './asking.ts';
-import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
-import { holderIn, refuseForeign, type Stranger, throwTaken } from './foreign.ts';
-import { forwardChanges } from './iptables.ts';
-import { countedPlaces, countTaken, findClaims, listHostIps, type Removal, removalOf } from './release.ts';
-import { planSuccessors, transferOwnership } from './successors.ts';
+/**
+ * The changes that add missing condition rules and replace wrong ones. Reads the rules of all conditions in use: one or few per
+ * network.
+ */
+function askingChanges(socket: NetlinkSocket, conditions: readonly Conditions[]): Request[] {
+  return conditions
+    .filter(one => !isAsked(socket, one))
+    .flatMap(one => [
+      ...rulesOf(socket, one).map(rule => deleteRule(TABLE, askingChain(one.family), rule.handle)),
+      ...askingRules(one),
+    ]);
+}
+
+/** The changes that add the rules of conditions. */
+function askingRules(conditions: Conditions): Request[] {
+  const { family, text } = conditions;
+  const comment = text.length <= COMMENT_MAX_LENGTH ? text : `${text.slice(0, COMMENT_MAX_LENGTH - 3)}...`;
+  return expressionsOf(conditions).map(rule => addRule(TABLE, askingChain(family), rule, comment));
+}
+
+/** Whether the kernel has exactly the rules that the conditions need. */
+function isAsked(socket: NetlinkSocket, conditions: Conditions): boolean {
+  const rules = rulesOf(socket, conditions);
+  const wanted = expressionsOf(conditions);
+  return rules.length === wanted.length && wanted.every((rule, i) => isRule(rule, rules[i]));
+}
+
+/** Removes the rules and maps of conditions that no attachment uses. Reads all of them. */
+export function sweepConditions(socket: NetlinkSocket): void {
+  commitAfterReading(socket, () => {
+    const names = listChains(socket, TABLE).map(({ name }) => name);
+    return FAMILIES.flatMap(family => {
+      const prefix = whenChain({ family, handle: '' });
+      const handles = names.filter(name => name.startsWith(prefix)).map(name => name.slice(prefix.length));
+      return handles
+        .filter(handle => isUnused(socket, family, handle))
+        .flatMap(handle => {
+          return removal(socket, family, handle);
+        });
+    });
+  });
+}
+
+function removal(socket: NetlinkSocket, family: 4 | 6, handle: string): Request[] {
+  const chain = whenChain({ family, handle });
+  const asking = askingChain(family);
+  return [
+    ...rulesOf(socket, { family, handle }).map(rule => deleteRule(TABLE, asking, rule.handle)),
+    flushChain(TABLE, chain),
+    deleteChain(TABLE, chain),
+    ...Object.values(conditionalSets(family, handle)).map(deleteSet),
+  ];
+}
+
+function isUnused(socket: NetlinkSocket, family: 4 | 6, handle: string): boolean {
+  return Object.values(conditionalSets(family, handle)).every(set => listElements(socket, set).length === 0);
+}
+
+function rulesOf(socket: NetlinkSocket, conditions: Pick<Conditions, 'family' | 'handle'>): Rule[] {
+  const target = whenChain(conditions);
+  return listRules(socket, TABLE, askingChain(conditions.family)).filter(({ expressions }) => {
+    const last = expressions.at(-1)?.data as { data?: { verdict?: Verdict } } | undefined;
+    return last?.data?.verdict?.chain === target;
+  });
+}
+
+function expressionsOf(conditions: Conditions) {
+  // Only packets of the family get here, but nft needs the match to display addresses as addresses.
+  const family = matchFamily(conditions.family);
+  return conditions.alternatives.map(rule => [...family, ...rule, decide(jump(whenChain(conditions)))]);
+}
+
+/** Codes of our own (100 and up are free for plugins); listed in the README. */
+const PortmapCode = {
+  /** Another container holds a host port. */
+  portTaken: 100,
+} as const;
+
+/** The holder of a port, for the error message. */
+interface Rival extends HostPort {
+  /** Human-readable: `container "c1" of network "podnet"`. */
+  readonly holder: string;
+}
+
+/** A container in the reference's own table, and the address that the rule leads to. */
+interface Stranger {
+  readonly containerId: string;
+  readonly pod: Ip;
+}
+
+/** What the reference has of containers that no longer exist, and what others may have now. */
+interface Dead {
+  readonly chains: readonly ChainOwner[];
+  readonly strangers: readonly Stranger[];
+}
+
+interface Judge {
+  readonly refuseLiving: RefuseLiving;
+  readonly isGone: IsGone;
+}
+
+/**
+ * Rejects host ports that the reference plugin forwards to another container on an overlapping address, with either packet
+ * filter. Reads the reference's rules of all containers, if there are any. Rules with conditions do not conflict.
+ * @throws CniError 100 naming the container, 101 when it has the pod's address and is alive
+ */
+function refuseForeign(
+  socket: NetlinkSocket,
+  claims: readonly Claim[],
+  outdated: readonly Owner[],
+  judge: Judge,
+): Dead {
+  const dead = { chains: [] as ChainOwner[], strangers: [] as Stranger[] };
+  const own = new Set(
+    outdated
+      .flatMap(({ attachment }) => (attachment ? [attachment, soleOwner(attachment)] : []))
+      .map(dnatChain),
+  );
+  const ids = new Set(outdated.flatMap(({ attachment }) => attachment?.containerId ?? []));
+  const tables = listTables(socket);
+  for (const family of FAMILIES) {
+    const wanted = claims.filter(claim => claim.family === family && claim.condition === '');
+    if (wanted.length === 0) continue;
+    const inNft = (chain: string) => (tables.has(natTable(family)) ? listNftNat(socket, family, chain) : []);
+    const refuseAll = (held: readonly Held[]) => refuseHeldBy(wanted, held, judge, dead);
+    refuseAll(chainsThatHold(wanted, { own, ids }, inNft(SHARED.dnat), inNft));
+    if (tables.has(hostportTable(family))) refuseAll(hostportRules(socket, family, ids));
+    const legacy = listLegacyNat(family);
+    const inLegacy = (chain: string) => legacy.filter(rule => rule.chain === chain);
+    refuseAll(chainsThatHold(wanted, { own, ids }, inLegacy(SHARED.dnat), inLegacy));
+  }
+  return dead;
+}
+
+/** @throws CniError 100 */
+function throwTaken(wanted: HostPort, { holder, ...held }: Rival, details: string): never {
+  throw new CniError(
+    PortmapCode.portTaken,
+    `Cannot map host port ${renderHostPort(wanted)}: ${holder} holds ${renderHostPort(held)}`,
+    { details },
+  );
+}
+
+interface Held {
+  readonly holder: string;
+  /** Set if the rules name it. */
+  readonly owner: ChainOwner | undefined;
+  /** Set if they name nothing else. */
+  readonly containerId?: string;
+  readonly rule: NatRule;
+}
+
+function refuseHeldBy(
+  wanted: readonly Claim[],
+  held: readonly Held[],
+  { refuseLiving, isGone }: Judge,
+  dead: { readonly chains: ChainOwner[]; readonly strangers: Stranger[] },
+): void {
+  for (const { holder, owner, containerId, rule } of held) {
+    if (owner && dead.chains.includes(owner)) continue;
+    const claim = wanted.find(one => excludes(one, rule));
+    if (claim === undefined) continue;
+    if (rule.to && sameIp(rule.to, claim.pod)) {
+      // The previous holder of the pod's address is gone, unless another network gave the same address to a live pod.
+      refuseLiving([{ ip: claim.pod, owner }]);
+      continue;
+    }
+    if (rule.to && (owner || containerId !== undefined) && isGone(owner, [rule.to])) {
+      if (owner) dead.chains.push(owner);
+      else if (containerId !== undefined) dead.strangers.push({ containerId, pod: rule.to });
+      continue;
+    }
+    const { protocol, port } = claim;
+    const ip = rule.destination?.not ? undefined : rule.destination?.cidr.ip;
+    throwTaken(claim, { holder, protocol, port, ...defined({ ip }) }, 'its DEL releases the port');
+  }
+}
+
+/** The forwarding rules of containers with an entry that mentions one of the ports. */
+function chainsThatHold(
+  wanted: readonly Claim[],
+  { own, ids }: { readonly own: ReadonlySet<string>; readonly ids: ReadonlySet<string> },
+  entries: readonly NatRule[],
+  rulesOf: (chain: string) => readonly NatRule[],
+): Held[] {
+  const holders = new Map<string, Pick<Held, 'holder' | 'owner'>>();
+  for (const { target, comment, source, destination, more, protocol, ports = [] } of entries) {
+    // Containers with conditions of their own may share a port.
+    if (own.has(target) || more || source || destination) continue;
+    // The container's other networks may have been given the same ports.
+    if (ids.has(ownerIn(comment)?.containerId ?? '')) continue;
+    const isWanted = wanted.some(one => PROTOCOLS[one.protocol] === protocol && ports.includes(one.port));
+    if (isWanted) {
+      const holder = holderIn(comment) ?? `chain "${target}"`;
+      holders.set(target, { holder, owner: ownerIn(comment) });
+    }
+  }
+  return [...holders].flatMap(([chain, held]) => rulesOf(chain).map(rule => ({ ...held, rule })));
+}
+
+/** Rules of the reference's own table, which name the container only. */
+function hostportRules(socket: NetlinkSocket, family: Family, own: ReadonlySet<string>): Held[] {
+  return listRules(socket, hostportTable(family), 'hostports').flatMap(rule => {
+    const { comment = '' } = rule;
+    if (own.has(comment)) return [];
+    const holder = `container "${shortId(comment)}"`;
+    return { holder, owner: undefined, containerId: comment, rule: decodeNatRule(family, rule) };
+  });
+}
+
+function excludes({ protocol, port, ip }: Claim, rule: NatRule): boolean {
+  if (rule.target !== 'DNAT' || rule.protocol !== PROTOCOLS[protocol] || !rule.ports?.includes(port))
+    return false;
+  const { destination } = rule;
+  return !(ip && destination) || cidrContains(destination.cidr, ip) !== destination.not;
+}
+
+/** The attachment that a comment of ours, or of the reference's portmap, names. */
+function holderIn(comment: string | undefined): string | undefined {
+  const owner = findOwner(comment) ?? ownerIn(comment);
+  return owner && `container "${shortId(owner.containerId)}" of network "${owner.network}"`;
+}
 
 /** What one attachment wants. */
 export interface Wanted {

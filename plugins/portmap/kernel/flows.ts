@@ -19,7 +19,7 @@ import {
 } from '../plan.ts';
 
 /** rtnetlink and netfilter of the host. */
-export interface HostSockets {
+interface HostSockets {
   readonly host: NetlinkSocket;
   readonly hostNft: NetlinkSocket;
 }

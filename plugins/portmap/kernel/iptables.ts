@@ -1,5 +1,6 @@
 // How do the iptables rules get into the kernel, and do they still exist?
 
+import type { AttachmentId } from '../../../src/cni/attachment.ts';
 import { FAMILIES, type Family } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
 import {
@@ -19,10 +20,14 @@ import {
   saveTable,
   tryNat,
 } from '../../../src/netlink/iptables/program.ts';
+import { type Entry, findElement, findElements } from '../../../src/netlink/nft/element.ts';
 import { hasChain, isDropping } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   asSaved,
+  type ChainOwner,
+  chainKey,
+  dnatChain,
   type IptablesOptions,
   plainWord,
   planContainerRules,
@@ -30,10 +35,52 @@ import {
   planLoopbackRules,
   planSharedChains,
   planSharedRules,
+  SHARED,
   type SharedRule,
+  soleOwner,
 } from '../iptables-rules.ts';
-import { type FamilyPlan, PROTOCOLS } from '../plan.ts';
-import { type ChainOwner, dnatChain, SHARED } from '../reference-names.ts';
+import { type FamilyPlan, type Means, type Owner, PROTOCOLS } from '../plan.ts';
+import { CHAINS } from '../sets.ts';
+
+/**
+ * The element by which an attachment takes a chain: the one that the reference would use, or one of its own if another interface
+ * of the container already has that.
+ */
+export function chainEntriesOf(
+  socket: NetlinkSocket,
+  { owner, means }: { readonly owner: Owner; readonly means: Means },
+  outdated: readonly Owner[],
+): Entry[] {
+  const { attachment, handle, note } = owner;
+  if (means.backend !== 'iptables' || attachment === undefined) return [];
+  const holder = findElement(socket, CHAINS, [chainKey(attachment)]);
+  const isFree = holder === undefined || outdated.some(one => one.note === holder.comment);
+  const key = [chainKey(isFree ? attachment : soleOwner(attachment))];
+  return [{ set: CHAINS, element: { key, data: [handle], comment: note } }];
+}
+
+/** What the chain of an attachment with iptables rules is named after. */
+export function chainOwnerOf(socket: NetlinkSocket, { note }: Owner, attachment: AttachmentId): ChainOwner {
+  const sole = soleOwner(attachment);
+  return findElement(socket, CHAINS, [chainKey(sole)])?.comment === note ? sole : attachment;
+}
+
+/** The chains that are deleted with an attachment: its own one, and the container's unless another interface has taken it. */
+export function chainsOf(socket: NetlinkSocket, { attachment, note }: Owner): ChainOwner[] {
+  if (attachment === undefined) return [];
+  const [shared, sole] = [attachment, soleOwner(attachment)];
+  const places = [shared, sole].map(one => ({ set: CHAINS, key: [chainKey(one)] }));
+  const [holder, own] = findElements(socket, places);
+  const isShared = holder === undefined || holder.comment === note;
+  return [...(isShared ? [shared] : []), ...(own?.comment === note ? [sole] : [])];
+}
+
+/** Whether iptables, in nf_tables or legacy, has a chain of the attachment. */
+export function isChainThere(socket: NetlinkSocket, family: 4 | 6, attachment: AttachmentId): boolean {
+  const chains = [attachment, soleOwner(attachment)].map(dnatChain);
+  if (chains.some(chain => hasChain(socket, natTable(family), chain))) return true;
+  return listLegacyNat(family).some(({ chain }) => chains.includes(chain));
+}
 
 /** Another process that makes the same chains at the same moment may be first, repeatedly. */
 const ATTEMPTS = 10;
@@ -79,7 +126,7 @@ export function addIptablesPorts(
 export function tryIptablesPorts(socket: NetlinkSocket, options: IptablesOptions): void {
   for (const family of FAMILIES) {
     const marking = options.externalSetMarkChain;
-    if (marking !== undefined && !isChainThere(socket, family, marking)) {
+    if (marking !== undefined && !hasNatChain(socket, family, marking)) {
       throw new Error(`Cannot find the chain "${marking}" in the table "nat" of IPv${family}`);
     }
     const shared = missingShared(socket, family, options);
@@ -207,7 +254,7 @@ function missingShared(socket: NetlinkSocket, family: Family, options: IptablesO
 }
 
 /** In test mode, the program does not check that the chain exists. */
-function isChainThere(socket: NetlinkSocket, family: Family, chain: string): boolean {
+function hasNatChain(socket: NetlinkSocket, family: Family, chain: string): boolean {
   if (restoreMode(family) === 'nft') return hasChain(socket, natTable(family), chain);
   return listLegacyNat(family).some(rule => rule.chain === chain);
 }

@@ -19,8 +19,6 @@ import {
 } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { iptablesOptionsOf, type PortmapConf } from '../config.ts';
-import type { Owner } from '../elements.ts';
-import { protocolName, renderHostPort } from '../plan.ts';
 import {
   type ChainOwner,
   dnatChain,
@@ -28,11 +26,11 @@ import {
   ownerIn,
   SHARED,
   snatChainOf,
-} from '../reference-names.ts';
-import { chainOwnerOf } from './chains.ts';
+} from '../iptables-rules.ts';
+import { type Owner, protocolName, renderHostPort } from '../plan.ts';
 import type { Wanted } from './claim.ts';
 import type { Lost } from './flows.ts';
-import { addIptablesPorts, checkForeignPorts } from './iptables.ts';
+import { addIptablesPorts, chainOwnerOf, checkForeignPorts } from './iptables.ts';
 import { findClaims, releasePorts } from './release.ts';
 
 /** Legacy iptables rules are removed by number. A concurrent change shifts the numbers, so the removal is retried. */

@@ -2,7 +2,7 @@
 import { findIp, renderIp } from '../../net/ip.ts';
 
 /** Names of one kind: each becomes `<kind>-<number>`. */
-export interface KnownNames {
+interface KnownNames {
   /** `pod`, `namespace`, `container`, `host`, … */
   readonly kind: string;
   readonly names: Iterable<string>;

@@ -97,7 +97,7 @@ const FILTERS: Readonly<Record<string, Matches>> = {
  * @param filters `<key>=<value>`
  * @throws UsageError for an unknown key
  */
-export function selectAttachments(
+function selectAttachments(
   attachments: readonly NodeAttachment[],
   filters: readonly string[],
 ): NodeAttachment[] {
@@ -160,7 +160,7 @@ const COLUMNS: readonly Column[] = [
 const HEALTH = { sound: 'green', broken: 'red', unknown: 'yellow' } as const;
 
 /** The table, then the reason of each attachment that is broken or unsettled. */
-export function renderLs(
+function renderLs(
   node: NodeModel,
   shown: readonly NodeAttachment[],
   options: Style & { readonly wide: boolean; readonly width: number | undefined },

@@ -32,7 +32,7 @@ import { confDirOf, runtimeOf } from '../target.ts';
 import { podEvents } from './pod-events.ts';
 
 /** What the work beside requests needs of the daemon. */
-export interface BackgroundParts {
+interface BackgroundParts {
   readonly call: CommandCall;
   readonly stateDir: string;
   /** The name of this node, if it was given one. */

@@ -3,7 +3,7 @@ import { notifyServiceManager } from '../../sys/service-manager.ts';
 import { LONGEST_MS, startTimer, type Timer } from '../../wait.ts';
 
 /** How the daemon ends. */
-export interface End {
+interface End {
   readonly exitCode: number;
   /** What to log; undefined if the end was requested. */
   readonly reason?: string;

@@ -13,7 +13,7 @@ import type { Observer } from '../../observe/observer.ts';
 import { maskText } from '../../observe/secrets.ts';
 
 /** What the socket needs from the daemon. */
-export interface GrpcParts {
+interface GrpcParts {
   readonly socketPath: string;
   readonly observer: Observer;
   readonly pool: WorkerPool;

@@ -26,14 +26,14 @@ const TIMEOUT_MS = 5_000;
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What the telling needs of the daemon. */
-export interface PodEventParts {
+interface PodEventParts {
   readonly confDir: string;
   readonly env: Environment;
   readonly observer: Pick<Observer, 'log'>;
 }
 
 /** Tells of an act. Returns at once and never throws. */
-export type TellAct = (act: Act, attachment: WatchedAttachment, problem: string) => void;
+type TellAct = (act: Act, attachment: WatchedAttachment, problem: string) => void;
 
 /**
  * Tells the cluster that a list of the configuration directory names, or that this process runs in; without one, nothing. Events are

@@ -3,7 +3,7 @@ import type { JsonObject } from '../../cni/json.ts';
 import { PLUGIN_KEYWORD } from '../../cni/plugin-about.ts';
 
 /** The options of a plugin, in our words, as its documentation has them. */
-export interface WellKnown {
+interface WellKnown {
   readonly kind: 'main' | 'ipam' | 'meta';
   readonly summary: string;
   readonly capabilities?: readonly string[];

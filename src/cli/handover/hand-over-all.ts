@@ -54,10 +54,7 @@ export function findExecutables(types: Iterable<string>, dirs: readonly string[]
 }
 
 /** Links them into one temporary directory while the work runs. */
-export async function withPluginDir<T>(
-  executables: Executables,
-  work: (dir: string) => Promise<T>,
-): Promise<T> {
+async function withPluginDir<T>(executables: Executables, work: (dir: string) => Promise<T>): Promise<T> {
   const dir = mkdtempSync(join(tmpdir(), 'catena-handover-'));
   try {
     for (const [type, path] of executables) symlinkSync(path, join(dir, type));
@@ -74,7 +71,7 @@ function isFile(path: string): boolean {
 }
 
 /** To which executables, and how. */
-export interface HandoverPlan {
+interface HandoverPlan {
   /** Executables that will delete the attachments. */
   readonly executables: Executables;
   /** Name of their location, for messages. */

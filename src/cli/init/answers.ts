@@ -15,7 +15,7 @@ import type { NetworkChoice, Wish } from './compose.ts';
 import { type Addressing, type InUse, readAddressing, suggestSubnet } from './subnets.ts';
 
 /** A network and the file to write. */
-export interface Answers {
+interface Answers {
   readonly wish: Wish;
   readonly file: string;
 }

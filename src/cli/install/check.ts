@@ -14,7 +14,7 @@ const BY_ORDER: readonly RuntimeName[] = ['containerd', 'CRI-O'];
 export type Pick = AnswerOf<'Installation'>['picks'][number];
 
 /** Where runtimes look for configurations. */
-export interface Lookup {
+interface Lookup {
   readonly confDir: string;
   /** The settings in their own configurations. */
   readonly configured: readonly Configured[];

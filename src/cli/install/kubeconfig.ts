@@ -11,7 +11,7 @@ import type { Files } from './files.ts';
 import { UNFINISHED } from './names.ts';
 
 /** A service account, as mounted by the kubelet. */
-export interface PodAccount {
+interface PodAccount {
   /** Its directory as seen by this process, with `ca.crt` and `token`. */
   readonly dir: string;
   /** The same directory as seen by the host. */

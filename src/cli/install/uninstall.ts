@@ -12,7 +12,7 @@ import { REPLACED } from './names.ts';
 import { type InstallOptions, sourcesOf } from './plan.ts';
 
 /** What is installed where. Without a manifest, files of these names are ours if they are identical to their sources. */
-export type Installed = Pick<InstallOptions, 'binDir' | 'confDir' | 'source' | 'names' | 'core'>;
+type Installed = Pick<InstallOptions, 'binDir' | 'confDir' | 'source' | 'names' | 'core'>;
 
 /** What happens to one file. */
 export type UninstallStep = AnswerOf<'Uninstallation'>['steps'][number];

@@ -8,7 +8,7 @@ import { TOOL_VERSION } from '../tool-version.ts';
 import { GROUPS } from '../usage.ts';
 
 /** The tool's page, of which the others are part. */
-export const TOP = 'catena';
+const TOP = 'catena';
 
 /** All pages, each with its file's name. */
 export function manPages(table: CommandTable): { readonly name: string; readonly text: string }[] {

@@ -7,7 +7,7 @@ import { printData } from './data.ts';
 import { isData } from './format.ts';
 
 /** An answer for people. */
-export interface Texts {
+interface Texts {
   text(): string;
   /** With more columns. */
   wide?(): string;

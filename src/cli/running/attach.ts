@@ -19,7 +19,7 @@ import { type ContainerPlace, checkPlace } from './place.ts';
  * What the caller chooses; the name is the next free `net<N>` unless given. A caller that lost the reply asks again with the same
  * request key, and means the attachment that was made then.
  */
-export interface Wanted {
+interface Wanted {
   readonly network: string;
   readonly ifname?: string | undefined;
   readonly request?: string | undefined;
@@ -28,7 +28,7 @@ export interface Wanted {
 }
 
 /** Where an attachment is made. */
-export interface AttachTo {
+interface AttachTo {
   readonly container: KnownContainer;
   readonly place: ContainerPlace;
   readonly list: Conflist;

@@ -20,7 +20,7 @@ export interface Settings {
 }
 
 /** What a runtime does with one file. */
-export type FileUse = Choice['verdicts'][number];
+type FileUse = Choice['verdicts'][number];
 
 /** What a runtime does with a directory. */
 export type Choice = AnswerOf<'NetworkFiles'>['runtimes'][number];

@@ -125,7 +125,7 @@ function sweep(): void {
 }
 
 /** What is known about the plugin and its current executable. */
-export type Changing = Pick<Survey, 'link' | 'target' | 'digest'>;
+type Changing = Pick<Survey, 'link' | 'target' | 'digest'>;
 
 /**
  * Why a swap would leave attachments that nothing can delete; undefined if it would not. Attachments that were already handed

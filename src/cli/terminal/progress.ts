@@ -7,7 +7,7 @@ import { isData } from '../output/format.ts';
 import { widthOf } from './lines.ts';
 
 /** One line on standard error that is rewritten, and removed before anything else is printed. */
-export interface Progress {
+interface Progress {
   /** What begins now: `ADD`, `scenario 2 of 9: life`. */
   step(what: string): void;
   /** Removes the line before the command prints something; the next step or second draws it again. */

@@ -65,7 +65,7 @@ export async function leavePools(call: CommandCall): Promise<PurgeStep[]> {
 }
 
 /** Where our files are, and which chains are shared. */
-export interface ToPurge extends PurgePlaces {
+interface ToPurge extends PurgePlaces {
   readonly chains: readonly SharedChain[];
 }
 

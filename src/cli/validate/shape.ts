@@ -10,7 +10,7 @@ export interface Problem {
 }
 
 /** How keys are matched. */
-export interface Reading {
+interface Reading {
   /** Top-level keys are case-sensitive: true for a conflist, false for a plugin. */
   readonly exact?: boolean;
   /** Top-level keys whose values may be anything. */

@@ -212,7 +212,7 @@ const LINK_LOCAL = /\bfe80::[0-9a-f:]+/g;
 const FIXED = ['00:00:00:00:00:00', 'ff:ff:ff:ff:ff:ff', '01:80:c2:00:00:00'];
 
 /** For a value of an observation that describes an interface, returns its hardware address and its name. */
-export type FindHolder = (
+type FindHolder = (
   value: Record<string, unknown>,
   path: readonly string[],
 ) => readonly [mac: string, holder: string] | undefined;

@@ -12,7 +12,7 @@ import { execInstead } from '../play.ts';
 import { toText } from './scene.ts';
 
 /** The executables that the second twin runs instead. */
-export interface Swap {
+interface Swap {
   /** A directory of executables, or one executable. */
   readonly target: string;
   /** Plugin types found there. */

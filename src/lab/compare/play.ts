@@ -50,7 +50,7 @@ import {
 } from './scene.ts';
 
 /** The configuration of a twin. */
-export interface Twin {
+interface Twin {
   readonly list: Conflist;
   readonly side: Side;
   /** How each side's executables are run. */

@@ -18,7 +18,7 @@ export interface PlayedScene {
 /** The outcome of a comparison. */
 export type CompareReport = AnswerOf<'Comparison'>;
 /** What is known about one plugin, or with index -1 about whole steps. */
-export type PluginReport = CompareReport['links'][number];
+type PluginReport = CompareReport['links'][number];
 /** A difference, with the other scenes in which it also appeared. */
 export type ReportedDifference = PluginReport['differences'][number];
 /** How one set of executables handled the other set's attachment. */

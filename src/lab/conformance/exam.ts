@@ -71,7 +71,7 @@ export function confOf({ conf, executable }: Subject, version: SpecVersion): Jso
 }
 
 /** A configuration, and whether the plugin comes after another one. */
-export interface Sample {
+interface Sample {
   readonly conf: JsonObject;
   readonly chained: boolean;
 }
@@ -231,7 +231,7 @@ export interface Recorded {
 }
 
 /** The outcome of an ordinary ADD and DEL. */
-export interface Trial {
+interface Trial {
   readonly added: Reply;
   /** `main` makes an interface, `ipam` only hands out addresses, `chained` works on what others made. */
   readonly kind: 'main' | 'ipam' | 'chained';

@@ -350,7 +350,7 @@ function flagTest(
 }
 
 /** One value: bytes, compared through `mask` if present; with `to`, the start of a range. */
-export interface Operand {
+interface Operand {
   readonly value: Uint8Array;
   readonly mask?: Uint8Array;
   readonly to?: Uint8Array;
@@ -360,7 +360,7 @@ export interface Operand {
 const IFNAMSIZ = 16;
 
 /** `10.0.0.0/8`, `10.0.0.1`, `10.0.0.1-10.0.0.9`; undefined for anything else and for the other family. */
-export function findAddress(family: 4 | 6, word: string): Operand | undefined {
+function findAddress(family: 4 | 6, word: string): Operand | undefined {
   const range = findRange(word, text => addressBytes(family, findIp(text)));
   if (range) return range;
   const cidr = word.includes('/') ? findCidr(word) : undefined;
@@ -374,7 +374,7 @@ export function findAddress(family: 4 | 6, word: string): Operand | undefined {
 }
 
 /** `8080`, `8000-8999`. */
-export function findPort(word: string): Operand | undefined {
+function findPort(word: string): Operand | undefined {
   const bytes = (text: string) => {
     const port = findNumber(text, 0xffff);
     return port === undefined ? undefined : Uint8Array.of(port >> 8, port & 0xff);
@@ -384,7 +384,7 @@ export function findPort(word: string): Operand | undefined {
 }
 
 /** `eth0`, `eth*`. */
-export function findIfname(word: string): Operand | undefined {
+function findIfname(word: string): Operand | undefined {
   const bytes = new TextEncoder().encode(word);
   if (bytes.length === 0 || bytes.length >= IFNAMSIZ || /[/\s]/.test(word)) return undefined;
   if (word.endsWith('*')) return bytes.length > 1 ? { value: bytes.subarray(0, -1) } : undefined;
@@ -394,13 +394,13 @@ export function findIfname(word: string): Operand | undefined {
 }
 
 /** `42`, `0x2a`: 32 bits in host byte order. */
-export function findU32(word: string): Operand | undefined {
+function findU32(word: string): Operand | undefined {
   const number = findNumber(word, 0xffff_ffff);
   return number === undefined ? undefined : { value: hostU32(number) };
 }
 
 /** Parses a name that stands for a number of this size in bytes, or the number itself. */
-export function findNamed(
+function findNamed(
   names: Readonly<Record<string, number>>,
   size: 1 | 4,
 ): (word: string) => Operand | undefined {

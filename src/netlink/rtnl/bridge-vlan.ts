@@ -66,7 +66,7 @@ export function removePortVlans(socket: NetlinkSocket, index: number, first: num
 }
 
 /** A port of a bridge. */
-export interface BridgePort {
+interface BridgePort {
   readonly index: number;
   readonly vlans: readonly VlanRange[];
 }

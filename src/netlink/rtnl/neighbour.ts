@@ -141,7 +141,7 @@ export function removeNeighbourRequest(index: number, address: Ip): Request {
 }
 
 /** Where a tunnel sends frames for a hardware address. */
-export interface Forwarding {
+interface Forwarding {
   readonly mac: string;
   readonly to: Ip;
 }

@@ -145,7 +145,7 @@ function describeUse(traces: readonly Trace[]): string | undefined {
 }
 
 /** A lease of the network. */
-export interface HeldLease {
+interface HeldLease {
   readonly address: string;
   readonly dir: string;
   readonly owner: AttachmentId;
@@ -153,7 +153,7 @@ export interface HeldLease {
 }
 
 /** Leases that name an attachment. Leases in the old format, which name only a container, are left to the plugin. */
-export function listHeldLeases(
+function listHeldLeases(
   list: NetworkPlugins,
   find: FindAbout,
   holders: ReadonlyMap<string, readonly Holder[]> | undefined,
@@ -174,7 +174,7 @@ export function listHeldLeases(
 }
 
 /** Backups that name the network; the file name says which interface they belong to. */
-export function listBackups(list: NetworkPlugins, find: FindAbout): Trace[] {
+function listBackups(list: NetworkPlugins, find: FindAbout): Trace[] {
   return backupDirsOf(list, find).flatMap(dir =>
     namesIn(dir).flatMap(name => {
       const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
@@ -201,7 +201,7 @@ export function listKernelTraces(tables: Tables, network: string): FoundTrace[] 
 }
 
 /** Indexes of devices to which others redirect all incoming packets. */
-export function findRedirectTargets(tables: Tables): ReadonlySet<number> {
+function findRedirectTargets(tables: Tables): ReadonlySet<number> {
   const hooks = tables.qdiscs.filter(({ kind }) => kind === 'ingress' || kind === 'clsact');
   const filters = tables.ask(NETLINK_ROUTE, socket =>
     hooks.flatMap(({ index }) => listIngressFilters(socket, index)),
@@ -276,10 +276,10 @@ function isAddress(value: FieldValue): value is Exclude<FieldValue, number | str
 /**
  * `used`: something that exists needs it. `unused`: what needed it is gone. `silent`: it proves neither.
  */
-export type Evidence = 'used' | 'unused' | 'silent';
+type Evidence = 'used' | 'unused' | 'silent';
 
 /** One thing in the kernel or on disk that carries the name of an attachment. */
-export interface Trace {
+interface Trace {
   /** As noted: if the note was too long, it has a digest instead of the container id. */
   readonly owner: AttachmentId;
   /** Human-readable: `link "veth12345678"`. */
@@ -290,7 +290,7 @@ export interface Trace {
 }
 
 /** A trace before its use is judged. Whatever uses it may be made after the trace was found, so it is judged later. */
-export interface FoundTrace extends Pick<Trace, 'owner' | 'what'> {
+interface FoundTrace extends Pick<Trace, 'owner' | 'what'> {
   judge(witnesses: Witnesses): Pick<Trace, 'evidence' | 'why'>;
 }
 

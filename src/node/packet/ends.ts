@@ -24,7 +24,7 @@ export interface To {
 }
 
 /** Finds the id of a container by what an operator calls it. @throws CniError 3 */
-export type FindContainer = (given: string) => string;
+type FindContainer = (given: string) => string;
 
 /** `outside`, `node`, an address, or a container. */
 export function parseFrom(text: string, model: NodeModel, find: FindContainer): From {

@@ -414,14 +414,14 @@ function renderHost(address = ''): string {
 }
 
 /** From one port of a bridge to another. */
-export interface Bridged {
+interface Bridged {
   readonly from: NodeAttachment;
   readonly to: NodeAttachment;
   readonly bridge: Link;
 }
 
 /** The container that a device of the node leads to by a veth pair. @param to the next hop */
-export function findBehind(world: World, link: Link, to: string): NodeAttachment | undefined {
+function findBehind(world: World, link: Link, to: string): NodeAttachment | undefined {
   return world.pairs.find(one => {
     const { master, name } = one.hostDevice ?? {};
     return master === undefined ? name === link.name : master === link.name && addressesOf(one).includes(to);
@@ -429,7 +429,7 @@ export function findBehind(world: World, link: Link, to: string): NodeAttachment
 }
 
 /** @returns the device of the container on which the packet arrives; undefined if it cannot be followed */
-export function* crossToContainer(
+function* crossToContainer(
   world: World,
   packet: Packet,
   attachment: NodeAttachment,
@@ -477,7 +477,7 @@ export function* crossToContainer(
 }
 
 /** @returns the device of the node on which the packet arrives, or the container that has the next hop */
-export function* crossToNode(
+function* crossToNode(
   world: World,
   site: Site,
   packet: Packet,
@@ -525,7 +525,7 @@ export function* crossToNode(
 }
 
 /** A container that packets do not come to through a veth pair: its device is gone, or of another kind. */
-export function unfollowed(world: World, packet: Packet, owner: NodeAttachment): Hop {
+function unfollowed(world: World, packet: Packet, owner: NodeAttachment): Hop {
   const inside = world.siteOf(owner);
   if (inside !== undefined && inside.link(owner.ifname) === undefined) {
     const words = `it has no device "${owner.ifname}"`;
@@ -537,7 +537,7 @@ export function unfollowed(world: World, packet: Packet, owner: NodeAttachment):
 }
 
 /** Inside a bridge. Rules about forwarded packets see it, too, if the node says so. */
-export function* bridged({ node }: World, packet: Packet, { from, to, bridge }: Bridged): Walk {
+function* bridged({ node }: World, packet: Packet, { from, to, bridge }: Bridged): Walk {
   const ports = [from, to].map(one => node.link(one.hostDevice?.name ?? ''));
   if (ports.every(port => isIsolated(port)))
     yield hop(node, packet, 'policy', 'stops', `both are isolated ports of "${bridge.name}"`);
@@ -587,7 +587,7 @@ function* judgeNeighbour(
 }
 
 /** Only rates that a network asks for are made again by its repair. */
-export function shaped({ advice }: World, attachment: NodeAttachment): string | undefined {
+function shaped({ advice }: World, attachment: NodeAttachment): string | undefined {
   const { ingressBits, egressBits } = attachment.rates;
   return ingressBits === undefined && egressBits === undefined ? undefined : advice.repair(attachment);
 }

@@ -8,7 +8,7 @@ import { findNetnsCookie } from '../../sys/netns-cookie.ts';
 import type { UpkeepNote } from './note.ts';
 
 /** What tells an attachment, and its namespace, from a later one of the same name and path. */
-export type UpkeepIdentity = Pick<UpkeepNote, 'boot' | 'generation' | 'netnsCookie'>;
+type UpkeepIdentity = Pick<UpkeepNote, 'boot' | 'generation' | 'netnsCookie'>;
 
 /** The identity of an attachment now. @param netns path of its namespace */
 export function identityOf(

@@ -78,7 +78,7 @@ export function listUpkeep(stateDir: string, plugin: string, network: string): U
 }
 
 /** A note, and the plugin that left it. */
-export interface PluginNote {
+interface PluginNote {
   readonly plugin: string;
   readonly note: UpkeepNote;
 }

@@ -6,7 +6,7 @@ import type { ShownLease } from '../shown.ts';
 export const BLOCK = 256;
 
 /** First and last address of a range. */
-export interface Bounds {
+interface Bounds {
   readonly start: Ip;
   readonly end: Ip;
 }
@@ -19,7 +19,7 @@ export interface MapCell {
 }
 
 /** Up to {@link BLOCK} consecutive addresses. */
-export interface MapBlock {
+interface MapBlock {
   readonly first: string;
   readonly last: string;
   readonly cells: readonly MapCell[];

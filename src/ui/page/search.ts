@@ -5,7 +5,7 @@ import type { NodeAttachment } from '../../node/model.ts';
 import { renderPort, titleOf } from '../../node/words.ts';
 
 /** Whether a text has every word, in any order; upper and lower case are the same. */
-export type Matcher = (text: string) => boolean;
+type Matcher = (text: string) => boolean;
 
 /** An empty query matches everything. */
 export function matcherOf(query: string): Matcher {

@@ -3,13 +3,21 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
-import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/client/conversation.ts';
-import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec/message.ts';
-import { Code, decodeOptions } from '../../../plugins/dhcp/codec/options.ts';
-import { decodeAdvertisement, ROUTER_ADVERTISEMENT } from '../../../plugins/dhcp/ipv6/codec/advertisement.ts';
-import { encodeAssociation } from '../../../plugins/dhcp/ipv6/codec/association.ts';
-import * as ipv6 from '../../../plugins/dhcp/ipv6/codec/message.ts';
-import { Code as Code6 } from '../../../plugins/dhcp/ipv6/codec/options.ts';
+import {
+  Code,
+  decodeMessage,
+  decodeOptions,
+  encodeMessage,
+  MessageType,
+} from '../../../plugins/dhcp/codec.ts';
+import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/conversation.ts';
+import * as ipv6 from '../../../plugins/dhcp/ipv6/codec.ts';
+import {
+  Code as Code6,
+  decodeAdvertisement,
+  encodeAssociation,
+  ROUTER_ADVERTISEMENT,
+} from '../../../plugins/dhcp/ipv6/codec.ts';
 import { grantIn } from '../../../plugins/dhcp/ipv6/lease.ts';
 import { advertisedResolvers, prefixFor, resultOf as resultOf6 } from '../../../plugins/dhcp/ipv6/obtain.ts';
 import { leaseOf } from '../../../plugins/dhcp/lease.ts';

@@ -1,8 +1,8 @@
 // Are texts in other languages parsed safely: annotations, flanneld's file, resolv.conf, allowlist, conditions, addresses?
 import fc from 'fast-check';
 import { parseSubnetEnv } from '../../../plugins/flannel/plugin.ts';
+import { parseRangeSets } from '../../../plugins/host-local/plan.ts';
 import { parseResolvConf } from '../../../plugins/host-local/plugin.ts';
-import { parseRangeSets } from '../../../plugins/host-local/range.ts';
 import { parseAllowlist, planSysctls } from '../../../plugins/tuning/allowlist.ts';
 import { findRepeatedKey } from '../../../plugins/tuning/plugin.ts';
 

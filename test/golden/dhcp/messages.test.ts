@@ -1,8 +1,7 @@
 // Do messages have the bytes that a real exchange with dnsmasq 2.90 had? (whole IP packets, captured with a packet socket)
 import { describe, expect, test } from 'bun:test';
-import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/client/conversation.ts';
-import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec/message.ts';
-import { Code } from '../../../plugins/dhcp/codec/options.ts';
+import { Code, decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec.ts';
+import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/conversation.ts';
 import { leaseOf } from '../../../plugins/dhcp/lease.ts';
 import { parseMac } from '../../../src/net/interface.ts';
 

@@ -1,9 +1,15 @@
 // Do messages have the bytes that a real exchange with kea 2.2.0 and radvd 2.19 had? (payloads of UDP, and a whole IPv6 packet)
 import { describe, expect, test } from 'bun:test';
-import { decodeAdvertisement } from '../../../plugins/dhcp/ipv6/codec/advertisement.ts';
-import { encodeAssociation } from '../../../plugins/dhcp/ipv6/codec/association.ts';
-import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/ipv6/codec/message.ts';
-import { Code, Status, statusIn } from '../../../plugins/dhcp/ipv6/codec/options.ts';
+import {
+  Code,
+  decodeAdvertisement,
+  decodeMessage,
+  encodeAssociation,
+  encodeMessage,
+  MessageType,
+  Status,
+  statusIn,
+} from '../../../plugins/dhcp/ipv6/codec.ts';
 import { grantIn } from '../../../plugins/dhcp/ipv6/lease.ts';
 import { parseCidr, parseIp } from '../../../src/net/ip.ts';
 

@@ -1,9 +1,8 @@
 // Are the rules of our tables, byte for byte, those of the releases whose attachments are still in use?
 // A digest that changes means that CHECK of an attachment made before fails: such a skeleton needs a new `version`.
 import { expect, test } from 'bun:test';
-import { BRIDGE_SKELETON, SKELETON } from '../../../plugins/firewall/skeleton.ts';
-import { parseConditions } from '../../../plugins/portmap/conditions.ts';
-import { planSkeleton as planPortmap } from '../../../plugins/portmap/sets.ts';
+import { BRIDGE_SKELETON, SKELETON } from '../../../plugins/firewall/plan.ts';
+import { parseConditions, planSkeleton as planPortmap } from '../../../plugins/portmap/sets.ts';
 import { planSkeleton as planMasquerade } from '../../../src/attach/masquerade.ts';
 import { parseCidr } from '../../../src/net/ip.ts';
 import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';

@@ -1,13 +1,16 @@
 // Which limits does a configuration come down to, and which does it refuse?
+
 import { describe, expect, test } from 'bun:test';
 import {
   BandwidthConf,
+  findSubnets,
   ignoresRuntime,
   isUnlimited,
   limitsOf,
+  parseAmount,
 } from '../../../../plugins/bandwidth/config.ts';
 import { decode, type JsonObject } from '../../../../src/cni/json.ts';
-import { parseCidr } from '../../../../src/net/ip.ts';
+import { parseCidr, renderCidr } from '../../../../src/net/ip.ts';
 
 function limitsIn(keys: JsonObject) {
   const request = { type: 'bandwidth', ...keys };
@@ -125,4 +128,94 @@ describe('limitsOf()', () => {
 test('isUnlimited() considers both directions', () => {
   expect(isUnlimited({})).toBe(true);
   expect(isUnlimited({ egress: { rateBits: 8, burstBits: 8 } })).toBe(false);
+});
+
+describe('parseAmount()', () => {
+  test.each([
+    ['10Mbit', 10_000_000],
+    ['1Gbit', 1_000_000_000],
+    ['500kbit', 500_000],
+    ['1.5 Gbit/s', 1_500_000_000],
+    ['8bit', 8],
+    ['1Kibit', 1_024],
+    ['64KiB', 524_288],
+    ['1MB', 8_000_000],
+    ['2.5MB/s', 20_000_000],
+    ['100B', 800],
+    ['4Tbit', 4_000_000_000_000],
+    ['0bit', 0],
+  ])('of "%s" is %d bits', (text, bits) => {
+    expect(parseAmount('ingressRate', text)).toBe(bits);
+  });
+
+  test.each([
+    '',
+    '10',
+    'Mbit',
+    '10Mb',
+    '10mbit',
+    '10mbps',
+    '-1Mbit',
+    '1e3bit',
+    '10 Mbit/h',
+    '٣Mbit',
+    ' 1Mbit',
+    '1Kbit\n',
+  ])('refuses "%s"', text => {
+    expect(() => parseAmount('ingressRate', text)).toThrow(
+      `Cannot use "ingressRate": "${text}": expected a number of bits`,
+    );
+  });
+
+  test('refuses what a number cannot hold', () => {
+    expect(() => parseAmount('egressRate', '9999999Tbit')).toThrow('at most 9007199254740991 bits');
+  });
+});
+
+function found(...sources: unknown[]) {
+  const subnets = findSubnets(sources);
+  return subnets && [subnets.are, ...subnets.subnets.map(renderCidr)];
+}
+
+describe('findSubnets()', () => {
+  test('returns nothing without lists', () => {
+    expect(found({}, undefined, null, 'x')).toBeUndefined();
+    expect(found({ shapedSubnets: [], unshapedSubnets: null })).toBeUndefined();
+  });
+
+  test('reads a list, without host bits and each subnet once', () => {
+    expect(found({ shapedSubnets: ['10.1.2.3/8', '10.0.0.0/8', 'FD00::1/8'] })).toEqual([
+      'shaped',
+      '10.0.0.0/8',
+      'fd00::/8',
+    ]);
+    expect(found({ UnshapedSubnets: ['::ffff:10.0.0.0/104', '0.0.0.0/0'] })).toEqual([
+      'unshaped',
+      '10.0.0.0/8',
+      '0.0.0.0/0',
+    ]);
+  });
+
+  test('uses the first source that has a list, even an empty one', () => {
+    expect(found({}, { shapedSubnets: ['10.0.0.0/8'] })).toEqual(['shaped', '10.0.0.0/8']);
+    expect(found({ unshapedSubnets: ['fd00::/8'] }, { shapedSubnets: ['10.0.0.0/8'] })).toEqual([
+      'unshaped',
+      'fd00::/8',
+    ]);
+    expect(found({ unshapedSubnets: [] }, { shapedSubnets: ['10.0.0.0/8'] })).toBeUndefined();
+  });
+
+  test.each([
+    [{ shapedSubnets: ['10.0.0.0/8'], unshapedSubnets: ['fd00::/8'] }, 'cannot be both specified'],
+    [{ shapedSubnets: ['10.0.0.0/33'] }, 'Cannot use "shapedSubnets": bad subnet "10.0.0.0/33" provided'],
+    [{ unshapedSubnets: ['10.0.0.0'] }, 'Cannot use "unshapedSubnets": bad subnet "10.0.0.0" provided'],
+    [{ unshapedSubnets: [10] }, 'bad subnet 10 provided, expected one such as "10.0.0.0/8" or "fd00::/8"'],
+    [{ unshapedSubnets: {} }, 'it must be a list of subnets, found {}'],
+    [
+      { shapedSubnets: Array.from({ length: 4_001 }, (_, i) => `10.${i >> 8}.${i & 255}.0/24`) },
+      'it has 4001 IPv4 subnets, the kernel accepts 4000',
+    ],
+  ])('refuses %j', (source, message) => {
+    expect(() => findSubnets([source])).toThrow(message);
+  });
 });

@@ -3,11 +3,11 @@ import { about } from '../../../../plugins/catena/about.ts';
 import {
   binDirsOf,
   CatenaConf,
+  fromMultus,
   lenientConf,
   optionsOf,
   placesOf,
 } from '../../../../plugins/catena/config.ts';
-import { fromMultus } from '../../../../plugins/catena/from-multus.ts';
 import { decode, type JsonObject } from '../../../../src/cni/json.ts';
 
 const conf = (more: JsonObject) =>

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'bun:test';
-import { Code } from '../../../../plugins/dhcp/codec/options.ts';
-import { clientIdOf, iaidOf } from '../../../../plugins/dhcp/identity.ts';
+import { Code } from '../../../../plugins/dhcp/codec.ts';
 import { type Lease, leaseOf } from '../../../../plugins/dhcp/lease.ts';
 import { dueAt, mergeResults, resultOf, stageOf } from '../../../../plugins/dhcp/plan.ts';
+import { clientIdOf, iaidOf } from '../../../../plugins/dhcp/record.ts';
 
 const LEASE: Lease = {
   address: '10.77.0.9/24',

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { parseRangeSets, type RangeSet } from '../../../../plugins/host-local/plan.ts';
 import {
   exhausted,
   parseResolvConf,
@@ -10,7 +11,6 @@ import {
   usageOf,
   warnIfNearlyFull,
 } from '../../../../plugins/host-local/plugin.ts';
-import { parseRangeSets, type RangeSet } from '../../../../plugins/host-local/range.ts';
 import type { CniError } from '../../../../src/cni/errors.ts';
 import { noteBoot, thisBoot } from '../../../../src/ipam/lease-files.ts';
 import { type LeaseStore, withStore } from '../../../../src/ipam/lease-store.ts';

@@ -1,14 +1,26 @@
 // Which mappings apply to which address of the pod?
+
 import { describe, expect, test } from 'bun:test';
 import {
+  decodeClaim,
+  decodeWay,
   type FamilyPlan,
+  type Means,
   MOST_MAPPINGS,
+  ownerOf,
+  ownerOfNote,
+  placesOf,
+  planElements,
   planForwards,
   renderHostPort,
+  takenPlace,
 } from '../../../../plugins/portmap/plan.ts';
+import { conditionalSets, FIXED_SETS, SETS } from '../../../../plugins/portmap/sets.ts';
 import type { ResultIp } from '../../../../src/cni/result.ts';
 import type { PortMapping } from '../../../../src/cni/schemas.ts';
 import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
+import type { Entry, Place } from '../../../../src/netlink/nft/element.ts';
+import { decodeFields, encodeFields, renderFields } from '../../../../src/netlink/nft/table.ts';
 
 const WEB: PortMapping = { hostPort: 8080, containerPort: 80, protocol: 'tcp' };
 const interfaces = [
@@ -112,4 +124,139 @@ test('renderHostPort() names address, port and protocol', () => {
   expect(renderHostPort(port)).toBe('53/udp');
   expect(renderHostPort({ ...port, ip: parseIp('192.0.2.1') })).toBe('192.0.2.1:53/udp');
   expect(renderHostPort({ ...port, ip: parseIp('fd00::1') })).toBe('[fd00::1]:53/udp');
+});
+
+const owner = ownerOf({ network: 'podnet', containerId: 'ctr1', ifname: 'eth0' });
+const plans: FamilyPlan[] = [
+  {
+    family: 4,
+    pod: parseCidr('10.9.0.2/24'),
+    forwards: [
+      { protocol: 'tcp', port: 8080, containerPort: 80 },
+      { protocol: 'udp', port: 53, containerPort: 5353, ip: parseIp('192.0.2.1') },
+    ],
+  },
+  {
+    family: 6,
+    pod: parseCidr('fd00::2/64'),
+    forwards: [{ protocol: 'sctp', port: 9, containerPort: 9, ip: parseIp('2001:db8::1') }],
+  },
+];
+
+const LOCAL: Means = { backend: 'nftables', conditions: { 4: '', 6: '' }, masquerading: 'local' };
+const CONDITIONAL: Means = { ...LOCAL, conditions: { 4: 'abc', 6: '' } };
+const IPTABLES: Means = { ...LOCAL, backend: 'iptables' };
+
+describe('ownerOf()', () => {
+  test('has a readable note and a handle that fits an interface name', () => {
+    expect(owner.note).toBe('catena:podnet/ctr1/eth0');
+    expect(owner.handle).toMatch(/^[0-9a-f]{15}$/);
+    expect(ownerOf({ network: 'podnet', containerId: 'ctr1', ifname: 'eth1' }).handle).not.toBe(owner.handle);
+  });
+
+  test('keeps the note of a long container id short enough for nft', () => {
+    const { note } = ownerOf({ network: 'podnet', containerId: 'x'.repeat(200), ifname: 'eth0' });
+    expect(note.length).toBeLessThan(128);
+    expect(note).toStartWith('catena:podnet/');
+  });
+
+  test('is found by its note, except for parts that are hashed', () => {
+    expect(ownerOfNote(owner.note)).toEqual(owner);
+    const long = ownerOf({ network: 'podnet', containerId: 'x'.repeat(200), ifname: 'eth0' });
+    expect(ownerOfNote(long.note)).toEqual({ note: long.note, handle: long.handle });
+  });
+});
+
+describe('planElements()', () => {
+  const text = ({ set, element }: Entry) => `${set.name} ${renderFields(element.key)}`;
+
+  test('lists everything of one IP version', () => {
+    const [v4] = plans.map(plan => planElements(plan, owner, LOCAL).map(text));
+    expect(v4).toEqual([
+      'wildcard4 6 . 8080',
+      'specific4 192.0.2.1 . 17 . 53',
+      `claims4 ${owner.handle} . 0`,
+      `claims4 ${owner.handle} . 1`,
+      'pods4 10.9.0.2',
+      'snat4 10.9.0.2',
+      'hairpin4 10.9.0.0 . 10.9.0.2',
+    ]);
+  });
+
+  test.each([
+    ['none', [], undefined],
+    ['local', ['snat6', 'hairpin6'], 'snat6_64'],
+    ['all', ['snat6'], 'snat_all'],
+  ] as const)('masquerades %s', (masquerading, sets, chain) => {
+    const [, plan] = plans;
+    const entries = plan ? planElements(plan, owner, { ...LOCAL, masquerading }) : [];
+    const own = entries.filter(({ set }) => /snat|hairpin/.test(set.name));
+    expect(own.map(({ set }) => set.name)).toEqual([...sets]);
+    expect(own[0]?.element.data).toEqual(chain === undefined ? undefined : { code: -4, chain });
+  });
+
+  test('keeps elements with conditions separate, and records that', () => {
+    const [v4] = plans.map(plan => planElements(plan, owner, CONDITIONAL).map(text));
+    expect(v4?.slice(0, 2)).toEqual(['wildcard4_abc 6 . 8080', 'specific4_abc 192.0.2.1 . 17 . 53']);
+    expect(v4).toContain(`means4 ${owner.handle}`);
+  });
+
+  test('does not forward what iptables forwards', () => {
+    const [v4] = plans.map(plan => planElements(plan, owner, IPTABLES).map(text));
+    expect(v4).toEqual([
+      'iptables4  . 0.0.0.0 . 6 . 8080',
+      'iptables4  . 192.0.2.1 . 17 . 53',
+      `claims4 ${owner.handle} . 0`,
+      `claims4 ${owner.handle} . 1`,
+      `means4 ${owner.handle}`,
+      'pods4 10.9.0.2',
+    ]);
+  });
+
+  test('names the owner in every element', () => {
+    for (const { element } of plans.flatMap(plan => planElements(plan, owner, LOCAL))) {
+      expect(element.comment).toBe(owner.note);
+    }
+  });
+
+  test('uses sets of the skeleton, and values that fit them', () => {
+    for (const { set, element } of plans.flatMap(plan => planElements(plan, owner, LOCAL))) {
+      expect(FIXED_SETS).toContain(set);
+      expect(decodeFields(set.key, encodeFields(set.key, element.key))).toEqual([...element.key]);
+    }
+  });
+});
+
+describe('placesOf()', () => {
+  test.each([
+    ['nftables', LOCAL],
+    ['conditions', CONDITIONAL],
+    ['iptables', IPTABLES],
+  ])('leads from the claims to every element that names the owner: %s', (_name, means) => {
+    const text = ({ set, key }: Place) => `${set.name} ${renderFields(key)}`;
+    for (const plan of plans) {
+      const entries = planElements(plan, owner, means);
+      const way = decodeWay(entries.find(({ set }) => set === SETS[plan.family].means)?.element);
+      expect(way).toEqual({ backend: means.backend, condition: means.conditions[plan.family] });
+      const claims = entries
+        .filter(({ set }) => set === SETS[plan.family].claims)
+        .map(({ element }) => decodeClaim(plan.family, element, way));
+      const found = new Set(claims.flatMap(claim => placesOf(claim, owner)).map(text));
+      for (const { set, element } of entries) expect(found).toContain(text({ set, key: element.key }));
+    }
+  });
+});
+
+test('takenPlace() distinguishes ports of one address from those of all', () => {
+  const port = { protocol: 'tcp', port: 80, backend: 'nftables', condition: '' } as const;
+  expect(takenPlace({ ...port, family: 4 })).toEqual({ set: SETS[4].wildcard, key: [6, 80] });
+  const ip = parseIp('fd00::1');
+  expect(takenPlace({ ...port, family: 6, ip })).toEqual({ set: SETS[6].specific, key: [ip, 6, 80] });
+  expect(takenPlace({ ...port, family: 6, ip, condition: 'abc' }).set).toEqual(
+    conditionalSets(6, 'abc').specific,
+  );
+  expect(takenPlace({ ...port, family: 6, ip, backend: 'iptables' })).toEqual({
+    set: SETS[6].iptables,
+    key: ['', ip, 6, 80],
+  });
 });

@@ -1,10 +1,10 @@
 // Is the skeleton the same for every attachment, except for prefix lengths and conditions in use?
 import { expect, test } from 'bun:test';
-import { parseConditions } from '../../../../plugins/portmap/conditions.ts';
 import { PortmapConf } from '../../../../plugins/portmap/config.ts';
 import {
   FIXED_SETS,
   findConditionalSet,
+  parseConditions,
   planSkeleton,
   snatChain,
   whenChain,

@@ -1,8 +1,7 @@
 // Which addresses has a range, and in which order are they given? Several nodes at once: test/simulator/whereabouts.test.ts
 import { describe, expect, test } from 'bun:test';
-import type { Books } from '../../../../plugins/whereabouts/books.ts';
+import { type Books, findSlice } from '../../../../plugins/whereabouts/books.ts';
 import { lowestFree, planRanges, reservationName } from '../../../../plugins/whereabouts/plan.ts';
-import { findSlice } from '../../../../plugins/whereabouts/slices.ts';
 import { parseIp, renderIp } from '../../../../src/net/ip.ts';
 
 const range = (text: string, more = {}) => {

@@ -1,7 +1,6 @@
 import { expect, test } from 'bun:test';
-import { choosePool } from '../../../../plugins/cluster/choose-pool.ts';
 import { ANNOTATIONS, ClusterConf } from '../../../../plugins/cluster/config.ts';
-import { limitsOf, refuseUnusable } from '../../../../plugins/cluster/plan.ts';
+import { choosePool, limitsOf, refuseUnusable } from '../../../../plugins/cluster/plan.ts';
 
 const IPAM = {
   type: 'cluster',

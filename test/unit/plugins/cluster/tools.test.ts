@@ -1,11 +1,12 @@
 // Does a node that Catena leaves give its blocks back?
+
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { claimantOf } from '../../../../plugins/cluster/claimant.ts';
 import type { ClusterConf } from '../../../../plugins/cluster/config.ts';
-import { giveBackAll } from '../../../../plugins/cluster/leave.ts';
+import { giveBackAll } from '../../../../plugins/cluster/tools.ts';
 import { claimBlock } from '../../../../src/pools/claim.ts';
 import { findPool } from '../../../../src/pools/find-pool.ts';
 import { listAll } from '../../../../src/pools/held.ts';

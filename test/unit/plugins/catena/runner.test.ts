@@ -1,10 +1,11 @@
 // Does the runner keep its log file as short as "logOptions" says, and never let a call pay for it?
+
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { boundLogFile } from '../../../../plugins/catena/call-log.ts';
 import { CatenaConf } from '../../../../plugins/catena/config.ts';
+import { boundLogFile } from '../../../../plugins/catena/runner.ts';
 import { decode } from '../../../../src/cni/json.ts';
 import { until } from '../../../helpers/until.ts';
 

@@ -1,6 +1,7 @@
 // Are IFB devices named as the reference names them?
+
 import { expect, test } from 'bun:test';
-import { ifbNamesOf } from '../../../../plugins/bandwidth/ifb.ts';
+import { ifbNamesOf } from '../../../../plugins/bandwidth/kernel.ts';
 
 test.each([
   ['cni-plugin-bandwidth-test', 'dummy', 'bwpa8eda89404b7'],
