@@ -168,8 +168,8 @@ function textsIn(value: unknown): Readonly<Record<string, string>> {
 const MACHINE_LABEL = 'kubevirt.io/created-by';
 const MIGRATION_LABEL = 'kubevirt.io/migrationJobUID';
 const NODE_LABEL = 'kubevirt.io/nodeName';
-/** Set once a machine that is still being copied takes packets in its new pod. */
-const READY_ANNOTATION = 'kubevirt.io/migration-target-start-timestamp';
+/** Set on the new pod as soon as the machine runs there; the label follows when the migration is over. */
+const READY_ANNOTATION = 'kubevirt.io/migration-target-ready-timestamp';
 
 /** A new pod may have the label of the machine's node, which then names that of the former pod. */
 function machineOf(

@@ -214,9 +214,16 @@ describeNeeding(
         { uid: 's', name: 'source', annotations: {}, isOver: true },
         { uid: 't', name: 'target', annotations: {}, isOver: false },
       ]);
-      const active = { ...labels, 'kubevirt.io/migrationJobUID': 'job', 'kubevirt.io/nodeName': 'node' };
-      api.addPod('ns', 'target', { uid: 't', labels: active });
-      expect((await cluster.findPod('ns', 'target'))?.machine?.isActive).toBe(true);
+      const isActive = async (metadata: object) => {
+        api.addPod('ns', 'target', { uid: 't', ...metadata });
+        return (await cluster.findPod('ns', 'target'))?.machine?.isActive;
+      };
+      const target = { ...labels, 'kubevirt.io/migrationJobUID': 'job' };
+      expect(await isActive({ labels: { ...target, 'kubevirt.io/nodeName': 'node' } })).toBe(true);
+      // As KubeVirt's migration controller writes it: before the label.
+      const ready = { 'kubevirt.io/migration-target-ready-timestamp': '2026-11-27 19:30:00 +0000 UTC' };
+      expect(await isActive({ labels: target, annotations: ready })).toBe(true);
+      expect(await isActive({ labels: target })).toBe(false);
     });
 
     test('keeps its connection, and makes another one when the server has closed it', async () => {
