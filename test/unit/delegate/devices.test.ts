@@ -516,6 +516,14 @@ describe('a pod with devices', () => {
       ).not.toContain('b-c1_net1');
     });
 
+    test('is passed on without a version, as multus does', async () => {
+      const { version: _, ...info } = INFO;
+      tell(info);
+      const one = runner();
+      await addPod(one, pod('a'));
+      expect(one.published[0]?.[1]?.['device-info']).toEqual(info);
+    });
+
     test('of a network that fails goes with it', async () => {
       define('b', NET, [chain.noop('b', { ReportError: 'no' })]);
       tell(INFO);
