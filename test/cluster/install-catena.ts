@@ -39,9 +39,16 @@ export async function untilInstalled({ kubectl, nodes }: Cluster, seconds = 180)
   });
 }
 
-/** Ends Catena's pods, and removes from one node all that they have left there. @returns what the command says */
-export async function uninstallCatena({ kubectl, control }: Cluster, { machine }: Node): Promise<string> {
+/** Ends Catena's pods; nodes keep what they have installed. */
+export async function removeCatena({ kubectl, control }: Cluster): Promise<void> {
   await kubectl.follow(manual('delete'), control.machine.lab.tmp);
   await awaiting('the pods of Catena to end', 120, async () => (await kubectl.list(...PODS)).length === 0);
-  return machine.ok(inShell(manual('purge'), '/'));
+}
+
+/** The same, and removes from nodes all that they have left there. @returns what the command says on the last one */
+export async function uninstallCatena(cluster: Cluster, nodes: readonly Node[]): Promise<string> {
+  await removeCatena(cluster);
+  let said = '';
+  for (const { machine } of nodes) said = await machine.ok(inShell(manual('purge'), '/'));
+  return said;
 }

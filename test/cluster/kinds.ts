@@ -5,6 +5,7 @@ import type { Row } from '../helpers/netns.ts';
 const GROUP = 'k8s.cni.cncf.io';
 
 interface Kind {
+  readonly group?: string;
   readonly names: {
     readonly kind: string;
     readonly singular: string;
@@ -15,15 +16,15 @@ interface Kind {
   readonly properties: Row;
 }
 
-function definitionOf({ names, version, properties }: Kind): Row {
+function definitionOf({ group = GROUP, names, version, properties }: Kind): Row {
   const plural = `${names.singular}s`;
   const schema = { openAPIV3Schema: { type: 'object', properties } };
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
-    metadata: { name: `${plural}.${GROUP}` },
+    metadata: { name: `${plural}.${group}` },
     spec: {
-      group: GROUP,
+      group,
       scope: 'Namespaced',
       names: { plural, ...names },
       versions: [{ ...version, served: true, storage: true, schema }],
@@ -59,3 +60,16 @@ export const CLAIMS = definitionOf({
     },
   },
 });
+
+/** What whereabouts writes its addresses into. */
+export const POOLS_OF_WHEREABOUTS = [
+  { kind: 'IPPool', singular: 'ippool' },
+  { kind: 'OverlappingRangeIPReservation', singular: 'overlappingrangeipreservation' },
+].map(names =>
+  definitionOf({
+    group: 'whereabouts.cni.cncf.io',
+    names,
+    version: { name: 'v1alpha1' },
+    properties: { spec: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } },
+  }),
+);

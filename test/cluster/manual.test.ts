@@ -43,7 +43,7 @@ test('installing executes the blocks of the manual with their words, and uninsta
   try {
     await installCatena(cluster);
     expect(fs.readFileSync(`${tmp}/install/pods.conflist`, 'utf8')).toBe(textOf('pods.conflist'));
-    await uninstallCatena(cluster, { machine } as unknown as Node);
+    await uninstallCatena(cluster, [{ machine } as unknown as Node]);
   } finally {
     fs.rmSync(tmp, { recursive: true });
   }

@@ -23,6 +23,7 @@ import { readiness } from './scenarios/readiness.ts';
 import { reboot } from './scenarios/reboot.ts';
 import { restarts } from './scenarios/restarts.ts';
 import { services } from './scenarios/services.ts';
+import { leaveMultus } from './scenarios/switch.ts';
 import { tenants } from './scenarios/tenants.ts';
 import { uninstall } from './scenarios/uninstall.ts';
 import { upgrade } from './scenarios/upgrade.ts';
@@ -45,6 +46,7 @@ export const SCENARIOS: readonly Scenario[] = [
   fullNode,
   longNames,
   handover,
+  leaveMultus,
   away,
   dockershim,
   between,

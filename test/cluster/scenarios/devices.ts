@@ -11,11 +11,14 @@ import type { Node } from '../node.ts';
 import { must, pod, type Scenario } from '../scenario.ts';
 import { NETWORKS } from './definitions.ts';
 
-/** In all, unless `--count` says otherwise, and at a time: one of each order. */
+/** In all, unless `--count` says otherwise. */
 const PODS = 88;
+/** At a time: each order once, or three times where there are many. A wave of 66 wants 102 devices of each resource. */
 const AT_ONCE = 22;
-/** Of each resource on a node: each pod has at most two. */
-const EACH = 16;
+const MANY_AT_ONCE = 66;
+const MANY = 500;
+/** Of each resource on a node. */
+const EACH = 44;
 /** Faults that come in turn, one in each wave; a reboot is one of them. */
 const STRUCK = ['kubelet killed', 'node rebooted', 'daemon killed', 'API server killed'];
 const STRUCK_AFTER_MS = 1500;
@@ -47,7 +50,7 @@ export const devices: Scenario = {
     try {
       for (const node of nodes) offered.set(node, await offerDevices(node, EACH));
       for (let wave = 0; seen.pods < count; wave++) {
-        const size = Math.min(AT_ONCE, count - seen.pods);
+        const size = Math.min(count < MANY ? AT_ONCE : MANY_AT_ONCE, count - seen.pods);
         const wanted = Array.from({ length: size }, (_, i) => podOf(namespace, seen.pods + i));
         const fault = FAULTS.find(({ name }) => name === STRUCK[wave % STRUCK.length]);
         const node = nodes[wave % nodes.length];

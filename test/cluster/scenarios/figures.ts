@@ -18,6 +18,8 @@ import { callPluginsOf, callsIn, PLUGINS, readStopwatch, startStopwatch } from '
 
 const REFERENCE = '/opt/cni/reference';
 const LIST = '/etc/cni/net.d/00-0-figures.conflist';
+/** That of Catena's account, which both sides with a front use. */
+const KUBECONFIG = '/etc/cni/net.d/catena.d/kubeconfig';
 
 /** What calls a network. */
 interface Side {
@@ -89,8 +91,7 @@ export const figures: Scenario = {
           await (isRunning ? startDaemons(cluster) : stopDaemons(cluster));
         }
         callPluginsOf(node, side.peer === undefined ? REFERENCE : PLUGINS);
-        // The token is the present pod's.
-        machine.write(LIST, JSON.stringify(listOf(side, node.place.pods, accountOf(node))));
+        machine.write(LIST, JSON.stringify(listOf(side, node.place.pods)));
         try {
           for (const cell of cells.filter(one => one.side === side)) {
             cell.runs.push(await measure(cluster, node, namespace, cell.pods));
@@ -140,24 +141,8 @@ async function untilReplaced(cluster: Cluster): Promise<void> {
   await untilInstalled(cluster);
 }
 
-/** How multus reaches the API: with the account that Catena's DaemonSet has written for its runner. */
-interface Account {
-  readonly file: string;
-  readonly server: string;
-  readonly authority: string;
-  readonly tokenFile: string;
-}
-
-function accountOf({ machine }: Node): Account {
-  const file = '/etc/cni/net.d/catena.d/kubeconfig';
-  const lines = fs.readFileSync(machine.path(file), 'utf8').split('\n');
-  const { clusters, users } = JSON.parse(lines.filter(line => !line.startsWith('#')).join('\n'));
-  const { server, 'certificate-authority-data': authority } = clusters[0].cluster;
-  return { file, server, authority, tokenFile: users[0].user['auth-provider'].config.tokenFile };
-}
-
 /** The same list for all, with what stands in front of it. */
-function listOf({ front }: Side, subnet: string, { file, ...account }: Account): object {
+function listOf({ front }: Side, subnet: string): object {
   const ipam = { type: 'host-local', ranges: [[{ subnet }]] };
   const plain = {
     cniVersion: '1.0.0',
@@ -170,8 +155,7 @@ function listOf({ front }: Side, subnet: string, { file, ...account }: Account):
   };
   if (front === undefined) return plain;
   const capabilities = { portMappings: true, bandwidth: true };
-  const reach = front === 'multus' ? account : { kubeconfig: file };
-  const plugins = [{ type: front, capabilities, ...reach, delegates: [plain] }];
+  const plugins = [{ type: front, capabilities, kubeconfig: KUBECONFIG, delegates: [plain] }];
   return { cniVersion: '1.0.0', name: front, plugins };
 }
 

@@ -10,7 +10,7 @@ export const uninstall: Scenario = {
     const [node] = cluster.nodes;
     if (node === undefined) throw new Error('a cluster has a node');
     const { machine, place } = node;
-    const said = await uninstallCatena(cluster, node);
+    const said = await uninstallCatena(cluster, [node]);
     saw(`uninstall --purge on ${place.name}: ${said.split('\n').at(-1)}`);
     const rules = await machine.ok(['nft', 'list', 'tables']);
     must(!rules.includes('catena'), `tables remain: ${rules}`);
