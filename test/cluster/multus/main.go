@@ -133,7 +133,9 @@ func networksOf(api *server, conf config, pod, namespace string) ([]network, err
 	if err != nil {
 		return nil, err
 	}
-	var known struct{ Metadata struct{ Annotations map[string]string } }
+	var known struct {
+		Metadata struct{ Annotations map[string]string }
+	}
 	if err := json.Unmarshal(text, &known); err != nil {
 		return nil, err
 	}
