@@ -190,7 +190,9 @@ function isTheirs({ foreign, phase }: AttachmentRecord): boolean {
 
 /** Text that differs between an attachment and a later one of the same name: the ADD of its record, and its entry. */
 export function lifeOf(record: AttachmentRecord | undefined, cached: CachedAttachment | undefined): string {
-  return `${record?.runner.op ?? ''} ${cached ? renderAttachment(cached) : ''}`;
+  // The runner of another runtime's is that of a change.
+  const op = record?.foreign ? '' : (record?.runner.op ?? '');
+  return `${op} ${cached ? renderAttachment(cached) : ''}`;
 }
 
 /** Undefined without one, and for one whose content names an attachment that no file can be of. */

@@ -89,13 +89,17 @@ export function deviceNames(): () => ReadonlySet<string> {
   return () => (names ??= new Set(new Tables().links.map(({ name }) => name)));
 }
 
+const NO_LONGER: GoneOutcome = {
+  state: 'kept',
+  why: 'it has been attached again since, or another process works on it',
+};
+
 async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<GoneOutcome> {
   const { id, known, record } = one;
   const own = runtimeFor(one, runtime);
   try {
     if (record && pastOf(record, runtime.env).kind === 'outlived') {
-      if (await deleteUnsettled(id, own)) return { state: 'deleted' };
-      return { state: 'kept', why: 'it has been attached again since, or another process works on it' };
+      return (await deleteUnsettled(id, own)) ? { state: 'deleted' } : NO_LONGER;
     }
     const list = findConfigOfAdd(known, own);
     if (list === undefined)
@@ -103,13 +107,15 @@ async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<Go
         ErrorCode.decodingFailure,
         'Cannot delete it: the configuration of its ADD cannot be used; delete it with catena del --file <conflist>',
       );
+    let isStill = false;
     await deleteNetwork(list, known, own, now => {
-      if (now?.runner.op !== record?.runner.op || !isNamespaceGone(one)) return false;
-      if (record) return true;
-      const cached = findCached(id, own);
-      return cached !== undefined && lifeOf(undefined, cached) === lifeOf(undefined, known);
+      const isThat = record
+        ? now?.runner.op === record.runner.op
+        : lifeOf(now, findCached(id, own)) === lifeOf(undefined, known);
+      isStill = isThat && isNamespaceGone(one);
+      return isStill;
     });
-    return { state: 'deleted' };
+    return isStill ? { state: 'deleted' } : NO_LONGER;
   } catch (error) {
     return { state: 'failed', error: toCniError(error) };
   }

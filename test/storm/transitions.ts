@@ -113,11 +113,11 @@ function takeAnswers(model: Model, entry: Entry, own: readonly Done[]): void {
 }
 
 /** All or nothing; only where it was killed, the caller does not know which. */
-function takeChange(entry: Entry, { hostPort, rate }: Change, { how }: Outcome): void {
+function takeChange(entry: Entry, { hostPort, rate }: Change, { how, undoFailed = false }: Outcome): void {
   if (how === 'ok') {
     if (hostPort !== undefined) Object.assign(entry, { hostPort, portUnsure: false });
     if (rate !== undefined) entry.rates = [rate];
-  } else if (how === 'killed') {
+  } else if (how === 'killed' || undoFailed) {
     // What another runtime made has a record as long as a change is unfinished.
     entry.journalled = true;
     entry.portUnsure ||= hostPort !== undefined;

@@ -15,16 +15,15 @@ import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
-import { JUST_DELETED, noteOf, undoIfDeleted } from '../records/foreign.ts';
+import { JUST_DELETED, noteOf } from '../records/foreign.ts';
 import { hasItsInterface } from '../records/held-attachment.ts';
-import { findCached } from '../records/known-add.ts';
 import { withDetails } from '../run/plugin-outcome.ts';
 import { type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { changeParts, type Goal, goalOf } from './call.ts';
 import { planChange } from './plan.ts';
 import { applyChange, type Change } from './settings.ts';
-import { commitChange, settleHeld } from './settle.ts';
+import { commitChange, type PutBack, settleHeld, wasDeleted, whileHeld } from './settle.ts';
 
 /**
  * Changes an attachment in place: what its plugins get by capability, and options of its plugins. Interface, addresses and
@@ -44,47 +43,40 @@ export function changeNetwork(
   return inTurn(id, runtime, async () => {
     const { stateDir } = runtime;
     if (stateDir === undefined) throw unknown(id, 'there is no journal');
-    const note = noteOf(id, runtime);
-    const held = await holdToChange(id, note, runtime);
-    let changing: Promise<ResultOf>;
-    let work: Work;
-    try {
-      const record = await settleHeld(held, runtime);
-      if (record === undefined) throw unknown(id, JUST_DELETED);
-      const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
-      refuseUnreachable(record, runtime);
-      work = { record, reaching, note, mayChange };
-      changing = changeHeld(held, change, work);
-      await changing.catch(() => {});
-    } finally {
-      held.release();
-    }
-    if (await wasDeleted(work)) throw unknown(id, JUST_DELETED);
+    const held = await holdToChange(id, runtime);
+    const { record } = held;
+    const work: Work = { mayChange };
+    const changing = settleAndChange(held, change, work, runtime);
+    await whileHeld(held, changing);
+    if (await wasDeleted(record, work, runtime)) throw unknown(id, JUST_DELETED);
     return changing;
   });
 }
 
 /** A change of an attachment that is held. */
-interface Work {
-  readonly record: AttachmentRecord;
-  readonly reaching: ChainRuntime;
-  /** Of its ADD, read before. */
-  readonly note: string | undefined;
+interface Work extends PutBack {
   readonly mayChange: (to: Goal, plugins: readonly number[]) => boolean;
-  /** When the first plugin was told to change, by the clock of `performance`; undefined before. */
-  begun?: number;
 }
 
-/** Deletes what the change has put back if another runtime made the attachment, and has deleted it since. */
-async function wasDeleted({ record, reaching, note, begun }: Work): Promise<boolean> {
-  if (!record.foreign || begun === undefined) return false;
-  // The change has written it again, with the new settings.
-  const cached = findCached(record, reaching) ?? record;
-  return undoIfDeleted(cached, note, reaching, begun);
+async function settleAndChange(
+  held: HeldKnown,
+  change: Change,
+  work: Work,
+  runtime: ChainRuntime,
+): Promise<ResultOf> {
+  const record = await settleHeld(held, runtime, work);
+  if (record === undefined) throw unknown(held.record, JUST_DELETED);
+  refuseUnreachable(record, runtime);
+  return changeHeld(held, change, work, { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir });
 }
 
-async function changeHeld(held: HeldKnown, change: Change, work: Work): Promise<ResultOf> {
-  const { record, reaching: runtime, note } = work;
+async function changeHeld(
+  held: HeldKnown,
+  change: Change,
+  work: Work,
+  runtime: ChainRuntime,
+): Promise<ResultOf> {
+  const { record } = held;
   const from = goalOf(record, record);
   const settings = applyChange(record, change);
   const to = goalOf(record, settings);
@@ -93,12 +85,12 @@ async function changeHeld(held: HeldKnown, change: Change, work: Work): Promise<
   if (!work.mayChange(to, plugins) || plugins.length === 0)
     return convertResult(before, from.list.version, 'recorded result') as ResultOf;
   held.beginChange({ to: settings, plugins });
-  work.begun = performance.now();
+  work.begun ??= performance.now();
   const begun: number[] = [];
   let result: JsonObject;
   try {
     result = await changeParts(to, plugins, before, runtime, index => begun.unshift(index));
-    commitChange(held, { ...settings, result }, runtime, note);
+    commitChange(held, { ...settings, result }, runtime);
   } catch (error) {
     throw await undo(error, held, { from, begun, before }, runtime);
   }
@@ -129,11 +121,9 @@ async function undo(
   }
 }
 
-async function holdToChange(
-  id: AttachmentId,
-  note: string | undefined,
-  runtime: ChainRuntime,
-): Promise<HeldKnown> {
+async function holdToChange(id: AttachmentId, runtime: ChainRuntime): Promise<HeldKnown> {
+  // Before its entry is read: a DEL removes the note first.
+  const note = noteOf(id, runtime);
   const held = await hold(id, holdCall(runtime, 'change'));
   try {
     if (held.past?.stands === false) throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');

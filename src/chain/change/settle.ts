@@ -6,6 +6,7 @@
 import {
   type AttachmentRecord,
   findNetns,
+  type Held,
   type HeldKnown,
   hold,
   isKnown,
@@ -16,8 +17,8 @@ import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
-import { isNoteGone, noteOf } from '../records/foreign.ts';
-import { findRecord } from '../records/known-add.ts';
+import { isAbandoned, isNoteGone, undoIfDeleted } from '../records/foreign.ts';
+import { findCached } from '../records/known-add.ts';
 import { withDetails } from '../run/plugin-outcome.ts';
 import { type ChainRuntime, holdCall } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
@@ -27,18 +28,45 @@ import { changeParts, goalOf } from './call.ts';
  * @throws CniError of the plugin that can neither go back nor forth; 11 while another process works on the attachment
  */
 export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
-  // Without its namespace an attachment cannot be changed, and DEL removes whatever it has.
-  const needsWork = (record: AttachmentRecord) =>
-    pastOf(record, runtime.env).kind === 'changing' &&
-    (findNetns(record, runtime.env) === 'same' || isAbandoned(record, runtime));
-  const found = findRecord(id, runtime);
-  if (found === undefined || !needsWork(found)) return;
+  const work: PutBack = {};
   const held = await hold(id, holdCall(runtime, 'change'));
-  try {
-    if (isKnown(held) && needsWork(held.record)) await settleHeld(held, runtime);
-  } finally {
-    held.release();
-  }
+  const { record } = held;
+  const settling = isKnown(held) && needsWork(held.record, runtime) && settleHeld(held, runtime, work);
+  await whileHeld(held, settling);
+  if (!(record && (await wasDeleted(record, work, runtime)))) await settling;
+}
+
+/** Releases an attachment once the work on it has ended, in whichever way. */
+export async function whileHeld(held: Held, work: unknown): Promise<void> {
+  await Promise.allSettled([work]);
+  held.release();
+}
+
+/** Without its namespace an attachment cannot be changed, and DEL removes whatever it has. */
+function needsWork(record: AttachmentRecord, runtime: ChainRuntime): boolean {
+  const { kind } = pastOf(record, runtime.env);
+  return kind === 'changing' && (findNetns(record, runtime.env) === 'same' || isAbandoned(record, runtime));
+}
+
+/** What plugins have put back. */
+export interface PutBack {
+  /** When the first of them was told to, by the clock of `performance`; undefined before. */
+  begun?: number;
+}
+
+/**
+ * Deletes what a change has put back if another runtime made the attachment, and has deleted it since.
+ * @param record as it was before the work
+ */
+export async function wasDeleted(
+  record: AttachmentRecord,
+  { begun }: PutBack,
+  runtime: ChainRuntime,
+): Promise<boolean> {
+  if (!record.foreign || begun === undefined) return false;
+  const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+  // The change has written it again, with the new settings.
+  return undoIfDeleted(findCached(record, reaching) ?? record, record.generation, reaching, begun);
 }
 
 /**
@@ -48,6 +76,7 @@ export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Pro
 export async function settleHeld(
   held: HeldKnown,
   runtime: ChainRuntime,
+  work: PutBack,
 ): Promise<AttachmentRecord | undefined> {
   const { record } = held;
   if (isAbandoned(record, runtime)) {
@@ -57,23 +86,22 @@ export async function settleHeld(
   if (record.change === undefined) return record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
   await held.awaitOrphans();
+  work.begun = performance.now();
   await goBackOrOn(held, reaching);
   return held.record;
 }
 
 /**
  * Commits the change of an attachment, unless another runtime has made it again since, or has deleted its own.
- * @param note of the ADD, read before the change
  * @throws CniError 5: it is not committed
  */
 export function commitChange(
   held: HeldKnown,
   to: Settings & { readonly result: JsonObject },
   runtime: ChainRuntime,
-  note = held.record.generation ?? noteOf(held.record, runtime),
 ): void {
   const { record } = held;
-  if (record.foreign === true && isNoteGone(record, note, runtime)) held.forget();
+  if (record.foreign === true && isNoteGone(record, record.generation, runtime)) held.forget();
   else held.commit(to);
 }
 
@@ -97,11 +125,4 @@ async function goBackOrOn(held: HeldKnown, runtime: ChainRuntime): Promise<void>
       throw withDetails(cannotGoBack, `an interrupted change cannot be finished either: ${message}`);
     }
   }
-}
-
-/** Whether another runtime made it, and has deleted it or made it again since: then nothing of the change is left. */
-function isAbandoned(record: AttachmentRecord, runtime: ChainRuntime): boolean {
-  const { foreign, isNoted, generation } = record;
-  if (!foreign || !isNoted || pastOf(record, runtime.env).why !== undefined) return false;
-  return findNetns(record, runtime.env) !== 'same' || isNoteGone(record, generation, runtime);
 }

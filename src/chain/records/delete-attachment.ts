@@ -36,21 +36,31 @@ export async function deleteAttachment(
   const id = idOf(list, attachment);
   const held = await hold(id, holdCall(runtime, 'del'));
   try {
-    const { record } = held;
     // Not asked for by the runtime: it may add the attachment again during the removal.
     if (isStill) held.become('remove');
-    if (isStill?.(record) === false) return;
-    beginDel(held, runtime);
-    await endDel(held, whatOf(id), async () => {
-      await held.awaitOrphans();
-      const known = record ?? findCached(id, runtime);
-      const frozen = findConfigOfAdd(known, runtime) ?? list;
-      const asAdded = withCachedArgs(withOwnNetns(attachment, record, runtime), known);
-      return undoPlugins(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);
-    });
+    if (isStill?.(held.record) !== false) await deleteAs(held, list, attachment, runtime);
   } finally {
     held.release();
   }
+}
+
+/** The same for one that is held. */
+export async function deleteAs(
+  held: Held,
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+): Promise<void> {
+  const { record } = held;
+  const id = idOf(list, attachment);
+  beginDel(held, runtime);
+  await endDel(held, whatOf(id), async () => {
+    await held.awaitOrphans();
+    const known = record ?? findCached(id, runtime);
+    const frozen = findConfigOfAdd(known, runtime) ?? list;
+    const asAdded = withCachedArgs(withOwnNetns(attachment, record, runtime), known);
+    return undoPlugins(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);
+  });
 }
 
 /** Says that a DEL begins, which a full or read-only disk must not keep from going on. */

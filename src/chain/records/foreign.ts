@@ -5,14 +5,22 @@
 
 import { findGeneration } from '../../attachments/generation.ts';
 import { findNetnsIdentity } from '../../attachments/netns-identity.ts';
-import { type CachedAttachment, lifeOf } from '../../attachments/store.ts';
+import {
+  type AttachmentRecord,
+  type CachedAttachment,
+  findNetns,
+  hold,
+  isKnown,
+  lifeOf,
+  pastOf,
+} from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { pause } from '../../wait.ts';
-import type { ChainRuntime } from '../run/runtime.ts';
+import { type ChainRuntime, holdCall } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import type { Rest } from '../run/visits.ts';
-import { deleteAttachment } from './delete-attachment.ts';
+import { deleteAs } from './delete-attachment.ts';
 import { findCached, findConfigOfAdd } from './known-add.ts';
 
 /** Why such an attachment is passed over: human-readable. */
@@ -37,13 +45,20 @@ export const DEL_WITHOUT_NOTE_MS = 5_000;
 
 /** Whether the cached result is still that of the same ADD, and its namespace exists. */
 export function isThere(cached: CachedAttachment, runtime: ChainRuntime): boolean {
-  if (findNetnsIdentity(cached.netns) === undefined) return false;
-  const now = findCached(cached, quiet(runtime));
+  return findNetnsIdentity(cached.netns) !== undefined && isCached(cached, runtime);
+}
+
+/** Whether its runtime, which removes it after the last plugin of a DEL, still has it. */
+function isCached(cached: CachedAttachment, { onWarning: _, ...quiet }: ChainRuntime): boolean {
+  const now = findCached(cached, quiet);
   return now !== undefined && lifeOf(undefined, now) === lifeOf(undefined, cached);
 }
 
-function quiet({ onWarning: _, ...runtime }: ChainRuntime): ChainRuntime {
-  return runtime;
+/** Whether another runtime made it, and has deleted it or made it again since: then nothing of a change of it is left. */
+export function isAbandoned(record: AttachmentRecord, runtime: Pick<ChainRuntime, 'env'>): boolean {
+  const { foreign, isNoted, generation } = record;
+  if (!foreign || !isNoted || pastOf(record, runtime.env).why !== undefined) return false;
+  return findNetns(record, runtime.env) !== 'same' || isNoteGone(record, generation, runtime);
 }
 
 /** A runtime whose DEL takes longer has most likely failed, and calls it again. */
@@ -53,12 +68,13 @@ const LOOK_AGAIN_MS = 100;
 const TIMES_THE_WORK = 4;
 
 /**
- * Deletes what was put back, if the runtime has begun to delete the attachment since. Waits until it has finished: what belongs to
- * plugins that it has not called yet, it deletes itself. Without a note waits for as long as a DEL may take.
+ * Deletes what was put back, if the runtime has begun to delete the attachment since, and the note of a change, which would name nothing.
+ * Waits until the DEL has finished, also if the namespace went first: what belongs to plugins that it has not called yet, it deletes itself.
+ * Without a note of the ADD waits for as long as a DEL may take.
  * @param cached as it is now, if it was not deleted
  * @param note as it was before the work
  * @param begun when the work began, by the clock of `performance`
- * @returns whether the runtime deletes it
+ * @returns whether the runtime deletes it, or has to, since its namespace is gone
  * @throws CniError if what was put back too late cannot be deleted
  */
 export async function undoIfDeleted(
@@ -68,18 +84,26 @@ export async function undoIfDeleted(
   begun: number,
   rest: Rest = pause,
 ): Promise<boolean> {
+  const { onWarning: _, ...quiet } = runtime;
+  // The first plugin of a later ADD of the same name notes it before it makes anything.
+  const isUnnoted = () => noteOf(cached, runtime) === undefined;
   const isKnownToEnd = isNoteGone(cached, note, runtime);
-  if (note !== undefined && !isKnownToEnd && isThere(cached, runtime)) return false;
   const usualMs = isKnownToEnd ? DEL_MS : DEL_WITHOUT_NOTE_MS;
   const now = performance.now();
   const until = now + Math.max(usualMs, TIMES_THE_WORK * (now - begun));
-  while (isThere(cached, runtime) && performance.now() < until) await rest(LOOK_AGAIN_MS);
-  if (!isKnownToEnd && isThere(cached, runtime)) return false;
-  const { onWarning: _, ...quiet } = runtime;
-  const list = findConfigOfAdd(cached, runtime);
-  // The first plugin of a later ADD of the same name notes it before it makes anything.
-  const isFree = () => noteOf(cached, runtime) === undefined && !findCached(cached, quiet);
-  if (list !== undefined && isFree())
-    await inTurn(cached, quiet, () => deleteAttachment(list, cached, quiet, isFree));
+  while (isUnnoted() && isCached(cached, quiet) && performance.now() < until) await rest(LOOK_AGAIN_MS);
+  if (!isKnownToEnd && isThere(cached, quiet)) return false;
+  await inTurn(cached, quiet, async () => {
+    const held = await hold(cached, holdCall(quiet, 'del'));
+    try {
+      if (isKnown(held) && isAbandoned(held.record, quiet)) held.forget();
+      const list = findConfigOfAdd(cached, runtime);
+      held.become('remove');
+      if (list !== undefined && isUnnoted() && !findCached(cached, quiet))
+        await deleteAs(held, list, cached, quiet);
+    } finally {
+      held.release();
+    }
+  });
   return true;
 }

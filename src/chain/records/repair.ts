@@ -13,7 +13,7 @@ import {
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';
-import { settleHeld } from '../change/settle.ts';
+import { type PutBack, settleHeld } from '../change/settle.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
@@ -109,22 +109,26 @@ export async function repairOne(
   note = noteOf(one.known, runtime),
   rest?: Rest,
 ): Promise<AttachmentCondition> {
-  // A change may have ended since.
-  let now = one.known;
-  const repairIt = () =>
-    repairHeld(one, scope, runtime, known => {
-      now = known;
-    });
-  const begun = performance.now();
+  const broken = (error: unknown): AttachmentCondition => {
+    return { ...idOf(one.known), state: 'broken', why: toCniError(error).message, links: [] };
+  };
+  const work: Work = { known: one.known };
+  const repairIt = () => repairHeld(one, scope, runtime, work);
+  if (one.record) return repairIt().catch(broken);
   try {
-    if (one.record) return await repairIt();
-    const condition = await inTurn(one.known, runtime, repairIt);
-    if (scope.dryRun || condition.links.every(({ state }) => state === 'sound')) return condition;
-    const isDeleted = await undoIfDeleted(now, note, runtime, begun, rest);
+    const condition = await inTurn(one.known, runtime, repairIt).catch(broken);
+    if (work.begun === undefined || scope.dryRun) return condition;
+    const isDeleted = await undoIfDeleted(work.known, note, runtime, work.begun, rest);
     return isDeleted ? skipped(one.known, JUST_DELETED) : condition;
   } catch (error) {
-    return { ...idOf(one.known), state: 'broken', why: toCniError(error).message, links: [] };
+    return broken(error);
   }
+}
+
+/** A repair of an attachment. */
+interface Work extends PutBack {
+  /** What its plugins are called with: a change may have ended since it was read. */
+  known: RememberedAdd;
 }
 
 function idOf({ network, containerId, ifname }: AttachmentId): AttachmentId {
@@ -135,15 +139,12 @@ function skipped(id: AttachmentId, why: string): AttachmentCondition {
   return { ...idOf(id), state: 'skipped', why, links: [] };
 }
 
-/**
- * A repair and a DEL or change of the same attachment do not run at the same time.
- * @param see called with what its plugins are about to be called with
- */
+/** A repair and a DEL or change of the same attachment do not run at the same time. */
 async function repairHeld(
   { known: seen, record: recorded, stateDir }: Repairable,
   scope: RepairScope,
   runtime: ChainRuntime,
-  see: (known: RememberedAdd) => void,
+  work: Work,
 ): Promise<AttachmentCondition> {
   const own = recorded ? { ...runtime, stateDir } : runtime;
   const held = scope.dryRun ? undefined : tryHold(seen, holdCall(own, 'repair'));
@@ -160,16 +161,18 @@ async function repairHeld(
     if (held) {
       // What the plugins of a dead repair still put back would be found twice.
       await held.awaitOrphans();
-      if (isKnown(held)) record = (await settleHeld(held, own)) ?? held.record;
+      if (isKnown(held)) record = (await settleHeld(held, own, work)) ?? held.record;
     }
     const known = (recorded && record) ?? findCached(seen, own);
     if (known === undefined) return skipped(seen, JUST_DELETED);
-    see(known);
+    work.known = known;
     const list = listToRepairBy(known, recorded && record, reaching);
     if (typeof list === 'string') return skipped(seen, list);
     // Nothing is put back for what may be another container's.
     const dryRun = scope.dryRun || (!recorded && !(await hasItsInterface(known, own)));
+    const begun = performance.now();
     const links = await repairPlugins(list, known, { ...scope, dryRun }, reaching);
+    if (links.some(({ state }) => state !== 'sound')) work.begun ??= begun;
     return { ...idOf(seen), state: worstOf(links), links };
   } finally {
     held?.release();

@@ -24,6 +24,7 @@ export const SKIPPED: Outcome = { how: 'skipped' };
 interface ErrorObject {
   readonly code: number;
   readonly msg: string;
+  readonly details?: string;
   readonly catena?: { readonly failures?: readonly { readonly verb?: string }[] };
 }
 
@@ -52,7 +53,8 @@ export function judge(what: string, ended: Ended, where: 'stdout' | 'stderr'): O
   if (error === undefined) return violation('failure: no error object', shown);
   if (WORKER_ENDED.test(error.msg))
     return violation('failure: a worker ended that served a living caller', shown);
-  const undoFailed = error.catena?.failures?.some(({ verb }) => verb === 'DEL') ?? false;
+  const isOfUndo = error.catena?.failures?.some(({ verb }) => verb === 'DEL') ?? false;
+  const undoFailed = isOfUndo || (error.details ?? '').includes('undoing it failed too');
   return { how: 'failed', said: `code ${error.code}: ${error.msg}`, undoFailed, isBusy: error.code === 11 };
 }
 

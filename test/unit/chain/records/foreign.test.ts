@@ -11,15 +11,20 @@ import {
 } from '../../../../src/attachments/entries.ts';
 import { forgetGeneration, noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, takeLock } from '../../../../src/attachments/lock.ts';
-import { listRecords } from '../../../../src/attachments/store.ts';
+import { listKnown, listRecords } from '../../../../src/attachments/store.ts';
 import { changeNetwork } from '../../../../src/chain/change/change.ts';
+import { parseFrozen } from '../../../../src/chain/config/conflist.ts';
+import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { undoIfDeleted } from '../../../../src/chain/records/foreign.ts';
 import { recover } from '../../../../src/chain/records/recover.ts';
-import { repair } from '../../../../src/chain/records/repair.ts';
+import { repair, repairOne } from '../../../../src/chain/records/repair.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
+import type { ExecCall } from '../../../../src/chain/run/segment.ts';
 import { runDir } from '../../../../src/cni/directories.ts';
 import { listAttached } from '../../../../src/node/handover/attachments.ts';
 import { handOverOne } from '../../../../src/node/handover/hand-over.ts';
+import { standingOf } from '../../../../src/watch/attachments.ts';
+import { collectGone } from '../../../../src/watch/collect-gone.ts';
 
 const ID = { network: 'net', containerId: 'c1', ifname: 'eth0' };
 const RESULT = { cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] };
@@ -28,7 +33,7 @@ const LIST = { cniVersion: '1.1.0', name: 'net', plugins: [{ type: 'one' }, { ty
 let dir: string;
 let calls: string[];
 /** What happens while `two` puts it back. */
-let during: () => void;
+let during: () => unknown;
 let runtime: ChainRuntime & { cacheDir: string; stateDir: string };
 let cached: CachedAttachment;
 
@@ -130,6 +135,57 @@ describe('a change whose runner died', () => {
     expect(left()).toEqual([['net-c1-eth0'], []]);
   });
 
+  test('is undone, and what that put back is deleted if a DEL begins during that', async () => {
+    await interrupt();
+    during = () => endBy(150);
+    await recover({ network: ID.network }, runtime);
+    expect(calls).toEqual(['do two', 'the DEL ends', 'DEL two', 'DEL one']);
+    expect(left()).toEqual([[], []]);
+  });
+
+  test('is undone by a repair, with the same end', async () => {
+    await interrupt();
+    during = () => calls.includes('CHECK one') || endBy(150);
+    // Not by the recovery that comes first.
+    const { known, stateDir } = toKnown();
+    expect(await repairOne({ known, record: undefined, stateDir }, {}, runtime)).toMatchObject(DELETED);
+    expect(calls).toEqual(['do two', ...CALLS, 'the DEL ends', 'DEL two', 'DEL one']);
+    expect(left()).toEqual([[], []]);
+  });
+
+  test.each(['', 'an earlier boot'])('does not keep GC from deleting it (%s)', async boot => {
+    await interrupt();
+    if (boot) changeBoot(boot);
+    await collectGarbage(parseFrozen(cached.source ?? ''), { all: true }, runtime);
+    expect(calls.filter(call => call.startsWith('DEL'))).toEqual(['DEL two', 'DEL one']);
+    expect(left()).toEqual([[], []]);
+  });
+
+  test.each(['', 'an earlier boot'])('does not keep gc --gone from deleting it (%s)', async boot => {
+    await interrupt();
+    if (boot) changeBoot(boot);
+    const interfaces = [{ name: 'cat-none' }, { name: 'eth0', sandbox: '/nowhere' }];
+    const more = { netns: path.join(dir, 'gone'), result: { ...RESULT, interfaces } };
+    writeAttachment(runtime.cacheDir, { ...cached, ...more });
+    changeNote(note => ({ ...note, ...more }));
+    const list = () => standingOf([toKnown()]);
+    const gone = (graceMs: number) => collectGone(list, { graceMs, dryRun: false }, runtime);
+    expect(await gone(1)).toMatchObject([{ ...ID, state: 'deleted' }]);
+    expect(calls).toEqual(['DEL two', 'DEL one']);
+    expect(left()).toEqual([[], []]);
+  });
+
+  const toKnown = () => {
+    const [known] = listKnown({ cacheDir: runtime.cacheDir, journals: [runtime.stateDir] }).attachments;
+    if (known === undefined) throw new Error('the attachment is not listed');
+    return known;
+  };
+  const changeNote = (edit: (note: object) => object) => {
+    const file = path.join(runtime.stateDir, 'unsettled', ID.network, `${ID.containerId}:${ID.ifname}`);
+    fs.writeFileSync(file, `${JSON.stringify(edit(JSON.parse(fs.readFileSync(file, 'utf8'))))}\n`);
+  };
+  const changeBoot = (boot: string) => changeNote(note => ({ ...note, boot }));
+
   test.each([
     ['has deleted it', () => removeAttachment(runtime.cacheDir, ID)],
     ['makes it again', () => void noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' })],
@@ -196,6 +252,54 @@ describe('one that its runtime deletes at that moment is deleted, and not cached
     await expect(changing).rejects.toThrow('its runtime has just deleted it');
     expect(calls).toEqual(['look two', 'do two', ...DELS]);
     expect(left()).toEqual([[], []]);
+  });
+
+  /** What has become of it when `two` fails, and whether its DEL is still under way. */
+  const FAILURES: readonly [
+    what: string,
+    act: (netns: string) => void,
+    isUnderWay: boolean,
+    dels: boolean,
+  ][] = [
+    ['whose namespace is gone, before any DEL', netns => fs.rmSync(netns), true, false],
+    ['whose namespace is gone, during a DEL', netns => [fs.rmSync(netns), endBy(250)], false, true],
+    ['whose namespace is gone, after a DEL', netns => [fs.rmSync(netns), endNow()], false, true],
+    ['during a DEL', () => endBy(250), false, true],
+    ['after a DEL', () => endNow(), false, true],
+    ['that is being made again', () => [endNow(), begin()], false, false],
+    [
+      'that has been made again',
+      () => [endNow(), begin(), writeAttachment(runtime.cacheDir, { ...cached, args: [['K', '2']] })],
+      true,
+      false,
+    ],
+  ];
+  const endNow = () => [forgetGeneration(runDir(runtime.env), ID), removeAttachment(runtime.cacheDir, ID)];
+  const begin = () => noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' });
+
+  test.each(FAILURES)('in a change that cannot be undone, %s: no note stays', async (_, act, ends, dels) => {
+    const netns = path.join(dir, 'netns');
+    fs.writeFileSync(netns, '');
+    cached = { ...cached, netns };
+    writeAttachment(runtime.cacheDir, cached);
+    const { exec } = runtime;
+    let isOver = false;
+    during = () => {
+      if (!isOver) act(netns);
+      isOver = true;
+    };
+    const failing = async (call: ExecCall) => {
+      const reply = await exec?.(call);
+      return call.env.CATENA_CHANGE === 'do'
+        ? { exitCode: 1, stdout: '{"code":100,"msg":"no"}' }
+        : (reply ?? {});
+    };
+    const changing = changeNetwork(ID, { options: { two: { rate: 5 } } }, { ...runtime, exec: failing });
+    await expect(changing).rejects.toThrow('its runtime has just deleted it');
+    if (ends) endNow();
+    expect(left()).toEqual([[], []]);
+    expect(fs.readdirSync(path.join(runtime.stateDir, 'unsettled', ID.network))).toEqual([]);
+    expect(calls.filter(call => call.startsWith('DEL'))).toEqual(dels ? ['DEL two', 'DEL one'] : []);
   });
 
   test('in a handover', async () => {
