@@ -3,16 +3,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import * as attachment from '../../src/cli/answers/attachment.ts';
-import * as configuration from '../../src/cli/answers/configuration.ts';
 import * as daemon from '../../src/cli/answers/daemon.ts';
 import { API_VERSION } from '../../src/cli/answers/envelope.ts';
 import * as executables from '../../src/cli/answers/executables.ts';
-import * as failure from '../../src/cli/answers/failure.ts';
-import * as installation from '../../src/cli/answers/installation.ts';
 import { DOCUMENTS, KINDS } from '../../src/cli/answers/kinds.ts';
 import * as node from '../../src/cli/answers/node.ts';
-import * as requests from '../../src/cli/answers/requests.ts';
-import * as upkeep from '../../src/cli/answers/upkeep.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import * as model from '../../src/node/model.ts';
 import { type DocComments, readDocComments } from '../../src/plugin/schema/render.ts';
@@ -22,8 +17,7 @@ const ANSWERS = join(import.meta.dirname, '../../src/cli/answers');
 
 /** Schemas by the name of their constant, so that each becomes a definition with the comments of its own keys. */
 const NAMED: Readonly<Record<string, unknown>> = {
-  ...{ ...attachment, ...configuration, ...daemon, ...executables, ...installation },
-  ...{ ...failure, ...node, ...requests, ...upkeep, ...model },
+  ...{ ...attachment, ...daemon, ...executables, ...node, ...model },
 };
 
 /** What a source says about a constant and its keys. */

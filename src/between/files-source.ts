@@ -1,8 +1,8 @@
 // Which nodes does a file or a directory describe, for hosts without a cluster?
 import { type FSWatcher, readdirSync, readFileSync, statSync, watch } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { parseNodes } from './described.ts';
-import type { NodeEvents, NodeSource } from './node.ts';
+import type { NodeEvents, NodeSource } from './claims.ts';
+import { parseNodes } from './note.ts';
 
 /** Several files are often written one after the other. */
 const GATHER_MS = 50;

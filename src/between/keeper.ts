@@ -7,15 +7,12 @@ import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { startTimer } from '../wait.ts';
-import { applyWays, removeWays } from './apply.ts';
+import { applyWays, hostLinksOf, removeWays } from './apply.ts';
 import { type Concerned, openChanges } from './changes.ts';
-import type { RouteLimits } from './claims.ts';
-import { hostLinksOf } from './host.ts';
-import type { ClusterNode, NodeEvents, NodeSource } from './node.ts';
+import type { ClusterNode, NodeEvents, NodeSource, RouteLimits } from './claims.ts';
 import { type BetweenNote, readNote, removeNote, writeNote } from './note.ts';
 import { planWays, type WaysPlan } from './plan.ts';
-import type { BetweenSettings } from './settings.ts';
-import type { BetweenState } from './state.ts';
+import type { BetweenSettings, BetweenState } from './settings.ts';
 import { findTunnels } from './tunnels.ts';
 
 /** What this needs of the daemon. */

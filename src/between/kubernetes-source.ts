@@ -11,9 +11,8 @@ import { findCidr, findIp, renderCidr } from '../net/ip.ts';
 import { type Division, divisionOf, isBlockOf } from '../pools/find-pool.ts';
 import { API_VERSION, blockSpecOf, routedCidrsOf } from '../pools/held.ts';
 import { startTimer } from '../wait.ts';
-import { MOST_OF_ONE } from './claims.ts';
-import { type DescribedNode, nodeOf } from './described.ts';
-import type { NodeEvents, NodeSource } from './node.ts';
+import { MOST_OF_ONE, type NodeEvents, type NodeSource } from './claims.ts';
+import { type DescribedNode, nodeOf } from './note.ts';
 import type { BLOCKS, KUBERNETES } from './settings.ts';
 
 /** Several changes often come together. */

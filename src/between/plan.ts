@@ -15,9 +15,8 @@ import {
   renderIp,
   sameIp,
 } from '../net/ip.ts';
-import { claimBlocks, compareNodes, type RouteLimits } from './claims.ts';
+import { type ClusterNode, claimBlocks, compareNodes, type RouteLimits } from './claims.ts';
 import { TUNNELS } from './names.ts';
-import type { ClusterNode } from './node.ts';
 
 /** How the other nodes are reached: `auto` is direct where they share a layer 2 with this node, through a tunnel where they do not. */
 export const WAYS = ['auto', 'direct', 'vxlan'] as const;

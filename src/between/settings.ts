@@ -1,4 +1,4 @@
-// What may an operator decide about the routes between nodes?
+// What may an operator decide about the routes between nodes, and what do they report about themselves?
 import { DEFAULT_PORT, DEFAULT_VNI } from './names.ts';
 import type { Ways } from './plan.ts';
 
@@ -29,3 +29,18 @@ export const BETWEEN_SETTINGS: BetweenSettings = {
   vni: DEFAULT_VNI,
   port: DEFAULT_PORT,
 };
+
+/** As `GET /v1/state` shows it. */
+export interface BetweenState {
+  /** Name of this node. */
+  readonly own: string;
+  /** Other nodes that are known, and routes to their blocks that are wanted. */
+  readonly nodes: number;
+  readonly routes: number;
+  /** MTU of each tunnel. */
+  readonly tunnels: Readonly<Record<string, number>>;
+  /** What could not be planned or made, human-readable. */
+  readonly problems: readonly string[];
+  /** Times that the kernel's state was made as planned again, after the nodes changed and after others changed it. */
+  readonly changes: { readonly planned: number; readonly repaired: number };
+}

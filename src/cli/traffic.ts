@@ -1,6 +1,6 @@
 // What does `catena doctor --traffic` do?
 
-import { peersIn } from '../between/peers.ts';
+import { peersIn } from '../between/note.ts';
 import { runDir } from '../cni/directories.ts';
 import { defined } from '../cni/json.ts';
 import { type Probe, runProbe } from '../lab/probes.ts';

@@ -3,7 +3,6 @@
 // Every start of a plugin loads this file, so it imports nothing of Node's.
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
-import type { WatchState } from '../watch/state.ts';
 
 /** The socket in the run directory. A process that may open it may configure the node's network. */
 const SOCKET_NAME = 'catena.sock';
@@ -122,27 +121,8 @@ export function decline(declined: DeclineReason, error: string): RunAnswer {
 export type PingReply = NonNullable<AnswerOf<'Ping'>['reply']>;
 
 /** What a daemon reports about itself; one of another build may report less. */
-export interface DaemonState {
-  readonly pid: number;
-  readonly version: string;
-  /** Path of its executable when it was started. */
-  readonly program?: string;
-  readonly place?: Place;
-  readonly startedBy?: 'command' | 'systemd' | 'on-demand';
-  readonly sockets?: readonly string[];
-  readonly uptimeSeconds?: number;
-  /** Seconds without a request after which it ends. */
-  readonly idleExitSeconds?: number;
-  readonly running: number;
-  readonly queued: number;
-  readonly served: number;
-  readonly pool?: { readonly workers: number; readonly busy: number };
-  /** Why it serves no calls now. */
-  readonly problem?: string;
-  /** What the watch over attachments has found. */
-  readonly watch?: WatchState;
-  readonly declined?: Readonly<Partial<Record<DeclineReason, { readonly count: number }>>>;
-}
+export type DaemonState = AnswerOf<'DaemonState'> &
+  Required<Pick<AnswerOf<'DaemonState'>, 'version' | 'running' | 'queued' | 'served'>>;
 
 /**
  * What must be the same on both sides for the daemon to stand in for the client: the executable, so that old code never answers

@@ -5,7 +5,7 @@ import type { LogFields, LogLevel } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import { commandsFor, type Damage, examine, type Repaired, repairCommand } from './examine.ts';
 import type { Policy } from './policy.ts';
-import type { Drift, WatchState } from './state.ts';
+import type { Drift, WatchState } from './settings.ts';
 
 /** What an operator should know of an attachment. */
 export type Act = 'drifted' | 'damaged often' | 'repaired' | 'given up' | 'sound again' | 'deleted';

@@ -1,4 +1,6 @@
-// What may an operator decide about the watch?
+// What may an operator decide about the watch, and what does it report about itself?
+
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 import type { ListPolicy, Policy } from './policy.ts';
 
 /** What an operator decides. */
@@ -20,3 +22,9 @@ export const WATCH_SETTINGS: WatchSettings = {
   everyMs: 60_000,
   leftoverMs: 60 * 60_000,
 };
+
+/** An attachment that is not as its ADD made it. */
+export type Drift = WatchState['drifted'][number];
+
+/** The watch, as `GET /v1/state` shows it. */
+export type WatchState = NonNullable<AnswerOf<'DaemonState'>['watch']>;

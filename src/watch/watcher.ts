@@ -18,9 +18,8 @@ import { Allowance, makeTimers, SweepPacer, startRounds, visitInside } from './p
 import { isPodHeld, podLister, withPods } from './pods.ts';
 import { changedLists, isOfList, keepLists, policyOf, readLists, recallLists } from './policy.ts';
 import { ListRestorer } from './restore-lists.ts';
-import type { WatchSettings } from './settings.ts';
+import type { WatchSettings, WatchState } from './settings.ts';
 import { openSources } from './sources.ts';
-import type { WatchState } from './state.ts';
 
 /** What the watch needs of the daemon. */
 export interface WatchParts extends CaretakerEvents {

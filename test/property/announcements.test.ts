@@ -1,7 +1,7 @@
 // Can a node attract packets that are not for it, whatever it announces?
 import { expect, test } from 'bun:test';
 import fc from 'fast-check';
-import type { ClusterNode } from '../../src/between/node.ts';
+import type { ClusterNode } from '../../src/between/claims.ts';
 import { type PlanChoices, planWays } from '../../src/between/plan.ts';
 import {
   type Cidr,

@@ -107,9 +107,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // Plugins that it calls again.
     'src/node/upkeep',
     // What an operator decides about the watch.
-    ...['src/watch/policy', 'src/watch/settings', 'src/watch/state'],
+    ...['src/watch/policy', 'src/watch/settings'],
     // And about the routes to other nodes.
-    ...['src/between/plan', 'src/between/settings', 'src/between/state'],
+    ...['src/between/plan', 'src/between/settings'],
     // One daemon on a socket, and its notes of what has begun.
     ...['src/files', 'src/sys/flock'],
     // A socket that a service manager keeps.
@@ -166,7 +166,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/node/packet': [
     'src/cli/answers',
     // Pods of other nodes.
-    ...['src/between/names', 'src/between/peers'],
+    ...['src/between/names', 'src/between/note'],
     ...['src/node', 'src/node/doctor/filter', 'src/netlink', 'src/net'],
     ...['src/sys/netns', 'src/sys/sysctl', 'src/files/process-stat'],
     // What \`catena try\` sends is sent for real containers.
@@ -320,7 +320,7 @@ const DUMPS_FOR_ITSELF: Readonly<Record<string, string>> = {
   'src/ipam/garbage': 'the GC of a plugin of addresses: whose far ends pairs are',
   'src/ipam/holders': 'every namespace of a host, for who has an address: a socket for each',
   'src/between/spare': 'a transaction over one table, which is read again if another one has changed it',
-  'src/between/entries': 'what one tunnel device has, before that is changed',
+  'src/between/apply': 'what one tunnel device has, before that is changed',
   'src/lab/compare/play': 'damages one device of a throwaway namespace',
   'src/lab/conformance/attachments': 'looks at one device of a throwaway namespace',
   'src/lab/probes': 'waits for what it has begun in a throwaway namespace',
@@ -384,6 +384,7 @@ const MAY_LOAD_LAZILY = [
   // Nor for a cluster, but whose configuration names one.
   'src/cli/daemon/pod-events',
   'src/cli/daemon/background',
+  'src/cli/daemon/parts',
 ];
 
 /** Where a word that is also a plugin's name means something else, file by file. */

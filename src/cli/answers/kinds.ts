@@ -4,22 +4,38 @@
 // only types from here, so no start of a program pays for zod.
 import type * as z from 'zod/mini';
 import { NodeModel } from '../../node/model.ts';
+import { Failure, Warning } from './attachment.ts';
+import {
+  DaemonEnd,
+  DaemonProcess,
+  DaemonState,
+  DaemonStatus,
+  PingAnswer,
+  Request,
+  RequestList,
+  UiAddress,
+} from './daemon.ts';
 import {
   ChainPlan,
   CodeExplanation,
+  Comparison,
+  Conformance,
   NetworkExplanation,
   NetworkVersions,
   NewNetwork,
+  Replacement,
+  SurveyList,
+  Trial,
   Validation,
-} from './configuration.ts';
-import { DaemonEnd, DaemonProcess, DaemonState, DaemonStatus, PingAnswer, UiAddress } from './daemon.ts';
-import { Comparison, Conformance, Replacement, SurveyList, Trial } from './executables.ts';
-import { Failure, Warning } from './failure.ts';
-import { HandoverList, Installation, Uninstallation } from './installation.ts';
+} from './executables.ts';
 import {
   Bundle,
   ClusterPoolList,
   Diagnosis,
+  GarbagePlan,
+  GoneList,
+  HandoverList,
+  Installation,
   Lease,
   LeaseList,
   LogEntry,
@@ -27,11 +43,11 @@ import {
   NetworkFiles,
   Owners,
   PacketWalk,
+  RepairReport,
   TrafficReport,
+  Uninstallation,
   UnsettledList,
 } from './node.ts';
-import { Request, RequestList } from './requests.ts';
-import { GarbagePlan, GoneList, RepairReport } from './upkeep.ts';
 
 /** By `kind`. One whose name ends with `List` has nothing but `items`. */
 export const KINDS = {

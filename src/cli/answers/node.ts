@@ -1,7 +1,7 @@
-// What do the commands print that show a node?
+// What do the commands print that show a node or change it?
 import * as z from 'zod/mini';
 import { NodeAttachment } from '../../node/model.ts';
-import { ATTACHMENT_ID, AttachmentName } from './attachment.ts';
+import { ATTACHMENT_ID, AttachmentName, SpecError } from './attachment.ts';
 import { Probe } from './executables.ts';
 
 /** An operation that is still to be undone. */
@@ -254,4 +254,170 @@ export const Bundle = z.strictObject({
   /** Addresses and names were replaced. */
   anonymous: z.boolean(),
   files: z.array(BundledFile),
+});
+
+/** An attachment that had to be deleted. */
+export const Recovery = z.strictObject({
+  ...ATTACHMENT_ID,
+  why: z.string(),
+  /** Why that failed; it is retried later. */
+  error: z.optional(SpecError),
+});
+
+/** A plugin's part of an attachment. */
+export const PluginCondition = z.strictObject({
+  link: z.string(),
+  /** Position of the plugin in its list, from 0. */
+  index: z.int(),
+  /** `sound`: CHECK passes. `mended`: CHECK passes after something was put back. `broken`: CHECK fails. */
+  state: z.enum(['sound', 'mended', 'broken']),
+  /** What CHECK reported first. */
+  problem: z.optional(z.string()),
+  /** What CHECK still reports. */
+  error: z.optional(SpecError),
+});
+
+/** An attachment after a repair. */
+export const AttachmentCondition = z.strictObject({
+  ...ATTACHMENT_ID,
+  /** `skipped`: its plugins were not called. */
+  state: z.enum(['sound', 'mended', 'broken', 'skipped']),
+  /** Why it was skipped, or why none of its plugins could be called. */
+  why: z.optional(z.string()),
+  links: z.array(PluginCondition),
+  /** libcni's cached result was missing and has been written again. */
+});
+
+/** `catena repair`. */
+export const RepairReport = z.strictObject({
+  /** Attachments that had to be deleted: crashed operations and failed DELs. */
+  recovered: z.array(Recovery),
+  attachments: z.array(AttachmentCondition),
+  /** Messages about records that cannot be read. */
+  damaged: z.array(z.string()),
+});
+
+/** An attachment of the network of a plan. */
+export const GarbageCandidate = z.strictObject({
+  containerId: z.string(),
+  ifname: z.string(),
+  why: z.optional(z.string()),
+  /** What exists of it on this node. */
+  objects: z.optional(z.array(z.string())),
+});
+
+/** An interface of a container. */
+export const ValidAttachment = z.strictObject({
+  containerId: z.string(),
+  ifname: z.string(),
+});
+
+/** `catena gc --dry-run`. */
+export const GarbagePlan = z.strictObject({
+  network: z.string(),
+  /** The list says `disableGC`. */
+  disabled: z.boolean(),
+  /** Those that would get DEL. */
+  delete: z.array(GarbageCandidate),
+  keep: z.array(GarbageCandidate),
+  /** Leaks of which the container's full id is unknown. */
+  unnamed: z.optional(z.array(GarbageCandidate)),
+  /** What plugins would be told to keep. */
+  valid: z.array(ValidAttachment),
+  /** Types of the plugins that would get GC. */
+  gc: z.array(z.string()),
+  /** Messages about records that cannot be read. */
+  damaged: z.array(z.string()),
+});
+
+/** An attachment that outlived its namespace. */
+export const GoneAttachment = z.strictObject({
+  ...ATTACHMENT_ID,
+  /** `found`: with `--dry-run`. `kept`: nothing proves that its namespace is gone. `failed`: the next attempt deletes the rest. */
+  state: z.enum(['found', 'deleted', 'kept', 'failed']),
+  why: z.string(),
+  error: z.optional(SpecError),
+});
+
+/** `catena gc --gone`. */
+export const GoneList = z.strictObject({
+  items: z.array(GoneAttachment),
+});
+
+/** What only a plugin of ours can delete. */
+export const PluginParts = z.strictObject({
+  link: z.string(),
+  /** Position of the plugin in its list, from 0. */
+  index: z.int(),
+  parts: z.array(z.string()),
+});
+
+/** An attachment that other executables shall be able to delete. */
+export const Handover = z.strictObject({
+  ...ATTACHMENT_ID,
+  /** `ready`: nothing that only we can delete. `pending`: there is something. `handed over`: it has been replaced. `refused`: it has not. */
+  state: z.enum(['ready', 'pending', 'handed over', 'refused']),
+  links: z.array(PluginParts),
+  /** Why it was refused. */
+  why: z.optional(z.string()),
+});
+
+/** `catena handover`. */
+export const HandoverList = z.strictObject({
+  items: z.array(Handover),
+});
+
+/** A file of an installation. */
+export const InstallStep = z.strictObject({
+  place: z.enum(['bin', 'conf', 'account', 'starter', 'shared']),
+  name: z.string(),
+  path: z.string(),
+  /** `keep`: not ours, left alone. `retire`: our earlier file, which now has another name. */
+  action: z.enum(['create', 'update', 'replace', 'same', 'keep', 'retire']),
+  why: z.optional(z.string()),
+});
+
+/** Whether a runtime uses the installed list. */
+export const RuntimePick = z.strictObject({
+  runtime: z.enum(['containerd', 'CRI-O', 'podman']),
+  taken: z.boolean(),
+  /** Why ours is used, or which one is and why ours is not. */
+  why: z.string(),
+});
+
+/** `catena install`. */
+export const Installation = z.strictObject({
+  ok: z.boolean(),
+  steps: z.array(InstallStep),
+  /** Why the list has its file name. */
+  reason: z.optional(z.string()),
+  picks: z.array(RuntimePick),
+  notes: z.array(z.string()),
+});
+
+/** A file of an installation that is removed. */
+export const UninstallStep = z.strictObject({
+  path: z.string(),
+  /** `restore`: the file from before the installation is restored. `keep`: it is not ours, or no longer. */
+  action: z.enum(['remove', 'restore', 'keep']),
+  why: z.optional(z.string()),
+});
+
+/** Something else of ours on the node. */
+export const PurgeStep = z.strictObject({
+  /** `keep`: others use it, or it is not known to be ours. */
+  action: z.enum(['remove', 'keep']),
+  /** Human-readable: `table "inet catena_portmap"`. */
+  what: z.string(),
+  why: z.optional(z.string()),
+});
+
+/** `catena uninstall`. */
+export const Uninstallation = z.strictObject({
+  steps: z.array(UninstallStep),
+  /** With `--purge`. */
+  purged: z.optional(z.array(PurgeStep)),
+  attachments: z.optional(z.array(Handover)),
+  /** Why nothing was removed. */
+  refusal: z.optional(z.string()),
 });

@@ -39,9 +39,9 @@ import { notifyServiceManager, takeListeningSockets } from '../../sys/service-ma
 import { WATCH_SETTINGS } from '../../watch/settings.ts';
 import { compileEagerly } from '../../worker/staying.ts';
 import { type AsPlugin, type CommandCall, UsageError } from '../command.ts';
-import { type Background, shareClusters, startBackground } from '../daemon/background.ts';
 import { DaemonEnd, petWatchdog, watchIdle } from '../daemon/daemon-end.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
+import { type Background, shareClusters } from '../daemon/parts.ts';
 import { metricsAddressOf, readingsOf, serveMetrics, sourcesOf } from '../daemon/readings.ts';
 import { SOCKET_TAKEN } from '../exit-codes.ts';
 import { secondsIn } from '../seconds.ts';
@@ -194,6 +194,8 @@ class Daemon {
     }
     const [node, own, pool, calls] = [this.#node, this.#stateDir, this.#pool, this.#calls];
     const parts = { call, node, stateDir: own, pool, calls, observer, callPlugin, isBusy: this.#isBusy };
+    // It is loaded while clients are served.
+    const { startBackground } = await import('../daemon/background.ts');
     this.#background = startBackground(parts, this.#settings);
     return true;
   }

@@ -1,5 +1,5 @@
 // What does `catena why-not` do?
-import { peersIn } from '../../between/peers.ts';
+import { peersIn } from '../../between/note.ts';
 import { runDir } from '../../cni/directories.ts';
 import { type Colour, painter } from '../../lab/words.ts';
 import { parseFrom, parseTo } from '../../node/packet/ends.ts';

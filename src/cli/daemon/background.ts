@@ -1,8 +1,8 @@
 // What does a daemon do besides serving requests?
 
+import type { NodeEvents } from '../../between/claims.ts';
 import { openFilesSource } from '../../between/files-source.ts';
 import { type Keeping, startKeeping } from '../../between/keeper.ts';
-import type { NodeEvents } from '../../between/node.ts';
 import { type BetweenSettings, BLOCKS, KUBERNETES } from '../../between/settings.ts';
 import { recover } from '../../chain/records/recover.ts';
 import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
@@ -10,53 +10,22 @@ import { RUN_DIR_VARIABLE, runDir, runnerJournals } from '../../cni/directories.
 import { UPKEEP_VARIABLE } from '../../cni/env.ts';
 import { errorIn, type Invocation } from '../../cni/invocation.ts';
 import { NODE_VARIABLE, nodeName } from '../../cni/node-name.ts';
-import type { WatchedCall } from '../../daemon/backend.ts';
-import type { WorkerPool } from '../../daemon/pool.ts';
 import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
 import type { DaemonSettings } from '../../daemon/settings.ts';
 import { Upkeep } from '../../daemon/upkeep.ts';
-import type { Cluster, ClusterAccess } from '../../delegate/cluster.ts';
 import { recoverPods } from '../../delegate/delete.ts';
 import { FollowedPods } from '../../delegate/followed-pods.ts';
-import type { WatchedClusters, WatchOptions } from '../../delegate/watched-clusters.ts';
 import { bootId } from '../../files/process-stat.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { appendHistory, withHistory } from '../../observe/history.ts';
-import type { Observer } from '../../observe/observer.ts';
-import type { CallsInProgress, RequestWatcher } from '../../observe/watcher.ts';
+import type { RequestWatcher } from '../../observe/watcher.ts';
 import type { WatchSettings } from '../../watch/settings.ts';
 import { startWatching, type Watching } from '../../watch/watcher.ts';
 import type { CommandCall } from '../command.ts';
 import { recoveryEvent } from '../log/events.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
+import type { Background, BackgroundParts } from './parts.ts';
 import { podEvents } from './pod-events.ts';
-
-/** What the work beside requests needs of the daemon. */
-interface BackgroundParts {
-  readonly call: CommandCall;
-  readonly stateDir: string;
-  /** The name of this node, if it was given one. */
-  readonly node: string | undefined;
-  readonly pool: WorkerPool;
-  readonly observer: Observer;
-  /** Those that the daemon serves. */
-  readonly calls: CallsInProgress;
-  /** Whether any is being served that goes before what is done here, apart from those that take long. */
-  isBusy(): boolean;
-  /** Serves a call as if a runtime had made it. */
-  readonly callPlugin: WatchedCall;
-}
-
-/** Recovery, upkeep, watch, routes to other nodes, and pods that follow their annotations. */
-export interface Background {
-  readonly watch: Watching['state'];
-  readonly between: Keeping['state'];
-  /** Attachments and nodes for which the daemon must go on. */
-  kept(): number;
-  readonly podChanged: FollowedPods['changed'];
-  change(settings: Pick<DaemonSettings, 'watch' | 'between'>): void;
-  stop(): Promise<void>;
-}
 
 /** Starts all of it, with the directories of the command line. */
 export function startBackground(
@@ -148,32 +117,6 @@ function startRecovering(runtime: Runtime): () => Promise<void> {
     clearInterval(timer);
     end.abort();
     await Promise.all(rounds);
-  };
-}
-
-/**
- * Opens clusters for the calls of a daemon. A cluster and its packages are loaded only if a configuration names one.
- * @param nodeName node whose pods are watched as well
- * @param onPod called with each of these pods that is new or changed
- */
-export function shareClusters(
-  nodeName: string | undefined,
-  observer: Pick<Observer, 'log'>,
-  onPod: WatchOptions['onPod'],
-) {
-  let shared: Promise<WatchedClusters> | undefined;
-  const load = async (): Promise<WatchedClusters> => {
-    const { watchClusters } = await import('../../delegate/watched-clusters.ts');
-    const onProblem = ({ message }: Error) =>
-      observer.log('warn', 'cannot watch a cluster', { error: message });
-    return watchClusters({ nodeName, onProblem, ...(onPod && { onPod }) });
-  };
-  return {
-    async open(access: ClusterAccess): Promise<Cluster> {
-      shared ??= load();
-      return (await shared).open(access);
-    },
-    close: () => void shared?.then(clusters => clusters.close()),
   };
 }
 

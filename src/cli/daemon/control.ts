@@ -5,7 +5,7 @@ import { defined } from '../../cni/json.ts';
 import type { DaemonState } from '../../daemon/protocol.ts';
 import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/read-file.ts';
-import type { Drift, WatchState } from '../../watch/state.ts';
+import type { Drift, WatchState } from '../../watch/settings.ts';
 import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
 import type { CommandCall } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';

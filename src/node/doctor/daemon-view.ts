@@ -1,5 +1,6 @@
 // Which daemon answers on this node's socket?
 import { lstatSync, statSync } from 'node:fs';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { type Place, seatFileOf, socketPathOf } from '../../daemon/protocol.ts';
 import { ownPlace } from '../../daemon/who-listens.ts';
 import { findFlockHolder } from '../../sys/flock.ts';
@@ -23,15 +24,7 @@ export type DaemonView =
     };
 
 /** What a daemon reports about itself; an earlier build reports less. */
-export interface DaemonState {
-  readonly pid?: number;
-  readonly version?: string;
-  readonly place?: Place;
-  /** Why it serves no calls now. */
-  readonly problem?: string;
-  /** Calls that it left to its clients, by reason. */
-  readonly declined?: Readonly<Record<string, { readonly count: number; readonly last: string }>>;
-}
+export type DaemonState = Partial<AnswerOf<'DaemonState'>>;
 
 /** The same time that a client waits. */
 const ANSWER_MS = 1_000;

@@ -1,6 +1,5 @@
 // What does an examination of a node report?
 
-import type { BetweenView } from '../../between/state.ts';
 import type { HeldAttachment } from '../../chain/records/held-attachment.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { InstalledRuntime } from '../../cli/runtimes/libcni.ts';
@@ -25,6 +24,18 @@ export const SEVERITIES = ['error', 'warning', 'unexamined', 'info', 'ok'] as co
 
 /** One of {@link SEVERITIES}. */
 type Severity = (typeof SEVERITIES)[number];
+
+/** Routes to other nodes, planned and in the kernel. */
+export interface BetweenView {
+  /** Name of this node, and number of the others. */
+  readonly own: string;
+  readonly nodes: number;
+  readonly routes: number;
+  /** What cannot be planned. */
+  readonly problems: readonly string[];
+  /** What is missing or too much in the kernel. */
+  readonly differences: readonly string[];
+}
 
 /** What one check found. */
 export type Finding = AnswerOf<'Diagnosis'>['findings'][number];

@@ -1,16 +1,14 @@
 // Where do checks get their facts on a real node?
 import { accessSync, constants, statfsSync } from 'node:fs';
-import { findDifferences } from '../../between/apply.ts';
-import { hostLinksOf } from '../../between/host.ts';
+import { findDifferences, hostLinksOf } from '../../between/apply.ts';
 import { readNote } from '../../between/note.ts';
 import { planWays } from '../../between/plan.ts';
-import type { BetweenView } from '../../between/state.ts';
 import { namesIn, tryRead } from '../../files/read-file.ts';
 import { findUse } from '../../ipam/holders.ts';
 import { isForwarding, type Tables } from '../../netlink/tables.ts';
 import { readHost, readHostRoutes } from '../devices.ts';
 import { findTraced } from '../garbage/find-traced.ts';
-import { currentUser, type NodeView } from './finding.ts';
+import { type BetweenView, currentUser, type NodeView } from './finding.ts';
 
 /** What the caller chooses. */
 export type Places = Pick<

@@ -1,5 +1,5 @@
 // Which hop stops a packet between two ends?
-import type { FindPeer } from '../../between/peers.ts';
+import type { FindPeer } from '../../between/note.ts';
 import { cidrContains, parseIp } from '../../net/ip.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
 import { lookUpRoute, type RouteLookup } from '../../netlink/rtnl/route.ts';

@@ -1,5 +1,5 @@
 // Which namespaces does a packet come to on this node, and whose are the addresses?
-import type { FindPeer } from '../../between/peers.ts';
+import type { FindPeer } from '../../between/note.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';
 import { titleOf } from '../words.ts';
 import { Site } from './site.ts';

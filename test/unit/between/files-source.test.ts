@@ -3,8 +3,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import type { NodeEvents, NodeSource } from '../../../src/between/claims.ts';
 import { openFilesSource } from '../../../src/between/files-source.ts';
-import type { NodeEvents, NodeSource } from '../../../src/between/node.ts';
 import { until } from '../../helpers/until.ts';
 
 let dir: string;

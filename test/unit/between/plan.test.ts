@@ -1,7 +1,7 @@
 // Does a node plan a way to every block of the others: direct where it can, through a tunnel where it must?
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import type { ClusterNode } from '../../../src/between/node.ts';
+import type { ClusterNode } from '../../../src/between/claims.ts';
 import { type HostLink, type PlanChoices, planWays, type WaysPlan } from '../../../src/between/plan.ts';
 import { cidrContains, parseCidr, parseIp, renderCidr, renderIp } from '../../../src/net/ip.ts';
 
