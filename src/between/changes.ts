@@ -24,7 +24,7 @@ export interface Concerned {
 }
 
 /** Who is told. */
-export interface ChangeEvents {
+interface ChangeEvents {
   /** Something may have changed. */
   changed(): void;
   /** Notifications cannot be received at present. */

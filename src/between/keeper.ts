@@ -16,7 +16,7 @@ import type { BetweenSettings, BetweenState } from './settings.ts';
 import { findTunnels } from './tunnels.ts';
 
 /** What this needs of the daemon. */
-export interface KeeperParts {
+interface KeeperParts {
   /** Name of this node. */
   readonly own: string;
   readonly runDir: string;

@@ -25,7 +25,7 @@ const LIMITS: WatchLimits = {
 };
 
 /** What to read. */
-export interface SourceOptions {
+interface SourceOptions {
   readonly ranges: typeof KUBERNETES | typeof BLOCKS;
   readonly limits?: WatchLimits;
 }
@@ -169,7 +169,7 @@ export function describedNode({ metadata, spec, status }: JsonObject): Described
 }
 
 /** What matters of a Block: its node, and the subnets that lead to that node. */
-export function claimedBlock({ metadata, spec }: JsonObject): ClaimedBlock | undefined {
+function claimedBlock({ metadata, spec }: JsonObject): ClaimedBlock | undefined {
   const { name } = isObject(metadata) ? metadata : {};
   const block = isObject(spec) ? blockSpecOf({ spec }) : undefined;
   return (
@@ -184,7 +184,7 @@ export function claimedBlock({ metadata, spec }: JsonObject): ClaimedBlock | und
 }
 
 /** What matters of a Pool: how it is divided. */
-export function dividedPool({ metadata, spec }: JsonObject): Division & { readonly pool: string } {
+function dividedPool({ metadata, spec }: JsonObject): Division & { readonly pool: string } {
   const { name, annotations } = isObject(metadata) ? metadata : {};
   const texts = Object.entries(isObject(annotations) ? annotations : {}).map(([key, text]) => [
     key,

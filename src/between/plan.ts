@@ -60,7 +60,7 @@ export interface TunnelPlan {
 }
 
 /** A route to a block of another node. */
-export interface WayPlan {
+interface WayPlan {
   readonly dst: Cidr;
   readonly node: string;
   readonly gateway: Ip;

@@ -17,7 +17,7 @@ import type { TunnelPlan } from './plan.ts';
 const NAMES = Object.values(TUNNELS);
 
 /** The tunnel devices that exist, ours and others of their names. */
-export interface FoundTunnels {
+interface FoundTunnels {
   readonly ours: readonly Link[];
   readonly foreign: readonly Link[];
 }

@@ -23,7 +23,7 @@ import {
 import type { Backend } from './server.ts';
 
 /** Makes the call and reports the plugins that it ran. */
-export type MakeCall = (
+type MakeCall = (
   call: PluginRequest,
   signal: AbortSignal,
   watch: Watch,
@@ -39,7 +39,7 @@ export type WatchedCall = (
 ) => Promise<RunAnswer>;
 
 /** Runs a command line as a process of its own would. */
-export type RunCommand = (
+type RunCommand = (
   call: Pick<RunRequest, 'args' | 'env' | 'cwd' | 'key'> & {
     readonly queueMs: number;
     /** Serve the plugin calls of the command. */
@@ -50,7 +50,7 @@ export type RunCommand = (
 ) => Promise<number>;
 
 /** What can be read over HTTP, apart from the daemon's own state. */
-export interface Readings {
+interface Readings {
   /** The metrics page for Prometheus. */
   metrics(): Promise<Response>;
   /** Recent requests, or the one whose id has this prefix; undefined if there is none. */

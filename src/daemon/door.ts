@@ -10,7 +10,7 @@ import { type Seat, takeSeat, trySeat, whoListens } from './who-listens.ts';
 import { type AnswerCall, type AnsweredCall, listenForCalls } from './wire.ts';
 
 /** What happens with HTTP requests, with calls, and with bytes that are no call. */
-export interface Handlers {
+interface Handlers {
   serve(request: Request, calls: BegunCalls): Promise<Response>;
   answer(request: RunRequest, calls: BegunCalls, signal: AbortSignal): Promise<AnsweredCall>;
   ping(): object;

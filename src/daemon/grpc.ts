@@ -49,7 +49,7 @@ export function grpcMethods(): GrpcMethod[] {
 }
 
 /** What the server serves, and how. */
-export interface GrpcOptions {
+interface GrpcOptions {
   readonly socketPath: string;
   readonly call: CallRunner;
   /** Environment that calls inherit. */

@@ -14,13 +14,13 @@ export interface MetricsAddress {
 }
 
 /** The page for Prometheus. */
-export interface MetricsPage {
+interface MetricsPage {
   readonly contentType: string;
   render(): Promise<string>;
 }
 
 /** Events that the owner is told about. */
-export interface MetricsListenerEvents {
+interface MetricsListenerEvents {
   /** The address cannot be used now; it is tried again every second. Reported once. */
   failing(problem: string): void;
   listening(): void;

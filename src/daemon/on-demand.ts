@@ -148,7 +148,7 @@ export interface OwnStart {
 }
 
 /** `ending`: this daemon ends, and its service manager starts the next one. `same`: the executable is still the same. */
-export type Succession = { readonly successor: number } | 'ending' | 'same';
+type Succession = { readonly successor: number } | 'ending' | 'same';
 
 const REPLACE = '--replace';
 

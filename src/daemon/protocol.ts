@@ -45,15 +45,7 @@ export const ANSWER_DEADLINE_MS = 10 * 60_000;
  * `namespace`: the client is in another network or mount namespace; `stale`: the client had gone or given up before the daemon came to
  * the request; `busy`: it would wait for others that wait for something themselves; `workers`: no worker could take the call; `ending`: the daemon is shutting down.
  */
-export const DECLINE_REASONS = [
-  'request',
-  'build',
-  'namespace',
-  'stale',
-  'busy',
-  'workers',
-  'ending',
-] as const;
+const DECLINE_REASONS = ['request', 'build', 'namespace', 'stale', 'busy', 'workers', 'ending'] as const;
 export type DeclineReason = (typeof DECLINE_REASONS)[number];
 
 /** Commands that a client forwards to the daemon. The others run no chain. */

@@ -44,7 +44,7 @@ export interface ServerEvents {
 }
 
 /** Options of the server. */
-export interface ServerOptions {
+interface ServerOptions {
   /** Asks a daemon that already listens to hand over. */
   readonly replace?: boolean | undefined;
   /** How this daemon was started, if it may start a successor. */

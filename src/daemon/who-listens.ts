@@ -129,7 +129,7 @@ function taken(socket: string, holder: string | undefined, state: string): SeatT
 }
 
 /** The daemon of a run directory. Without an answer its state is unknown: it is stopped, or hangs. */
-export interface RunningDaemon {
+interface RunningDaemon {
   readonly socket: string;
   readonly callsFile: string;
   readonly state: DaemonState | undefined;
@@ -150,7 +150,7 @@ export async function findRunning(runDir: string): Promise<RunningDaemon | undef
 }
 
 /** The calls file of the daemon's socket, if both exist. */
-export function callsFileThere(socket: string): string | undefined {
+function callsFileThere(socket: string): string | undefined {
   const stat = statSync(wireOf(socket), { throwIfNoEntry: false });
   const file = stat && callsFileOf(socket, stat);
   return file !== undefined && statSync(file, { throwIfNoEntry: false }) ? file : undefined;

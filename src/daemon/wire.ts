@@ -42,7 +42,7 @@ export const WIRE = {
 } as const;
 
 /** Bytes from which the length of a request is known. */
-export const REQUEST_START = WIRE.WIRE_AT_TOTAL + 4;
+const REQUEST_START = WIRE.WIRE_AT_TOTAL + 4;
 
 const encoder = new TextEncoder();
 /** Invalid bytes become U+FFFD, and a byte order mark stays, as where a process decodes its own input. */
@@ -176,7 +176,7 @@ export interface AnsweredCall {
 export type AnswerCall = (request: RunRequest, signal: AbortSignal) => Promise<AnsweredCall>;
 
 /** A listening socket for calls. */
-export interface WireListener {
+interface WireListener {
   /** Clients that are connected. */
   readonly connections: number;
   /** Accepts no more connections, answers the requests that have arrived, and closes. */

@@ -52,7 +52,7 @@ function contentTypeOf(method: string | undefined, body: JsonObject | readonly J
 const MAX_BYTES = 16 * 1024 * 1024;
 
 /** The cause of the error for a longer one. */
-export class ReplyTooLong extends Error {}
+class ReplyTooLong extends Error {}
 
 /**
  * The configured server; sends nothing yet.

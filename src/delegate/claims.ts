@@ -15,7 +15,7 @@ import type { PlannedNetwork } from './plan.ts';
 import type { Wanted } from './wanted.ts';
 
 /** The part of a runner that IPAMClaims need. */
-export interface ClaimReader {
+interface ClaimReader {
   /** Absent if no cluster is configured. */
   readonly claims?: () => Promise<ClaimStore>;
   warn(message: string, fields?: LogFields): void;

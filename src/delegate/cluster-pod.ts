@@ -138,7 +138,7 @@ export function eventOf(
 }
 
 /** A pod in its cluster. */
-export interface ToldPod {
+interface ToldPod {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;

@@ -8,7 +8,7 @@ import type { RunnerOptions } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 
 /** Changes to the default routes of one network after its ADD. */
-export interface RouteTask {
+interface RouteTask {
   /** Families whose default routes are to be removed. */
   readonly remove: readonly Family[];
   /** Gateways of the default routes to add. */

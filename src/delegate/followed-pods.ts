@@ -16,7 +16,7 @@ import type { FollowCall } from './runner.ts';
 import { NETWORKS_ANNOTATION } from './selection.ts';
 
 /** What this needs of the daemon. */
-export interface FollowParts {
+interface FollowParts {
   readonly podsDir: string;
   /** Makes the call for a pod. @returns why it failed, if it did */
   call(follow: FollowCall, signal: AbortSignal): Promise<string | undefined>;

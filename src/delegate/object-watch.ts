@@ -4,7 +4,7 @@ import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import { type ApiServer, listPages } from './api-server.ts';
 
 /** What to watch, and what to keep of each object. */
-export interface WatchedKind<T> {
+interface WatchedKind<T> {
   /** Path of the collection below the server (`apis/…/network-attachment-definitions`). */
   readonly path: string;
   /** Further parameters, such as `fieldSelector`. */

@@ -5,7 +5,7 @@ import type { SpecVersion } from '../cni/result.ts';
 import type { Device, KubeletPod, NetworkDefinition } from './cluster.ts';
 
 /** Which namespaces may use which definitions. */
-export interface NamespacePolicy {
+interface NamespacePolicy {
   /** A pod may only name definitions of its own namespace, and of those in `global`. */
   readonly isolated: boolean;
   readonly global: readonly string[];

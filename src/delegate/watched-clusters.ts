@@ -9,7 +9,7 @@ import { clusterAt, DEFINITIONS, DEFINITIONS_API, podOf } from './kubernetes.ts'
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from './object-watch.ts';
 
 /** How a daemon watches its clusters. */
-export interface WatchOptions {
+interface WatchOptions {
   /** Name of this node, whose pods are watched as well; without one, pods are read when they are needed. */
   readonly nodeName: string | undefined;
   /** Called with why something is not watched; it is then read from the server. */
@@ -20,7 +20,7 @@ export interface WatchOptions {
 }
 
 /** Clusters of one daemon. Each is watched from the first call whose configuration names it. */
-export interface WatchedClusters {
+interface WatchedClusters {
   /** @throws CniError 7 when the kubeconfig cannot be used */
   open(access: ClusterAccess): Cluster;
   close(): void;
@@ -61,7 +61,7 @@ interface Opened {
 }
 
 /** A cluster that is watched until it is closed. */
-export interface WatchedCluster extends Cluster {
+interface WatchedCluster extends Cluster {
   /** Whether definitions are known without a request. */
   readonly isFresh: boolean;
   close(): void;

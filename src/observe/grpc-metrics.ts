@@ -9,7 +9,7 @@ interface Method {
 }
 
 /** Notified of calls. */
-export interface GrpcMetrics {
+interface GrpcMetrics {
   started(method: Method): void;
   received(method: Method): void;
   sent(method: Method): void;

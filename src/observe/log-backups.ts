@@ -15,7 +15,7 @@ import { basename, dirname, extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 /** When a log file is full, and which predecessors are kept. */
-export interface BackupLimits {
+interface BackupLimits {
   readonly maxBytes: number;
   /** Number of files besides the current one; 0 for all. */
   readonly maxBackups: number;

@@ -13,7 +13,7 @@ export interface RotationLimits {
 }
 
 /** A file to which lines are appended. */
-export interface RotatingFile {
+interface RotatingFile {
   /**
    * Appends one line, including its line break; reopens the file if it was moved.
    * @throws Error of the file system; the next line is a new attempt

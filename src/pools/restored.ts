@@ -110,7 +110,7 @@ export function refuseWhileSettling(claimant: Claimant, pool: Pool): void {
 }
 
 /** Whether the pool has borne its mark for too short a time, by this node's clock. */
-export function isSettling(claimant: Claimant, { name, restored: markOf }: Pool): boolean {
+function isSettling(claimant: Claimant, { name, restored: markOf }: Pool): boolean {
   if (markOf === undefined) return false;
   const { boot, clock } = claimant;
   const now = clock();

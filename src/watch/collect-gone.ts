@@ -14,7 +14,7 @@ import { pause } from '../wait.ts';
 import { runtimeFor, type WatchedAttachment } from './attachments.ts';
 
 /** What is looked for. */
-export interface GoneScope {
+interface GoneScope {
   /** Every network unless given. */
   readonly network?: string | undefined;
   /** For this long a namespace must be seen to be gone: a runtime calls DEL after it has removed the namespace. */

@@ -24,7 +24,7 @@ interface Leftover {
 }
 
 /** What the collection needs of the watch. */
-export interface LeftoverParts extends Pick<CaretakerEvents, 'log' | 'traced'> {
+interface LeftoverParts extends Pick<CaretakerEvents, 'log' | 'traced'> {
   readonly runtime: ChainRuntime;
   policyOf(one: WatchedAttachment): Policy;
   /** Told of each that was deleted. */

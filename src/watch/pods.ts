@@ -18,7 +18,7 @@ import { type PodRecord, parsePod } from '../delegate/record.ts';
 import { fileOf, type PodCall, type WatchedAttachment } from './attachments.ts';
 
 /** A pod on record, and the journal and keys of its networks. */
-export interface ListedPod extends Omit<PodCall, 'source'> {
+interface ListedPod extends Omit<PodCall, 'source'> {
   readonly stateDir: string;
   readonly networks: readonly string[];
 }

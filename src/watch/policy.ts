@@ -14,7 +14,7 @@ export const LIST_POLICIES = ['tell', 'restore'] as const;
 export type ListPolicy = (typeof LIST_POLICIES)[number];
 
 /** The policy that a configuration names: `{"catena": {"watch": "repair"}}` among the keys of the list. */
-export function policyIn(source: string | undefined): Policy | undefined {
+function policyIn(source: string | undefined): Policy | undefined {
   const list = source === undefined ? undefined : tryParse(source);
   const own = isObject(list) ? memberOf(list, 'catena') : undefined;
   const named = isObject(own) ? memberOf(own, 'watch') : undefined;

@@ -99,7 +99,7 @@ function listPolicyIn(source: string): ListPolicy | undefined {
 }
 
 /** The present list with the plugins that it has lost; undefined if it has lost none, or is not a list any longer. */
-export function withLost(before: string, now: string): string | { readonly problem: string } | undefined {
+function withLost(before: string, now: string): string | { readonly problem: string } | undefined {
   const [old, present] = [parse(before), parse(now)];
   const [all, left] = [pluginsOf(old), pluginsOf(present)];
   if (present === undefined || all.length === 0 || left.length === 0) return undefined;

@@ -14,7 +14,7 @@ import { Tables } from '../netlink/tables.ts';
 import { DeviceHints, type Hint, type HostDevice, hintsOfRules } from './hints.ts';
 
 /** Who is told. */
-export interface SourceEvents {
+interface SourceEvents {
   hints(hints: readonly Hint[]): void;
   /** Notifications were lost: anything may have changed. */
   lost(why: string): void;

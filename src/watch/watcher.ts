@@ -22,7 +22,7 @@ import type { WatchSettings, WatchState } from './settings.ts';
 import { openSources } from './sources.ts';
 
 /** What the watch needs of the daemon. */
-export interface WatchParts extends CaretakerEvents {
+interface WatchParts extends CaretakerEvents {
   /** With the journal of the command. */
   readonly runtime: ChainRuntime & { readonly stateDir: string };
   /** Journals of the delegate runner. */

@@ -25,7 +25,7 @@ export interface WorkerSource {
 }
 
 /** Why the calls of a chain had no worker, human-readable; undefined while all of them had one. */
-export interface Unserved {
+interface Unserved {
   why: string | undefined;
 }
 
@@ -193,7 +193,7 @@ function borrow(
 }
 
 /** A worker that ends with the process that started it, or before. */
-export interface OwnWorker extends WorkerSource {
+interface OwnWorker extends WorkerSource {
   /** Ends it once it has answered. A later call starts another one. */
   close(): void;
 }

@@ -27,7 +27,7 @@ export type WorkerOutcome = ExecOutcome &
   };
 
 /** Called once: when the worker serves, or with why it ended before it did. */
-export type OnStart = (problem: string | undefined) => void;
+type OnStart = (problem: string | undefined) => void;
 
 /** How long a new worker may take until it reads its first request, and how long one that has already served. */
 const FIRST_READ_MS = 10_000;

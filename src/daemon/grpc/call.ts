@@ -12,7 +12,7 @@ export interface RemoteMethod {
 }
 
 /** What ends a call whose server does not answer, or answers without end. */
-export interface CallBounds {
+interface CallBounds {
   readonly deadlineMs: number;
   /** Maximum size of the answer. */
   readonly maxBytes: number;

@@ -2,7 +2,7 @@
 import { type ServerUnaryCall, type ServerWritableStream, type sendUnaryData, status } from '@grpc/grpc-js';
 
 /** A service by its full name, or an empty name for the whole server. */
-export interface HealthRequest {
+interface HealthRequest {
   readonly service: string;
 }
 

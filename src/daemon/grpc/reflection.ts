@@ -6,7 +6,7 @@ import { FileDescriptorProto } from 'protobufjs/ext/descriptor';
 import { PROTO_FILES, type ProtoFile, SCHEMA } from './schema.ts';
 
 /** A question: one member of the oneof is set, and `message_request` names it. */
-export interface ReflectionRequest {
+interface ReflectionRequest {
   readonly message_request?: string;
   readonly file_by_filename?: string;
   readonly file_containing_symbol?: string;
