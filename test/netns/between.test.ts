@@ -1,6 +1,12 @@
 // Does the kernel carry packets between the pods of nodes as planned, and is damage by others put right without touching what is theirs?
 import { expect, test } from 'bun:test';
-import { type Applied, applyWays, findDifferences, hostLinksOf, removeWays } from '../../src/between/apply.ts';
+import {
+  type Applied,
+  applyWays,
+  findDifferences,
+  hostLinksOf,
+  removeWays,
+} from '../../src/between/apply.ts';
 import { type PlanChoices, planWays, type WaysPlan } from '../../src/between/plan.ts';
 import { parseCidr, parseIp } from '../../src/net/ip.ts';
 import { Tables } from '../../src/netlink/tables.ts';
