@@ -11,7 +11,7 @@
 
 /* System calls: numbers from asm/unistd_64.h and asm-generic/unistd.h, errors from asm-generic/errno.h. */
 #if defined(__x86_64__)
-enum { READ = 0, WRITE = 1, CLOSE = 3, LSEEK = 8, SIGACTION = 13, SOCKET = 41, CONNECT = 42, RECVFROM = 45, SENDMSG = 46,
+enum { READ = 0, WRITE = 1, CLOSE = 3, LSEEK = 8, SIGACTION = 13, IOCTL = 16, SOCKET = 41, CONNECT = 42, RECVFROM = 45, SENDMSG = 46,
        GETSOCKOPT = 55, CLONE = 56, EXECVE = 59, WAIT4 = 61, KILL = 62, GETCWD = 79, GETEUID = 107, CLOCK_GETTIME = 228,
        EXIT_GROUP = 231, OPENAT = 257, READLINKAT = 267, PPOLL = 271, DUP3 = 292, GETRANDOM = 318, MEMFD_CREATE = 319, STATX = 332 };
 
@@ -24,7 +24,7 @@ static long call(long number, long a, long b, long c, long d, long e)
 
 #define START "xor %ebp, %ebp\n mov %rsp, %rdi\n and $-16, %rsp\n call front\n"
 #elif defined(__aarch64__)
-enum { GETCWD = 17, DUP3 = 24, OPENAT = 56, CLOSE = 57, LSEEK = 62, READ = 63, WRITE = 64, PPOLL = 73, READLINKAT = 78, EXIT_GROUP = 94,
+enum { GETCWD = 17, DUP3 = 24, IOCTL = 29, OPENAT = 56, CLOSE = 57, LSEEK = 62, READ = 63, WRITE = 64, PPOLL = 73, READLINKAT = 78, EXIT_GROUP = 94,
        CLOCK_GETTIME = 113, KILL = 129, SIGACTION = 134, GETEUID = 175, SOCKET = 198, CONNECT = 203, RECVFROM = 207,
        GETSOCKOPT = 209, SENDMSG = 211, CLONE = 220, EXECVE = 221, WAIT4 = 260, GETRANDOM = 278, MEMFD_CREATE = 279, STATX = 291 };
 
@@ -44,7 +44,7 @@ static long call(long number, long a, long b, long c, long d, long e)
 enum { EINTR = 4, EAGAIN = 11, ECONNREFUSED = 111,
        AT_FDCWD = -100, AF_UNIX = 1, SOCK_STREAM = 1, SOCK_NONBLOCK = 04000, SOCK_CLOEXEC = 02000000, SOL_SOCKET = 1,
        SO_PEERCRED = 17, MSG_NOSIGNAL = 0x4000, POLLIN = 1, POLLOUT = 4, MFD_CLOEXEC = 1, SIGKILL = 9, SIGPIPE = 13,
-       O_CLOEXEC = 02000000, SIGCHLD = 17, WNOHANG = 1, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
+       O_CLOEXEC = 02000000, SIGCHLD = 17, WNOHANG = 1, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, TCGETS = 0x5401, TIOCGWINSZ = 0x5413, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
 
 typedef struct { int64_t seconds, nanoseconds; } Time;
 typedef struct { int fd; short events, revents; } Poll;
@@ -53,6 +53,7 @@ typedef struct { void *to; uint32_t to_length; Piece *pieces; size_t count; void
 typedef struct { uint16_t family; char path[108]; } Address;
 typedef struct { int32_t pid; uint32_t uid, gid; } Peer;
 typedef struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } Action;
+typedef struct { uint16_t rows, columns, width, height; } Window;
 /* struct statx of linux/stat.h, as far as it is read. */
 typedef struct {
     uint32_t mask, blocksize;
@@ -425,13 +426,26 @@ static int send_all(Piece *pieces, size_t count)
     return 1;
 }
 
+/* One more variable for a daemon, which does not see the terminal of a command. Empty unless both outputs are one. */
+static const char *columns_variable(void)
+{
+    static char text[32];
+    Window out = { 0, 0, 0, 0 }, err = { 0, 0, 0, 0 };
+    if (*variable("COLUMNS") || call(IOCTL, 1, TIOCGWINSZ, (long)&out, 0, 0) != 0) return "";
+    if (call(IOCTL, 2, TIOCGWINSZ, (long)&err, 0, 0) != 0 || out.columns == 0) return "";
+    append(text, sizeof text, "COLUMNS=");
+    append_number(text, sizeof text, out.columns);
+    return text;
+}
+
 /* Has the daemon make a call or run a command, and ends with its outcome. Returns if it was not asked. */
 static void ask_daemon(uint32_t kind, const char *plugin)
 {
     static uint8_t header[WIRE_REQUEST_HEADER];
     static char cwd[PATH_BYTES];
     Stat stat;
-    Piece pieces[] = { { header, sizeof header }, { plugin, length_of(plugin) }, { cwd, 0 }, { 0, 0 }, { 0, 0 }, { input, 0 } };
+    Piece pieces[] = { { header, sizeof header }, { plugin, length_of(plugin) }, { cwd, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }, { input, 0 } };
+    Piece *const env = &pieces[4], *const columns = &pieces[5], *const request = &pieces[6];
     if (*variable(SERVED_VARIABLE) || *variable(FAULT_VARIABLE) || !make_key() || !open_door()) return;
     /* A daemon has its calls file before its sockets. Without it, a service manager listens, and starts a daemon now. */
     if (call(STATX, AT_FDCWD, (long)calls_file, 0, STATX_BASIC, (long)&stat) != 0) run_core("declined");
@@ -439,17 +453,21 @@ static void ask_daemon(uint32_t kind, const char *plugin)
     if (call(GETCWD, (long)cwd, sizeof cwd, 0, 0, 0) <= 0 || *cwd != '/') return;
     pieces[2].length = length_of(cwd);
     if (kind == WIRE_KIND_COMMAND && !measure(arguments + 1, &pieces[3])) return;
-    if (!measure(environment, &pieces[4])) return;
+    if (!measure(environment, env)) return;
+    columns->bytes = kind == WIRE_KIND_COMMAND ? columns_variable() : "";
+    columns->length = *(const char *)columns->bytes ? length_of(columns->bytes) + 1 : 0;
     uint8_t *place = header + WIRE_AT_PLACE;
     if (!put_identity(place, core) || !put_identity(place + 16, "/proc/self/ns/net") ||
         !put_identity(place + 32, "/proc/self/ns/mnt")) return;
     if (kind == WIRE_KIND_CALL && (!read_input() || input_length > REQUEST_LIMIT_BYTES)) return;
-    pieces[5].length = input_length;
+    request->length = input_length;
     uint64_t total = 0;
-    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
-        total += pieces[i].length;
-        if (i > 0) put32(header + WIRE_AT_LENGTHS + 4 * (i - 1), (uint32_t)pieces[i].length);
+    const size_t lengths[] = { pieces[1].length, pieces[2].length, pieces[3].length, env->length + columns->length, request->length };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        total += lengths[i];
+        put32(header + WIRE_AT_LENGTHS + 4 * i, (uint32_t)lengths[i]);
     }
+    total += sizeof header;
     if (total > WIRE_REQUEST_LIMIT) return;
     put32(header + WIRE_AT_MAGIC, WIRE_MAGIC);
     put32(header + WIRE_AT_VERSION, WIRE_VERSION);
@@ -459,6 +477,43 @@ static void ask_daemon(uint32_t kind, const char *plugin)
     for (int i = 0; i < WIRE_KEY_BYTES; i++) header[WIRE_AT_KEY + i] = (uint8_t)key[i];
     if (!send_all(pieces, sizeof pieces / sizeof *pieces)) run_core("declined");
     await_answer();
+}
+
+static size_t skip_spaces(size_t at)
+{
+    while (at < input_length && (input[at] == ' ' || input[at] == '\t' || input[at] == '\n' || input[at] == '\r')) at++;
+    return at;
+}
+
+/*
+ * The specification has the version of the request come back. A request that names a supported one and says nothing else, as
+ * libcni's, is answered here; so is none: a person at a terminal types none, and a caller that keeps its pipe open sends none.
+ */
+static _Noreturn void tell_version(const char *text)
+{
+    static const char *const parts[] = { "{", "\"cniVersion\"", ":", "\"" };
+    char quoted[32] = "\"", terminal[64];
+    size_t at = 0, length = 1;
+    if (call(IOCTL, 0, TCGETS, (long)terminal, 0, 0) == 0 || wait_for(0, POLLIN, SILENCE_MS) == 0) print(text, length_of(text), "", 0, 0);
+    if (!read_input()) run_core("");
+    if (skip_spaces(0) == input_length) print(text, length_of(text), "", 0, 0);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        at = skip_spaces(at);
+        for (const char *one = parts[i]; *one; one++, at++) if (at == input_length || input[at] != *one) run_core("");
+    }
+    while (at < input_length && length < sizeof quoted - 1 && (quoted[length++] = (char)input[at++]) != '"') continue;
+    quoted[length] = 0;
+    at = skip_spaces(at);
+    if (at == input_length || input[at] != '}' || skip_spaces(at + 1) != input_length) run_core("");
+    /* The versions that the plugin supports stand in the text. */
+    const char *known = text, *rest = text;
+    while (*known && !starts_with(known, quoted)) known++;
+    while (*rest && *rest != ',') rest++;
+    if (length < 3 || !*known) run_core("");
+    answer[0] = 0;
+    const char *reply[] = { "{\"cniVersion\":", quoted, rest };
+    for (size_t i = 0; i < sizeof reply / sizeof *reply; i++) append((char *)answer, sizeof answer, reply[i]);
+    print(answer, length_of((char *)answer), "", 0, 0);
 }
 
 /* The core is in the directory of this very file, whatever name or link it was called by. Returns false without /proc. */
@@ -484,7 +539,7 @@ static _Noreturn void run(void)
     while (told->name && !same(name, told->name)) told++;
     /* The command is a plugin, too, if a runtime calls it. */
     if (told->name && !(told->is_command && (first || !*command))) {
-        if (same(command, "VERSION")) print(told->version, length_of(told->version), "", 0, 0);
+        if (same(command, "VERSION")) tell_version(told->version);
         if (!*command) print("", 0, told->about, length_of(told->about), 0);
         int is_own = starts_with(netns, "/proc/self/") || starts_with(netns, "/proc/thread-self/");
         if (!is_own && (!*told->plugin || is_in(command, DAEMON_VERBS))) ask_daemon(WIRE_KIND_CALL, told->plugin);

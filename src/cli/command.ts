@@ -162,7 +162,7 @@ export interface CommandCall {
   readonly signal: AbortSignal;
   /** Writes the text to standard output unchanged. */
   out(text: string): void;
-  /** Writes the text to standard error unchanged. */
+  /** Writes the text to standard error, on a terminal with lines that fit it. */
   err(text: string): void;
 }
 

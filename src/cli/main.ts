@@ -10,8 +10,9 @@ import { type Command, type CommandCall, type CommandContext, optionsOf, UsageEr
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { COMPLETE } from './completion/question.ts';
 import { renderFailure, toFailureJson } from './failure.ts';
-import { asksForData, readFormat } from './output/format.ts';
+import { asksForData, isData, readFormat } from './output/format.ts';
 import { showable } from './showable.ts';
+import { foldText, widthOf } from './terminal/lines.ts';
 import { TOOL_VERSION } from './tool-version.ts';
 
 /** Exit codes of the tool. */
@@ -27,14 +28,15 @@ export async function runMain(args: readonly string[], surroundings: CommandCont
   try {
     return await dispatch(args, surroundings);
   } catch (thrown) {
+    const { env = process.env } = surroundings;
     const write = writerOf(surroundings);
+    const tell = (text: string) => write(2, foldText(text, widthOf({ env }, 2)));
     const error = nameCommand(thrown, args[0]);
     const usage = error instanceof UsageError;
     if (asksForData(args)) {
       const failure = usage ? new CniError(ErrorCode.invalidEnvironment, error.message) : error;
       write(2, `${JSON.stringify(toFailureJson(failure))}\n`);
-    } else if (usage) write(2, `catena: ${error.message}\n`);
-    else write(2, renderFailure(error));
+    } else tell(usage ? `catena: ${error.message}\n` : renderFailure(error));
     return usage ? ExitCode.usage : ExitCode.failure;
   }
 }
@@ -56,7 +58,6 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
   };
   const help = async () => {
     const { renderCommandUsage, renderUsage } = await import('./usage.ts');
-    const { widthOf } = await import('./terminal/lines.ts');
     const width = widthOf({ env: surroundings.env ?? process.env });
     return {
       all: () => renderUsage(TABLE, width),
@@ -149,7 +150,7 @@ function toCall(
       return signal;
     },
     out: text => write(1, text),
-    err: text => write(2, text),
+    err: text => write(2, isData({ format }) ? text : foldText(text, widthOf({ env }, 2))),
   };
 }
 

@@ -14,6 +14,7 @@ import { deadline } from '../helpers/deadline.ts';
 import { BUILDS, findFrontProblem, makeStubbedFront, runCore } from '../helpers/front.ts';
 import { requires, testNeeding } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
+import { typeInto } from '../helpers/terminal.ts';
 import { until } from '../helpers/until.ts';
 import { actAsDaemon } from '../helpers/wire.ts';
 
@@ -54,6 +55,37 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       // Called by hand, the command prints its help.
       if (name !== 'catena') expect(await run([file])).toEqual(await runCore(name, {}));
     }
+  });
+
+  test.each([
+    ...['{"cniVersion":"1.0.0"}', ' { "cniVersion" :\t"0.4.0" }\n', '{"cniVersion":"1.1.0"}', ' '],
+    ...['{"cniVersion":"9.9.9"}', '{"cniVersion":""}', '{"cniVersion":1}', '{"cniVersion":"1.0.0"', '{', 'x'],
+    ...[
+      '{"cniVersion":"1.0.0"} x',
+      '{"name":"a","cniVersion":"0.4.0"}',
+      `{"cniVersion":"${'1'.repeat(99)}"}`,
+    ],
+  ])('answers VERSION with the version of the request, like the Bun program: %s', async stdin => {
+    const version = { CNI_COMMAND: 'VERSION' };
+    const told = await run([path.join(BIN, 'bridge')], { env: version, stdin });
+    expect(told).toEqual(await runCore('bridge', version, Buffer.from(stdin)));
+    const named = /"(0\.4\.0|1\.0\.0)"\s*\}\s*$/.exec(stdin)?.[1] ?? '1.1.0';
+    expect(JSON.parse(told.stdout)).toMatchObject({ cniVersion: named });
+  });
+
+  test('answers VERSION although its caller keeps the pipe open, and asks no terminal', async () => {
+    const env = { CNI_COMMAND: 'VERSION' };
+    const child = Bun.spawn([path.join(BIN, 'bridge')], {
+      env,
+      stdin: 'pipe',
+      stdout: 'pipe',
+      timeout: 30_000,
+    });
+    expect(JSON.parse(await child.stdout.text())).toMatchObject({ cniVersion: '1.1.0' });
+    expect(await child.exited).toBe(0);
+    await child.stdin.end();
+    const { shown } = await typeInto([path.join(BIN, 'bridge')], '', { env: { ...process.env, ...env } });
+    expect(JSON.parse(shown.slice(shown.indexOf('{')))).toMatchObject({ cniVersion: '1.1.0' });
   });
 
   test.each(BUILDS)('has a child write a message to descriptor 3, and ends, %s', async build => {
@@ -180,6 +212,16 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       });
       expect(request?.env).toMatchObject({ CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'c', LC_ALL: 'C' });
       expect(request?.key).toMatch(/^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/);
+    });
+
+    test('tells the daemon how wide the terminal of a command is', async () => {
+      const onTerminal = 'script --quiet --return --command "stty cols 60; exec $0 $*" /dev/null';
+      const serve = (client: net.Socket) => client.end(ANSWER);
+      const command = { name: 'catena', args: ['add', 'x'] };
+      const { received } = await callBeside(serve, { ...command, under: ['bash', '-c', onTerminal] });
+      expect(decodeRequest(received)?.env).toMatchObject({ COLUMNS: '60' });
+      const plain = await callBeside(serve, command);
+      expect(decodeRequest(plain.received)?.env).not.toHaveProperty('COLUMNS');
     });
 
     test('sends a command without standard input, and a call of the runner without a plugin', async () => {

@@ -330,6 +330,17 @@ const SHOWN = [
     'try {net}',
     'conformance {bin}/loopback',
   ],
+  // Errors.
+  ...[
+    'add {net} {path} --ifname eth0',
+    'add nowhere {path}',
+    'check {net} /run/netns/none',
+    'set nothing {net} -p 9:9',
+    'attach {pod} nowhere --ifname net9',
+    'who 192.0.2.1',
+    'ls --no-such-option --check',
+    'install {tmp}/none.conflist --bin-dir {tmp}/bin',
+  ],
 ];
 const WIDTHS = IS_SAMPLE ? [60] : [60, 80, 120];
 /** At one width. */
@@ -371,24 +382,27 @@ describeRoot('for people', () => {
             cwd: lab.tmp,
           });
           expect([line, stdout || stderr]).not.toEqual([line, '']);
-          return stdout;
+          return { stdout, stderr };
         };
-        const trace = /^\S+/m.exec((await run('log --requests')).split('\n').at(-2) ?? '')?.[0] ?? '';
+        const trace = /^\S+/m.exec((await run('log --requests')).stdout.split('\n').at(-2) ?? '')?.[0] ?? '';
         const given = { pod: pod.id, net: NET, tmp: lab.tmp, path: pod.path, bin: BIN_DIR, trace };
         const wrong: string[] = [];
         for (const row of SHOWN) {
           const line = row.replace(/\{(\w+)\}/g, (_, name) => given[name as keyof typeof given]);
           for (const width of SLOW.test(row) ? [60] : WIDTHS) {
-            const text = await run(line, width);
-            const tooWide = text.split('\n').filter(one => one.length > width && !staysWhole(one, width));
+            const { stdout: text, stderr } = await run(line, width);
+            const tooWide = `${text}${stderr}`
+              .split('\n')
+              .filter(one => one.length > width && !staysWhole(one, width));
             wrong.push(...tooWide.map(one => `${width} ${row}: ${one}`));
-            if (marks(text) > 1 && marks(text) > marks(await run(line)))
+            if (marks(text) > 1 && marks(text) > marks((await run(line)).stdout))
               wrong.push(`${width} ${row}: is cut`);
           }
         }
         expect(wrong).toEqual([]);
         for (const line of ['ls', `ipam ls ${NET}`, 'log']) {
-          const [wide, whole] = [await run(`${line} --output wide`, 60), await run(`${line} --output wide`)];
+          const { stdout: wide } = await run(`${line} --output wide`, 60);
+          const { stdout: whole } = await run(`${line} --output wide`);
           // Ages go on in between.
           const ageless = (text: string): string => text.replace(/ +\d+ s$/gm, '');
           expect([line, ageless(wide)]).toEqual([line, ageless(whole)]);
@@ -412,7 +426,9 @@ function marks(text: string): number {
 function staysWhole(line: string, width: number): boolean {
   const [indent = ''] = /^[\s│├└─]*/.exec(line) ?? [];
   return (
-    /\b(fix|mend|hint|next): |^\s*(# |catena |"|[{}\]])/.test(line) ||
+    /^\s*((fix|mend|next): )?(catena|chmod|ip|kill|nft|nsenter|sysctl|systemctl) |^\s*("|[{}\]])/.test(
+      line,
+    ) ||
     line
       .trimStart()
       .split(/ +/)

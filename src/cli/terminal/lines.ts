@@ -3,8 +3,12 @@ import { isatty } from 'node:tty';
 import { COLOURS, type Style } from '../../lab/words.ts';
 import type { CommandCall } from '../command.ts';
 
-/** Lines with a command to copy, and file lists of editors (`file:line:column:`), stay whole. */
-const WHOLE = /\b(fix|mend|hint|next): |^\s*(# |catena )/;
+/**
+ * A word, and the spaces before it. A command to copy is one word, with `fix:` to its end; what explains it is not, nor is a second
+ * command: a shell reads on after `&&`.
+ */
+const WORD =
+  /(\s*)((?<=^\s*|: |&& )(?:(?:fix|mend|next): )?(?:catena|chmod|conntrack|ip|kill|kubectl|mount|nft|nsenter|podman|sysctl|systemctl|tc)(?= [-\w/])(?: (?!# |or |then |&& )\S+)+(?: &&)?|\S+)/g;
 
 /** What a branch of a drawn tree leaves below it. */
 const BELOW: Readonly<Record<string, string>> = { '├': '│', '└': ' ', '─': ' ' };
@@ -16,7 +20,7 @@ const MOST_OF_LINE = 0.65;
 
 /**
  * Breaks lines between words. What continues stands below the last column of a table, else two columns to the right of the line's
- * beginning; a drawn tree goes on. A word that is wider than the room stays whole, so that it can be copied.
+ * beginning; a drawn tree and a comment go on. A command, and a word that is wider than the room, stay whole, so that they can be copied.
  * @param width columns of the terminal; undefined changes nothing
  */
 export function foldText(text: string, width: number | undefined): string {
@@ -28,19 +32,22 @@ export function foldText(text: string, width: number | undefined): string {
 }
 
 function foldLine(line: string, width: number): string[] {
-  if (lengthOf(line) <= width || WHOLE.test(line.replace(COLOURS, ''))) return [line];
+  if (lengthOf(line) <= width) return [line];
   const [indent, least] = indentsOf(line.replace(COLOURS, ''), width);
   const lines: string[] = [];
   const [tree = ''] = TREE.exec(line) ?? [];
   let current = tree;
+  let comment = '';
   // Columns of a table stay apart as long as they fit.
-  for (const [, gap = '', word = ''] of line.slice(tree.length).matchAll(/(\s*)(\S+)/g)) {
+  for (const [, gap = '', word = ''] of line.slice(tree.length).matchAll(WORD)) {
     if (current !== tree && lengthOf(current) + gap.length + lengthOf(word) > width) {
       lines.push(current);
-      current = `${indent.length + lengthOf(word) > width ? least : indent}${word}`;
+      const begin = indent.length + lengthOf(word) > width ? least : indent;
+      current = `${comment === '' ? begin : `${least}${comment}`}${word}`;
     } else current = `${current}${gap}${word}`;
+    if (word === '#') comment = '# ';
   }
-  return [...lines, current];
+  return [...lines, `${current}${/\s*$/.exec(line)?.[0] ?? ''}`];
 }
 
 /** Of the lines that continue a line, and of those whose word has no room there. */
@@ -97,16 +104,18 @@ export function renderColumns(rows: readonly (readonly [string, string])[], widt
   return rows.flatMap(([name, text]) => wrap(text, width, `  ${name.padEnd(left)}  `, indent));
 }
 
-/** Columns of the terminal; undefined if the output goes elsewhere and `COLUMNS` is not set: then nothing is cut or wrapped. */
-export function widthOf({
-  env,
-}: {
-  readonly env: Readonly<Record<string, string | undefined>>;
-}): number | undefined {
+/**
+ * Columns of the terminal; undefined if the output goes elsewhere and `COLUMNS` is not set: then nothing is cut or wrapped.
+ * @param fd standard output or standard error
+ */
+export function widthOf(
+  { env }: { readonly env: Readonly<Record<string, string | undefined>> },
+  fd: 1 | 2 = 1,
+): number | undefined {
   const set = Number(env.COLUMNS);
   if (Number.isInteger(set) && set > 0) return set;
   // A terminal whose size was never set says 0.
-  return isatty(1) ? process.stdout.columns || undefined : undefined;
+  return isatty(fd) ? (fd === 1 ? process.stdout : process.stderr).columns || undefined : undefined;
 }
 
 /** A line of a text and a column in it, both from 1. */

@@ -13,9 +13,11 @@ beforeAll(() => {
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
 /** A process of its own, since the tool writes to descriptors. */
-const catena = (...args: string[]): Promise<Finished> =>
+const catena = (...args: string[]): Promise<Finished> => catenaWith({}, ...args);
+
+const catenaWith = (env: Readonly<Record<string, string>>, ...args: string[]): Promise<Finished> =>
   run([process.execPath, path.join(ROOT, 'plugins/main.ts'), ...args], {
-    env: { NETCONFPATH: dir, CNI_PATH: dir, CATENA_CNI_CACHE_DIR: dir },
+    env: { NETCONFPATH: dir, CNI_PATH: dir, CATENA_CNI_CACHE_DIR: dir, ...env },
   });
 
 describe('runMain()', () => {
@@ -43,6 +45,20 @@ describe('runMain()', () => {
     fs.writeFileSync(`${dir}/bridge`, answer);
     expect(await catena('status', 'net')).toMatchObject({ exitCode: 0, stdout: '' });
     for (const name of ['net.conflist', 'bridge', 'host-local']) fs.rmSync(`${dir}/${name}`);
+  });
+
+  test('errors fit the terminal, and are one line for programs', async () => {
+    const line = ['status', 'no-such-network'];
+    const long = await catena(...line);
+    for (const COLUMNS of ['60', '120']) {
+      const { exitCode, stderr } = await catenaWith({ COLUMNS }, ...line);
+      expect(exitCode).toBe(long.exitCode);
+      expect(stderr.split(/\s+/)).toEqual(long.stderr.split(/\s+/));
+      for (const one of stderr.split('\n')) expect(one.length).toBeLessThanOrEqual(Number(COLUMNS));
+    }
+    const { stderr } = await catenaWith({ COLUMNS: '60' }, ...line, '--json');
+    expect(stderr.trimEnd().split('\n')).toHaveLength(1);
+    expect(JSON.parse(stderr)).toHaveProperty('msg');
   });
 
   test('--version shows the version of the package', async () => {

@@ -58,6 +58,31 @@ describe('foldText()', () => {
     expect(fold(lines.join('\n'))).toEqual(lines);
   });
 
+  test('breaks what stands before, behind and between commands', () => {
+    const long = 'catena networks --versions podnet --conf-dir /etc/cni';
+    expect(fold(`  hint: set "cniVersion" to one that every plugin supports: ${long}`)).toEqual([
+      '  hint: set "cniVersion" to one that',
+      '    every plugin supports:',
+      `    ${long}`,
+    ]);
+    expect(fold('  fix: chmod +x /opt/cni/bin/portmap, or install the package that has it')).toEqual([
+      '  fix: chmod +x /opt/cni/bin/portmap, or',
+      '    install the package that has it',
+    ]);
+    expect(fold('  fix: nft delete chain ip raw PREROUTING && catena repair podnet')).toEqual([
+      '  fix: nft delete chain ip raw PREROUTING &&',
+      '    catena repair podnet',
+    ]);
+    expect(fold('next: catena doctor --all  # what else was examined')).toEqual([
+      'next: catena doctor --all  # what else',
+      '  # was examined',
+    ]);
+  });
+
+  test('keeps the space behind a question', () => {
+    expect(foldText(`${'word '.repeat(9)}[free] `, 40)).toBe(`${'word '.repeat(8).trim()}\n  word [free] `);
+  });
+
   test.each([20, 40, 60, 80])('loses no word at %d columns', width => {
     const text =
       '  error    addresses.subnets: subnet 10.22.0.0/16 of network "a" overlaps the route to 10.22.0.0/24';
