@@ -210,6 +210,7 @@ describeRoot('a node', () => {
       expect(stdout.split('\n').map(line => line.slice(19))).toEqual([
         '  ADD      shop/web-0 eth0 on podnet  [command; history]',
         '  DEL      shop/web-0 eth0 on podnet  [command; history]',
+        'what runtimes did, only what is still attached is listed',
         '',
       ]);
       expect((await run('log', '--network', 'other')).stdout).toStartWith('nothing is on record since 20');
