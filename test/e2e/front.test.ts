@@ -215,9 +215,9 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     });
 
     test('tells the daemon how wide the terminal of a command is', async () => {
-      const onTerminal = 'script --quiet --return --command "stty cols 60; exec $0 $*" /dev/null';
+      const onTerminal = `script --quiet --return --command "stty cols 60; exec '$0' $*" /dev/null`;
       const serve = (client: net.Socket) => client.end(ANSWER);
-      const command = { name: 'catena', args: ['add', 'x'] };
+      const command = { name: 'catena', args: ['add', 'x'], env: { PATH: process.env.PATH } };
       const { received } = await callBeside(serve, { ...command, under: ['bash', '-c', onTerminal] });
       expect(decodeRequest(received)?.env).toMatchObject({ COLUMNS: '60' });
       const plain = await callBeside(serve, command);

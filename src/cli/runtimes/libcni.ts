@@ -4,9 +4,10 @@
 // every container. It reads `cniVersion` alone; newer ones also read `cniVersions`.
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import { atLeast, isSpecVersion, type SpecVersion } from '../../cni/result.ts';
+import { tryRead } from '../../files/read-file.ts';
 
 /** Runtimes whose releases are known. */
-type KnownRuntime = 'containerd' | 'podman';
+type KnownRuntime = 'containerd' | 'dockershim' | 'podman';
 
 /** An installed runtime. */
 export interface InstalledRuntime {
@@ -33,17 +34,35 @@ let found: readonly InstalledRuntime[] | undefined;
 
 /** The installed runtimes whose libcni is known, each asked once per process with a deadline. */
 export function installedRuntimes(): readonly InstalledRuntime[] {
-  found ??= KNOWS_110.flatMap(([runtime, name, ...since]) => {
-    const path = Bun.which(name, { PATH: PROGRAM_DIRS.join(':') });
-    if (path === null) return [];
-    const asked = Bun.spawnSync([path, '--version'], {
-      stdin: 'ignore',
-      stderr: 'ignore',
-      timeout: DEADLINE_MS,
-    });
-    return versionIn(runtime, name, asked.stdout.toString(), since) ?? [];
-  });
+  found ??= [
+    ...KNOWS_110.flatMap(([runtime, name, ...since]) => askProgram(runtime, name, since) ?? []),
+    ...dockershimIn(tryRead('/proc/net/unix')),
+  ];
   return found;
+}
+
+/**
+ * What a kubelet before 1.24 has for docker listens under this name; its libcni is one of before 1.0.0.
+ * @param sockets of this network namespace, as the kernel lists them
+ */
+export function dockershimIn(sockets = ''): readonly InstalledRuntime[] {
+  const listens = /\/dockershim\.sock$/m.test(sockets);
+  return listens ? [{ runtime: 'dockershim', program: 'the dockershim of kubelet', newest: '0.4.0' }] : [];
+}
+
+function askProgram(
+  runtime: KnownRuntime,
+  name: string,
+  since: readonly [number, number],
+): InstalledRuntime | undefined {
+  const path = Bun.which(name, { PATH: PROGRAM_DIRS.join(':') });
+  if (path === null) return undefined;
+  const asked = Bun.spawnSync([path, '--version'], {
+    stdin: 'ignore',
+    stderr: 'ignore',
+    timeout: DEADLINE_MS,
+  });
+  return versionIn(runtime, name, asked.stdout.toString(), since);
 }
 
 /** The setting of {@link choose} for a runtime. */

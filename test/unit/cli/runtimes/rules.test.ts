@@ -1,7 +1,7 @@
 // The rows of the table of real runtimes: order, which file wins, broken files, names that are there twice.
 import { describe, expect, test } from 'bun:test';
 import type { Candidate } from '../../../../src/cli/runtimes/candidate.ts';
-import { versionIn } from '../../../../src/cli/runtimes/libcni.ts';
+import { dockershimIn, refusalOf, versionIn } from '../../../../src/cli/runtimes/libcni.ts';
 import { choose, type RuntimeName, type Settings } from '../../../../src/cli/runtimes/rules.ts';
 
 function file(name: string, more: Partial<Candidate> & { network?: string } = {}): Candidate {
@@ -129,4 +129,20 @@ describe('an installed runtime', () => {
     );
     expect(problem).toContain('write "cniVersion": "1.0.0" and "cniVersions": ["1.0.0", "1.1.0"]');
   });
+});
+
+test('a kubelet with dockershim refuses what is newer than 0.4.0', () => {
+  const sockets = [
+    'Num       RefCount Protocol Flags    Type St Inode Path',
+    '0000000000000000: 00000002 00000000 00010000 0001 01 2061 /var/run/dockershim.sock',
+    '0000000000000000: 00000003 00000000 00000000 0001 03 2062',
+  ].join('\n');
+  const [shim] = dockershimIn(sockets);
+  if (shim === undefined) throw new Error('there is one');
+  expect(refusalOf({ cniVersion: '1.0.0' }, shim)).toStartWith(
+    'the dockershim of kubelet refuses results of 1.0.0, since its libcni knows CNI up to 0.4.0: write',
+  );
+  expect(refusalOf({ cniVersion: '0.4.0' }, shim)).toBeUndefined();
+  expect(dockershimIn(sockets.replace('dockershim', 'cri-dockerd'))).toEqual([]);
+  expect(dockershimIn(undefined)).toEqual([]);
 });
