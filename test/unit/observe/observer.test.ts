@@ -83,6 +83,24 @@ describe('openObserver()', () => {
     expect([logged().length, isNoted]).toEqual([1, true]);
   });
 
+  test('writes what a burst has left in parts, between which requests have their turn', async () => {
+    const observer = await openObserver(options({}));
+    let written = 0;
+    let most = 0;
+    for (let i = 0; i < 20; i++) {
+      observer.afterwards(() => {
+        Bun.sleepSync(2);
+        written += 1;
+      });
+    }
+    for (let before = 0; written < 20; before = written) {
+      await new Promise(resolve => setImmediate(resolve));
+      most = Math.max(most, written - before);
+    }
+    expect(most).toBeLessThan(10);
+    await observer.close();
+  });
+
   test('nests plugins below the request when spans are exported', async () => {
     const otlp = { url: 'http://127.0.0.1:1/v1/traces', headers: {}, timeoutMs: 100, resource: {} };
     const observer = await openObserver(options({ otlp }));
