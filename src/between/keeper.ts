@@ -1,19 +1,24 @@
-// How does a daemon keep the routes between nodes as they should be?
+// How does a daemon keep the routes between nodes as they should be, and when may others have changed them?
 import { join } from 'node:path';
 import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { findCidr } from '../net/ip.ts';
-import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import type { Envelope } from '../netlink/codec.ts';
+import { decodeNftDeletion, NFT_GROUPS, openMonitor } from '../netlink/monitor.ts';
+import { linkMessage } from '../netlink/rtnl/link.ts';
+import { ndmsg } from '../netlink/rtnl/neighbour.ts';
+import { rtmsg } from '../netlink/rtnl/route.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { startTimer } from '../wait.ts';
-import { applyWays, hostLinksOf, removeWays } from './apply.ts';
-import { type Concerned, openChanges } from './changes.ts';
+import { applyWays, findTunnels, hostLinksOf, removeWays } from './apply.ts';
 import type { ClusterNode, NodeEvents, NodeSource, RouteLimits } from './claims.ts';
+import { PROTOCOL, TUNNELS } from './names.ts';
 import { type BetweenNote, readNote, removeNote, writeNote } from './note.ts';
 import { planWays, type WaysPlan } from './plan.ts';
 import type { BetweenSettings, BetweenState } from './settings.ts';
-import { findTunnels } from './tunnels.ts';
+import { SPARE_TABLE } from './spare.ts';
 
 /** What this needs of the daemon. */
 interface KeeperParts {
@@ -279,4 +284,76 @@ function readTunnels(): Set<number> {
 function summarize(changed: readonly string[]): LogFields {
   const shown = changed.slice(0, 5).join('; ');
   return { changes: changed.length, what: changed.length > 5 ? `${shown}; …` : shown };
+}
+
+/** linux/rtnetlink.h: RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE */
+const GROUPS = [1, 3, 5, 7, 9, 11];
+
+/** linux/rtnetlink.h: RTM_NEW… and RTM_DEL… of devices, addresses, routes and neighbours */
+const LINK = [16, 17];
+const ADDRESS = [20, 21];
+const ROUTE = [24, 25];
+const NEIGHBOUR = [28, 29];
+
+/** Devices whose changes matter: those that lead to other nodes, and the tunnels. */
+interface Concerned {
+  readonly links: ReadonlySet<number>;
+  readonly tunnels: ReadonlySet<number>;
+}
+
+/** Who is told. */
+interface ChangeEvents {
+  /** Something may have changed. */
+  changed(): void;
+  /** Notifications cannot be received at present. */
+  interrupted(why: string): void;
+}
+
+const NAMES: readonly string[] = Object.values(TUNNELS);
+
+/**
+ * Listens until it is closed.
+ * @param concerned asked at each notification
+ * @returns a function that stops this
+ * @throws SystemError if the sockets cannot be opened
+ */
+function openChanges(concerned: () => Concerned, events: ChangeEvents): () => void {
+  const tell = (isIt: (message: Envelope) => boolean) => ({
+    changed(messages: readonly Envelope[]) {
+      let matters = true;
+      try {
+        matters = messages.some(isIt);
+      } catch {
+        // One that cannot be read may say anything.
+      }
+      if (matters) events.changed();
+    },
+    lost: () => events.changed(),
+    interrupted: events.interrupted,
+  });
+  const routes = openMonitor(
+    NETLINK_ROUTE,
+    GROUPS,
+    tell(message => matters(message, concerned())),
+  );
+  const rules = openMonitor(
+    NETLINK_NETFILTER,
+    NFT_GROUPS,
+    tell(message => decodeNftDeletion(message, table => table === SPARE_TABLE.name) !== undefined),
+  );
+  return () => {
+    routes.close();
+    rules.close();
+  };
+}
+
+/** Whether a notification is about what we made, or about what a plan is made from. */
+function matters({ type, body }: Envelope, { links, tunnels }: Concerned): boolean {
+  if (ROUTE.includes(type)) return rtmsg.decode(body).protocol === PROTOCOL;
+  if (NEIGHBOUR.includes(type)) return tunnels.has(ndmsg.decode(body).index);
+  // Pods come and go with addresses on devices of theirs, which is as cheap to look at as to tell apart.
+  if (ADDRESS.includes(type)) return true;
+  if (!LINK.includes(type)) return false;
+  const { header, attrs } = linkMessage.decode(body);
+  return links.has(header.index) || tunnels.has(header.index) || NAMES.includes(attrs.ifname ?? '');
 }

@@ -18,14 +18,18 @@
 // Health and reflection are our own implementations, which share the schemas of `grpc/`.
 import { chmodSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { Server, ServerCredentials } from '@grpc/grpc-js';
+import {
+  Server,
+  ServerCredentials,
+  ServerInterceptingCall,
+  type ServerInterceptingCallInterface,
+  type ServerInterceptor,
+  status,
+} from '@grpc/grpc-js';
 import type { Invocation } from '../cni/invocation.ts';
 import { sweepGivenUp } from '../files/put-file.ts';
-import { type CallRunner, serveCni } from './grpc/coil.ts';
-import { serveHealth } from './grpc/health.ts';
-import { serveReflection } from './grpc/reflection.ts';
 import { serviceOf } from './grpc/schema.ts';
-import { type GrpcMethod, type GrpcObserver, typeOf, watchCalls } from './grpc/watch-calls.ts';
+import { type CallRunner, serveCni, serveHealth, serveReflection } from './grpc/services.ts';
 
 /** The service that does the work. */
 const CNI_SERVICE = 'pkg.cnirpc.CNI';
@@ -164,3 +168,111 @@ function shutDown(server: Server, graceMs: number, restedMs: () => number): Prom
     server.tryShutdown(finish);
   });
 }
+
+/** A method, as the Prometheus gRPC middleware describes it. */
+interface GrpcMethod {
+  readonly type: 'unary' | 'client_stream' | 'server_stream' | 'bidi_stream';
+  /** Full name of the service. */
+  readonly service: string;
+  readonly method: string;
+}
+
+/** A finished call. */
+export interface GrpcCall extends GrpcMethod {
+  readonly peer: string;
+  readonly startedAt: number;
+  readonly deadline: number | undefined;
+  readonly durationMs: number;
+  /** `OK`, `InvalidArgument`, …: spelled as in Go, which dashboards expect. */
+  readonly code: string;
+  readonly message: string;
+  /** The client's last message. */
+  readonly request: unknown;
+}
+
+/** Notified of each call; must not throw. */
+interface GrpcObserver {
+  started(method: GrpcMethod): void;
+  received(method: GrpcMethod): void;
+  sent(method: GrpcMethod): void;
+  finished(call: GrpcCall): void;
+}
+
+/** An interceptor that only observes. */
+function watchCalls(observer: GrpcObserver): ServerInterceptor {
+  return ({ path, requestStream, responseStream }, call) => {
+    const [, service = '', name = ''] = path.split('/');
+    const method: GrpcMethod = { type: typeOf(requestStream, responseStream), service, method: name };
+    const startedAt = Date.now();
+    const begin = performance.now();
+    let request: unknown;
+    let over = false;
+    const finish = (code: status, message: string): void => {
+      if (over) return;
+      over = true;
+      observer.finished({
+        ...method,
+        peer: call.getPeer(),
+        startedAt,
+        deadline: deadlineOf(call),
+        durationMs: performance.now() - begin,
+        code: CODE_NAMES[code] ?? String(code),
+        message,
+        request,
+      });
+    };
+    observer.started(method);
+    return new ServerInterceptingCall(call, {
+      start: next =>
+        next({
+          onReceiveMessage(message, forward) {
+            request = message;
+            observer.received(method);
+            forward(message);
+          },
+          onCancel: () => finish(status.CANCELLED, 'the client disconnected'),
+        }),
+      sendMessage(message, forward) {
+        observer.sent(method);
+        forward(message);
+      },
+      sendStatus(sent, forward) {
+        finish(sent.code ?? status.OK, sent.details ?? '');
+        forward(sent);
+      },
+    });
+  };
+}
+
+/** The middleware's name for a kind of method. */
+function typeOf(requestStream: boolean, responseStream: boolean): GrpcMethod['type'] {
+  if (requestStream) return responseStream ? 'bidi_stream' : 'client_stream';
+  return responseStream ? 'server_stream' : 'unary';
+}
+
+/** Milliseconds since 1970; undefined if the client waits forever. */
+function deadlineOf(call: ServerInterceptingCallInterface): number | undefined {
+  const deadline = Number(call.getDeadline());
+  return Number.isFinite(deadline) ? deadline : undefined;
+}
+
+/** google.golang.org/grpc/codes: the names of Code.String(), in numerical order. */
+export const CODE_NAMES: readonly string[] = [
+  'OK',
+  'Canceled',
+  'Unknown',
+  'InvalidArgument',
+  'DeadlineExceeded',
+  'NotFound',
+  'AlreadyExists',
+  'PermissionDenied',
+  'ResourceExhausted',
+  'FailedPrecondition',
+  'Aborted',
+  'OutOfRange',
+  'Unimplemented',
+  'Internal',
+  'Unavailable',
+  'DataLoss',
+  'Unauthenticated',
+];

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { type AttachmentRecord, listKnown } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
-import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
+import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, describeIssue, type JsonObject, parseJson } from '../cni/json.ts';
 import { putFile, removeFile } from '../files/put-file.ts';
@@ -137,8 +137,7 @@ export function runtimeOf<R extends ChainRuntime>(
   { runtime }: { readonly runtime: R },
   { cacheDir, stateDir, record }: PodRecord,
 ): R & Pick<PodContents, 'cacheDir' | 'stateDir'> {
-  const pluginDirs = [...new Set([...runtime.pluginDirs, ...record.pluginDirs])];
-  return { ...runtime, cacheDir, stateDir, pluginDirs };
+  return { ...withRecordedDirs(runtime, record), cacheDir, stateDir };
 }
 
 function unreadable(file: string, problem: string): CniError {

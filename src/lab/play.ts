@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage } from '../chain/records/collect-garbage.ts';
 import { startProcess } from '../chain/run/exec-plugin.ts';
-import { signalGroup } from '../chain/run/process-group.ts';
+import { signalGroup } from '../chain/run/process-output.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../chain/run/run.ts';
 import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
 import type { Exec } from '../chain/run/segment.ts';

@@ -9,8 +9,7 @@ import { runnerJournals } from '../cni/directories.ts';
 import type { CniError } from '../cni/errors.ts';
 import { listPods } from '../delegate/record.ts';
 import { Tables } from '../netlink/tables.ts';
-import { standingOf, type WatchedAttachment } from '../watch/attachments.ts';
-import { toListed, withPods } from '../watch/pods.ts';
+import { standingOf, toListed, type WatchedAttachment, withPods } from '../watch/attachments.ts';
 
 /** An attachment with everything that records say about it. */
 export interface RecordedAttachment extends KnownAttachment {

@@ -11,7 +11,7 @@ import { defined, isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout, leaseDirsOf, type PluginEffects } from '../cni/plugin-about.ts';
 import { rangeUsesOf } from '../ipam/range-use.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
-import { CHECK_BUDGET_MS, checkAll } from '../watch/check-all.ts';
+import { CHECK_BUDGET_MS, checkAll } from '../watch/examine.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';
 import type { NodeFacts, RecordedAttachment } from './facts.ts';
 import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel, NodeNetwork, NodePool } from './model.ts';

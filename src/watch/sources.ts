@@ -1,17 +1,28 @@
-// From where does the daemon learn that something on this host has changed?
+// From where does the daemon learn that something on this host has changed, and which attachments does that concern?
 import { type FSWatcher, statSync, watch } from 'node:fs';
+import { isContainer } from '../attachments/generation.ts';
+import { type AttachmentId, findOwner } from '../cni/attachment.ts';
+import { isObject } from '../cni/json.ts';
+import type { Envelope } from '../netlink/codec.ts';
 import {
+  decodeNftAddition,
+  decodeNftDeletion,
+  decodeNftSetAddition,
+  decodeRouteNotification,
   NFT_GROUPS,
+  type NftDeletion,
   openMonitor,
   openPeerMonitor,
   PEER_GROUPS,
+  type PeerMessages,
   ROUTE_FILTER,
   ROUTE_GROUPS,
+  type RouteNotification,
 } from '../netlink/monitor.ts';
 import { IFF_UP } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
-import { DeviceHints, type Hint, type HostDevice, hintsOfRules } from './hints.ts';
+import type { WatchedAttachment } from './attachments.ts';
 
 /** Who is told. */
 interface SourceEvents {
@@ -149,4 +160,307 @@ function watchDirectory(dir: string, changed: () => void): () => void {
 function identityOf(dir: string): string {
   const { dev, ino, birthtimeMs } = statSync(dir, { throwIfNoEntry: false }) ?? {};
   return ino === undefined ? '' : `${dev} ${ino} ${birthtimeMs}`;
+}
+
+/** A device of the host. */
+interface HostDevice {
+  readonly index: number;
+  readonly name: string;
+  readonly isUp: boolean;
+  readonly master: number;
+  /** Index of its other end, in the namespace that has this number here; undefined if that is here, too. */
+  readonly peer: number;
+  readonly nsid: number | undefined;
+}
+
+/** The other end of a device, when it was last heard of. */
+type Inside = Omit<OtherEnd, 'hasOtherMtu'> & { readonly isGone: boolean; readonly mtu: number };
+
+/** A device of the host. */
+interface Known extends Omit<HostDevice, 'index'> {
+  /** It was made while we listened. An ADD makes interfaces, and then sets them up. */
+  readonly isNew: boolean;
+  inside: Inside | undefined;
+}
+
+/** Hints from notifications about devices. It remembers the names of devices: other messages have only their index. */
+export class DeviceHints {
+  readonly #known = new Map<number, Known>();
+  /** By where the other end is. */
+  readonly #ends = new Map<string, Known>();
+
+  /** Some devices may be unknown that are not new. */
+  #isPartial = false;
+
+  /** @param devices that exist when the first message is read */
+  constructor(devices: readonly HostDevice[]) {
+    this.reset(devices);
+  }
+
+  /** @param devices undefined if they cannot be listed: they are learned from notifications again */
+  reset(devices: readonly HostDevice[] | undefined): void {
+    this.#known.clear();
+    this.#ends.clear();
+    this.#isPartial = devices === undefined;
+    if (devices === undefined) return;
+    for (const { index, ...device } of devices) this.#learn(index, device, false);
+  }
+
+  /** Hints from what other namespaces notified, about devices whose other end has changed, or lost something. */
+  hintsInside(notifications: readonly PeerMessages[]): Hint[] {
+    const hints: Hint[] = [];
+    for (const { nsid, messages } of notifications) {
+      for (const message of messages) {
+        const change = decodeRouteNotification(message);
+        const device = change && this.#ends.get(endOf(nsid, change.index));
+        if (device) hints.push(...hintsAbout(device, change));
+      }
+    }
+    return hints;
+  }
+
+  #learn(index: number, device: Omit<HostDevice, 'index'>, isNew: boolean): void {
+    const before = this.#known.get(index);
+    this.#forget(index);
+    const known = { ...device, isNew: before?.isNew ?? isNew, inside: before?.inside };
+    this.#known.set(index, known);
+    if (device.nsid !== undefined) this.#ends.set(endOf(device.nsid, device.peer), known);
+  }
+
+  #forget(index: number): void {
+    const { nsid, peer } = this.#known.get(index) ?? {};
+    this.#known.delete(index);
+    if (nsid !== undefined) this.#ends.delete(endOf(nsid, peer));
+  }
+
+  hintsOf(messages: readonly Envelope[]): Hint[] {
+    return messages.flatMap(message => this.#hintOf(message) ?? []);
+  }
+
+  #hintOf(message: Envelope): Hint | undefined {
+    const change = decodeRouteNotification(message);
+    if (change === undefined) return undefined;
+    if (change.what === 'forwarding' && change.index === undefined)
+      return { of: 'all', isLikely: true, why: 'forwarding' };
+    const before = this.#known.get(change.index ?? 0);
+    if (change.what !== 'device') return before && { of: 'device', name: before.name };
+    const { index, name, isGone, isUp, master, peer, nsid } = change;
+    if (isGone) this.#forget(index);
+    else this.#learn(index, { name, isUp, master, peer, nsid }, !this.#isPartial);
+    const wasRenamed = before !== undefined && before.name !== name;
+    const hasLeft = before !== undefined && before.master !== 0 && before.master !== master;
+    // One that was never up is still being made.
+    const wentDown = !isUp && (before?.isUp ?? this.#isPartial);
+    if (isGone || wentDown || wasRenamed || hasLeft)
+      return { of: 'device', name: wasRenamed ? before.name : name };
+    return before === undefined ? { of: 'arrival' } : undefined;
+  }
+}
+
+function endOf(nsid: number, peer: number | undefined): string {
+  return `${nsid} ${peer}`;
+}
+
+/** Whether something was removed from the other end of the device, or its state is not what was known. */
+function hintsAbout(device: Known, change: RouteNotification): Hint[] {
+  const hint = { of: 'inside', name: device.name } as const;
+  if (change.what !== 'device') return change.what === 'address' || change.what === 'route' ? [hint] : [];
+  const before = device.inside;
+  const { name, isGone, isUp, mac, mtu } = change;
+  device.inside = { name, isGone, isUp, mac, mtu };
+  if (before !== undefined && isSame(before, device.inside)) return [];
+  if (isGone) return [hint];
+  // As on the host.
+  if (device.isNew && !isUp && before?.isUp !== true) return [];
+  return [{ ...hint, end: { name, isUp, mac, hasOtherMtu: before?.isUp === true && before.mtu !== mtu } }];
+}
+
+function isSame(a: Inside, b: Inside): boolean {
+  return (
+    a.name === b.name && a.isGone === b.isGone && a.isUp === b.isUp && a.mac === b.mac && a.mtu === b.mtu
+  );
+}
+
+/** What may have been damaged. */
+export type Hint =
+  /** An attachment named by an element that was deleted from this table. */
+  | { readonly of: 'owner'; readonly owner: AttachmentId; readonly table: string }
+  /** Elements of a table of ours that name no attachment, such as counts of what several have. */
+  | { readonly of: 'shared'; readonly table: string }
+  /** Attachments that have a device on the host, or a route or address there. */
+  | { readonly of: 'device'; readonly name: string }
+  /** Attachments that have a device on the host whose other end has changed, in a namespace where only containers act. */
+  | { readonly of: 'inside'; readonly name: string; readonly end?: OtherEnd }
+  /** None yet: a device was made on the host, and its attachment may be listed soon. */
+  | { readonly of: 'arrival' }
+  /** Every attachment. `isLikely`: what was removed is part of attachments; otherwise it only may be. */
+  | { readonly of: 'all'; readonly isLikely: boolean; readonly why: string };
+
+/** How the other end of a device is now. An interface that is as its ADD made it is no damage. */
+interface OtherEnd {
+  readonly name: string;
+  readonly isUp: boolean;
+  readonly mac: string | undefined;
+  /** It had another MTU before. */
+  readonly hasOtherMtu: boolean;
+}
+
+/** Prefix of the tables that our plugins make. */
+const OWN = 'catena_';
+/**
+ * Tables of the reference's plugins, those of iptables-nft, and firewalld's, which has pods as sources of a zone: rules of
+ * attachments are among many others there.
+ */
+const SHARED = /^(cni_.*|nat|filter|mangle|raw|security|firewalld)$/;
+/** Chains of kubelet and kube-proxy, which writes all of them again at each change of a service. No plugin has a rule there. */
+const FOREIGN_CHAIN = /^KUBE-/;
+
+/**
+ * A firewalld that starts, or has reloaded, rejects pods that it does not know. While it reloads, nothing of it exists, so what was checked
+ * then is checked again. With iptables its rules are in this chain.
+ */
+const FIREWALLD = { table: 'firewalld', chain: 'FORWARD_ZONES' };
+
+/** Hints from notifications of nf_tables. An element of another owner's table, or a rule added by others, is none. */
+export function hintsOfRules(messages: readonly Envelope[]): Hint[] {
+  const hints: Hint[] = [];
+  for (const message of messages) {
+    const { table: added, chain } = decodeNftAddition(message) ?? {};
+    if (added === FIREWALLD.table || chain === FIREWALLD.chain)
+      hints.push({ of: 'all', isLikely: false, why: 'firewalld' });
+    const deletion = decodeNftDeletion(message, table => table.startsWith(OWN) || SHARED.test(table));
+    if (deletion !== undefined) hints.push(...hintsOfDeletion(deletion, messages));
+  }
+  return hints;
+}
+
+function hintsOfDeletion(deletion: NftDeletion, messages: readonly Envelope[]): Hint[] {
+  const { table, chain, comments } = deletion;
+  const isOwn = table.startsWith(OWN);
+  if (!isOwn && chain !== undefined && FOREIGN_CHAIN.test(chain)) return [];
+  const owners = comments?.map(findOwner);
+  if (owners?.length && owners.every(owner => owner !== undefined))
+    return owners.map(owner => ({ of: 'owner', owner, table }));
+  if (isOwn && comments?.length === 0) return isRenewed(deletion, messages) ? [] : [{ of: 'shared', table }];
+  return [{ of: 'all', isLikely: isOwn && owners === undefined, why: `table "${table}"` }];
+}
+
+/** A count that changes is deleted and added in one transaction. */
+function isRenewed({ table, set }: NftDeletion, messages: readonly Envelope[]): boolean {
+  return messages.some(message => {
+    const added = decodeNftSetAddition(message);
+    return added?.table === table && added.set === set;
+  });
+}
+
+type Attachments = ReadonlyMap<string, WatchedAttachment>;
+
+/**
+ * The attachments that hints about owners and devices name. Changes of what no attachment has concern none.
+ * @param known the attachments as last listed
+ * @param relist lists them again, for a hint that names none of these: an attachment may be new
+ * @returns their keys
+ */
+export function chooseConcerned(
+  hints: readonly Hint[],
+  known: Attachments,
+  relist: () => Attachments,
+): Set<string> {
+  const owners = new Map<string, AttachmentId>();
+  const devices = new Set<string>();
+  for (const hint of hints) {
+    if (hint.of === 'owner') owners.set(Object.values(hint.owner).join('\n'), hint.owner);
+    if (hint.of === 'device') devices.add(hint.name);
+  }
+  if (owners.size === 0 && devices.size === 0) return new Set();
+  const found = select(known, [...owners.values()], devices);
+  return found.isComplete ? found.keys : select(relist(), [...owners.values()], devices).keys;
+}
+
+/**
+ * Whether every attachment is looked at. Elements that name none of them are no reason if elements of owners left the same table at the
+ * same moment: a DEL removes its own, and what counts them.
+ * @returns undefined: no
+ */
+export function chooseSweep(hints: readonly Hint[]): 'likely' | 'possible' | undefined {
+  const owned = new Set(hints.flatMap(hint => (hint.of === 'owner' ? hint.table : [])));
+  let chosen: 'possible' | undefined;
+  for (const hint of hints) {
+    if (hint.of === 'all' && hint.isLikely) return 'likely';
+    if (hint.of === 'all' || (hint.of === 'shared' && !owned.has(hint.table))) chosen = 'possible';
+  }
+  return chosen;
+}
+
+/**
+ * Names of devices whose other end is not as an ADD made it.
+ * @param known the attachments as last listed. A device of none of them may be that of an ADD that has not ended
+ */
+export function devicesChangedInside(hints: readonly Hint[], known: Attachments): Set<string> {
+  const inside = hints.flatMap(hint => (hint.of === 'inside' ? hint : []));
+  const ends = inside.filter(({ end }) => end !== undefined).map(({ name }) => name);
+  const owners = ownersOf(new Set(ends), known);
+  const isChanged = ({ name, end }: (typeof inside)[number]) =>
+    end === undefined || !(owners.get(name) ?? []).every(one => isAsMade(one, end)) || !end.isUp;
+  return new Set(inside.filter(isChanged).map(({ name }) => name));
+}
+
+function ownersOf(
+  devices: ReadonlySet<string>,
+  known: Attachments,
+): ReadonlyMap<string, readonly WatchedAttachment[]> {
+  const owners = new Map<string, WatchedAttachment[]>();
+  if (devices.size === 0) return owners;
+  for (const one of known.values()) {
+    for (const name of one.devices)
+      if (devices.has(name)) owners.set(name, [...(owners.get(name) ?? []), one]);
+  }
+  return owners;
+}
+
+/** Whether the interface is what the result of its ADD says. */
+function isAsMade(
+  { known: { result } }: WatchedAttachment,
+  { name, isUp, mac, hasOtherMtu }: OtherEnd,
+): boolean {
+  const interfaces = Array.isArray(result?.interfaces) ? result.interfaces.filter(isObject) : [];
+  const own = interfaces.find(one => one.name === name && one.sandbox);
+  if (own === undefined || !isUp || hasOtherMtu) return false;
+  return typeof own.mac !== 'string' || own.mac === '' || own.mac.toLowerCase() === mac;
+}
+
+/**
+ * The attachments whose device on the host has one of these names.
+ * @returns their keys, and whether each name is that of one
+ */
+export function withDevices(
+  attachments: Attachments,
+  names: ReadonlySet<string>,
+): { readonly keys: ReadonlySet<string>; readonly isComplete: boolean } {
+  return select(attachments, [], names);
+}
+
+function select(
+  attachments: Attachments,
+  owners: readonly AttachmentId[],
+  devices: ReadonlySet<string>,
+): { readonly keys: Set<string>; readonly isComplete: boolean } {
+  const keys = new Set<string>();
+  const named = new Set<string>();
+  const unmet = new Set(owners);
+  for (const { key, id, devices: own, isCheckedInParts } of attachments.values()) {
+    const add = () => isCheckedInParts || keys.add(key);
+    for (const device of own) {
+      if (!devices.has(device)) continue;
+      add();
+      named.add(device);
+    }
+    for (const owner of owners) {
+      const isIt = owner.network === id.network && owner.ifname === id.ifname;
+      if (!isIt || !isContainer(id.containerId, owner.containerId)) continue;
+      add();
+      unmet.delete(owner);
+    }
+  }
+  return { keys, isComplete: unmet.size === 0 && named.size === devices.size };
 }

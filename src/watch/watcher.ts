@@ -9,17 +9,28 @@ import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { letGoFirst } from '../wait.ts';
-import { attachmentLister, fileOf, type WatchedAttachment } from './attachments.ts';
+import {
+  attachmentLister,
+  fileOf,
+  isPodHeld,
+  podLister,
+  type WatchedAttachment,
+  withPods,
+} from './attachments.ts';
 import { Caretaker, type CaretakerEvents, type Work } from './caretaker.ts';
-import { chooseConcerned, chooseSweep, devicesChangedInside, type Hint, withDevices } from './hints.ts';
 import { Leftovers } from './leftovers.ts';
-import { describeListChanges } from './list-changes.ts';
 import { Allowance, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
-import { isPodHeld, podLister, withPods } from './pods.ts';
 import { changedLists, isOfList, keepLists, policyOf, readLists, recallLists } from './policy.ts';
-import { ListRestorer } from './restore-lists.ts';
+import { describeListChanges, ListRestorer } from './restore-lists.ts';
 import type { WatchSettings, WatchState } from './settings.ts';
-import { openSources } from './sources.ts';
+import {
+  chooseConcerned,
+  chooseSweep,
+  devicesChangedInside,
+  type Hint,
+  openSources,
+  withDevices,
+} from './sources.ts';
 
 /** What the watch needs of the daemon. */
 interface WatchParts extends CaretakerEvents {

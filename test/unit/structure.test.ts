@@ -137,7 +137,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // How a client asks the daemon.
     ...['src/daemon/who-listens', 'src/daemon/protocol'],
     // What the daemon's watch knows of attachments, and what it advises.
-    ...['src/watch/check-all', 'src/watch/collect-gone', 'src/watch/examine'],
+    ...['src/watch/collect-gone', 'src/watch/examine'],
     // The attachments with their ports and addresses.
     'src/node',
     'src/cni',
@@ -158,7 +158,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // How rates and times are written.
     'src/lab/words',
     // Which attachments stand, and whether they are as their ADD left them.
-    ...['src/watch/attachments', 'src/watch/check-all', 'src/watch/pods'],
+    ...['src/watch/attachments', 'src/watch/examine'],
   ],
   // The shapes of what commands print. Those who make it import their types.
   'src/cli/answers': ['src/node/model'],

@@ -16,11 +16,10 @@ import {
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { isAbandoned, isNoteGone, undoIfDeleted } from '../records/foreign.ts';
 import { findCached } from '../records/known-add.ts';
 import { withDetails } from '../run/plugin-outcome.ts';
-import { type ChainRuntime, holdCall } from '../run/runtime.ts';
+import { type ChainRuntime, holdCall, withRecordedDirs } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
 
 /**

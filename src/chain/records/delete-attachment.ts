@@ -18,7 +18,7 @@ import { isOfEarlierBoot } from '../../files/process-stat.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { undoPlugins } from '../run/call-plugins.ts';
 import { joinErrors } from '../run/plugin-outcome.ts';
-import { type Attachment, type ChainRuntime, holdCall } from '../run/runtime.ts';
+import { type Attachment, type ChainRuntime, holdCall, withRecordedDirs } from '../run/runtime.ts';
 import { findCached, findConfigOfAdd, idOf, withCachedArgs } from './known-add.ts';
 
 /**
@@ -121,12 +121,6 @@ function withOwnNetns(
     ),
   );
   return { ...attachment, netns: '' };
-}
-
-/** Adds the directories in which the ADD found its plugins, after the caller's. */
-export function withRecordedDirs(runtime: ChainRuntime, { pluginDirs }: AttachmentRecord): ChainRuntime {
-  const more = pluginDirs.filter(dir => !runtime.pluginDirs.includes(dir));
-  return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
 }
 
 function whatOf({ network, containerId, ifname }: AttachmentId): string {

@@ -9,8 +9,15 @@ import { workingDirectory } from '../../cni/directories.ts';
 import type { Outcome } from '../../cni/invocation.ts';
 import { defined } from '../../cni/json.ts';
 import { pause, startTimer } from '../../wait.ts';
-import { GRACE_MS, signalGroup } from './process-group.ts';
-import { drain, MAX_STDERR_BYTES, MAX_STDOUT_BYTES, type Output, OutputBuffer } from './process-output.ts';
+import {
+  drain,
+  GRACE_MS,
+  MAX_STDERR_BYTES,
+  MAX_STDOUT_BYTES,
+  type Output,
+  OutputBuffer,
+  signalGroup,
+} from './process-output.ts';
 
 /** What to start. */
 export interface Invocation {

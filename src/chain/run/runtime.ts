@@ -1,6 +1,5 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
-import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../../attachments/lock.ts';
-import type { HoldCall } from '../../attachments/store.ts';
+import { PLUGIN_DEADLINE_MS, type Purpose, processOf, RUNNER_VARIABLE } from '../../attachments/lock.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import {
   type CniArgs,
@@ -149,8 +148,17 @@ export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: 
   return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? DEFAULT_DEADLINE_MS);
 }
 
+/** Adds the directories in which the ADD found its plugins, after the caller's. */
+export function withRecordedDirs<R extends Pick<Runtime, 'pluginDirs'>>(
+  runtime: R,
+  { pluginDirs }: Pick<Runtime, 'pluginDirs'>,
+): R {
+  const more = pluginDirs.filter(dir => !runtime.pluginDirs.includes(dir));
+  return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
+}
+
 /** How an operation holds an attachment. */
-export function holdCall(runtime: ChainRuntime, purpose: HoldCall['purpose']): HoldCall {
+export function holdCall(runtime: ChainRuntime, purpose: Purpose) {
   return { ...runtime, purpose, deadlineMs: deadlineOf(runtime, VERBS[purpose]) };
 }
 

@@ -11,7 +11,7 @@ import { findType, readSwap } from '../../lab/compare/executables.ts';
 import { countMatter } from '../../lab/compare/report.ts';
 import { count } from '../../lab/words.ts';
 import { readRecords } from '../../node/facts.ts';
-import { type AttachmentCheck, checkAll } from '../../watch/check-all.ts';
+import { type AttachmentCheck, checkAll } from '../../watch/examine.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../install/swap.ts';

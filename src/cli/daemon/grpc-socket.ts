@@ -2,8 +2,7 @@
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { networkIn } from '../../cni/invocation.ts';
 import type { WatchedCall } from '../../daemon/backend.ts';
-import { CODE_NAMES, type GrpcCall } from '../../daemon/grpc/watch-calls.ts';
-import { type GrpcServer, grpcMethods, serveGrpc } from '../../daemon/grpc.ts';
+import { CODE_NAMES, type GrpcCall, type GrpcServer, grpcMethods, serveGrpc } from '../../daemon/grpc.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';
 import { BUSY } from '../../daemon/server.ts';
 import { awaitSeat } from '../../daemon/who-listens.ts';

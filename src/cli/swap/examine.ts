@@ -13,7 +13,7 @@ import { runOwnCommand } from '../../lab/reexec.ts';
 import { count } from '../../lab/words.ts';
 import { listAttached } from '../../node/handover/attachments.ts';
 import { handOverOne } from '../../node/handover/hand-over.ts';
-import type { AttachmentCheck } from '../../watch/check-all.ts';
+import type { AttachmentCheck } from '../../watch/examine.ts';
 import { outOfEnvelope } from '../answers/envelope.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';

@@ -9,7 +9,7 @@ import { listNetworks } from '../../chain/config/load.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import { defined } from '../../cni/json.ts';
 import { absolutePath } from '../../files/read-file.ts';
-import type { AttachmentCheck } from '../../watch/check-all.ts';
+import type { AttachmentCheck } from '../../watch/examine.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findDigest, listSwaps } from '../install/swap.ts';

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { loadFile } from '../../chain/config/load.ts';
-import { signalGroup } from '../../chain/run/process-group.ts';
+import { signalGroup } from '../../chain/run/process-output.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject, quote } from '../../cni/json.ts';

@@ -6,9 +6,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { CniError } from '../../../src/cni/errors.ts';
 import type { Invocation } from '../../../src/cni/invocation.ts';
-import type { CallRunner } from '../../../src/daemon/grpc/coil.ts';
-import type { GrpcCall } from '../../../src/daemon/grpc/watch-calls.ts';
-import { type GrpcServer, serveGrpc } from '../../../src/daemon/grpc.ts';
+import type { CallRunner } from '../../../src/daemon/grpc/services.ts';
+import { type GrpcCall, type GrpcServer, serveGrpc } from '../../../src/daemon/grpc.ts';
 import { type CoilClient, connectCoil } from '../../helpers/coil-client.ts';
 
 const CALL = {

@@ -8,9 +8,14 @@ import { keyOf, shortId } from '../../../cni/attachment.ts';
 import { leaseDirsOf } from '../../../cni/plugin-about.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
 import { findFlockHolder } from '../../../sys/flock.ts';
-import { type AttachmentCheck, CHECK_BUDGET_MS, checkAll } from '../../../watch/check-all.ts';
 import { findGone } from '../../../watch/collect-gone.ts';
-import { deleteCommand, forgetCommand } from '../../../watch/examine.ts';
+import {
+  type AttachmentCheck,
+  CHECK_BUDGET_MS,
+  checkAll,
+  deleteCommand,
+  forgetCommand,
+} from '../../../watch/examine.ts';
 import { BLINDNESS } from '../../garbage/find-traced.ts';
 import {
   type Check,

@@ -4,7 +4,7 @@ import { startPlugin } from '../../../src/chain/run/lazy-exec-plugin.ts';
 import { addNetwork } from '../../../src/chain/run/run.ts';
 import { processSegments } from '../../../src/chain/run/segment.ts';
 import { readRecords } from '../../../src/node/facts.ts';
-import { type CheckScope, checkAll } from '../../../src/watch/check-all.ts';
+import { type CheckScope, checkAll } from '../../../src/watch/examine.ts';
 import { withoutOurs } from '../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 

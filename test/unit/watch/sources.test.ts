@@ -7,7 +7,7 @@ import { NftMsg, nfgenmsg, nftType } from '../../../src/netlink/nft/message.ts';
 import { IFF_UP, linkMessage } from '../../../src/netlink/rtnl/link.ts';
 import { tcmsg } from '../../../src/netlink/rtnl/qdisc.ts';
 import type { WatchedAttachment } from '../../../src/watch/attachments.ts';
-import { chooseSweep, DeviceHints, devicesChangedInside, hintsOfRules } from '../../../src/watch/hints.ts';
+import { chooseSweep, DeviceHints, devicesChangedInside, hintsOfRules } from '../../../src/watch/sources.ts';
 
 const [RTM_NEWLINK, RTM_DELLINK, RTM_NEWADDR, RTM_DELADDR, RTM_DELQDISC] = [16, 17, 20, 21, 37];
 const MAC = '02:00:00:00:00:01';

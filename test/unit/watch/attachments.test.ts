@@ -10,9 +10,14 @@ import { keyOf } from '../../../src/cni/attachment.ts';
 import { parseCniArgs } from '../../../src/cni/env.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
-import { attachmentLister, type WatchedAttachment } from '../../../src/watch/attachments.ts';
+import {
+  attachmentLister,
+  isPodHeld,
+  podLister,
+  type WatchedAttachment,
+  withPods,
+} from '../../../src/watch/attachments.ts';
 import { type CheckOutcome, examine } from '../../../src/watch/examine.ts';
-import { isPodHeld, podLister, withPods } from '../../../src/watch/pods.ts';
 import { policyOf } from '../../../src/watch/policy.ts';
 import { KEY, makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
 import { mustClaim } from '../../helpers/journal.ts';
