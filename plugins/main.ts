@@ -85,7 +85,7 @@ async function releaseOf(name: KnownType): Promise<string> {
 async function startEarly(args: readonly string[]): Promise<WorkerSource | undefined> {
   const early = await import('../src/worker/early.ts');
   const dirs = early.binDirsOf(args, process.env.CNI_PATH || DEFAULT_BIN_DIR);
-  const worker = dirs === undefined ? undefined : early.startEarly(dirs, RUNNER_NAME);
+  const worker = early.startEarly(dirs, RUNNER_NAME);
   if (worker === undefined) return undefined;
   const { ownWorker } = await import('../src/worker/client.ts');
   return ownWorker(worker);

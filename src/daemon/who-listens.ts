@@ -105,21 +105,22 @@ export function trySeat(socket: string): Seat | undefined {
 export async function whoListens(socket: string): Promise<number | 'silent' | 'ending' | undefined> {
   // A symbolic link leads to a service manager's socket: asking there would start a daemon.
   if (!lstatSync(socket, { throwIfNoEntry: false })?.isSocket()) return undefined;
-  const response = await ask(socket, STATE_PATH, 'GET');
+  const response = await askDaemon(socket, STATE_PATH, 'GET');
   if (typeof response === 'string') return response === 'absent' ? undefined : response;
   const { pid } = ((await response.json().catch(() => undefined)) ?? {}) as { pid?: unknown };
   return typeof pid === 'number' ? pid : 'silent';
 }
 
 async function askToHandOver(socket: string): Promise<boolean> {
-  const response = await ask(socket, HANDOVER_PATH, 'POST');
+  const response = await askDaemon(socket, HANDOVER_PATH, 'POST');
   if (typeof response !== 'string') return response.status === 200;
   // If the daemon has ended instead, that is just as good.
   const listener = await whoListens(socket);
   return listener === undefined || listener === 'ending';
 }
 
-function holderOf(socket: string): string | undefined {
+/** The process that has the seat of a socket, human-readable. */
+export function holderOf(socket: string): string | undefined {
   const stat = statSync(seatFileOf(socket), { throwIfNoEntry: false });
   return stat && findFlockHolder(stat);
 }
@@ -143,7 +144,7 @@ export async function findRunning(runDir: string): Promise<RunningDaemon | undef
   const socket = socketPathOf(runDir);
   const callsFile = callsFileThere(socket);
   if (callsFile === undefined) return undefined;
-  const response = await ask(socket, STATE_PATH, 'GET');
+  const response = await askDaemon(socket, STATE_PATH, 'GET');
   if (response === 'absent' || response === 'ending') return undefined;
   const state = response === 'silent' ? undefined : ((await response.json()) as DaemonState);
   return { socket, callsFile, state };
@@ -167,7 +168,7 @@ export async function stopRunning(
   const began = performance.now();
   // It removes the file when it has answered its last call, and ends after that.
   const daemon = daemonOf(callsFile);
-  const response = await ask(socket, STOP_PATH, 'POST');
+  const response = await askDaemon(socket, STOP_PATH, 'POST');
   if (response === 'silent') return 'it does not respond';
   if (typeof response !== 'string' && !response.ok)
     return 'it is of an earlier build: end its process with SIGTERM';
@@ -192,7 +193,7 @@ export async function succeed(
   deadlineMs: number,
 ): Promise<{ readonly ok: boolean; readonly what: string }> {
   const pid = daemon.state?.pid;
-  const response = await ask(daemon.socket, SUCCESSION_PATH, 'POST');
+  const response = await askDaemon(daemon.socket, SUCCESSION_PATH, 'POST');
   if (response === 'absent' || response === 'ending')
     return { ok: true, what: `the daemon, process ${pid}, has ended` };
   if (response === 'silent' || !response.ok) {
@@ -215,7 +216,7 @@ export async function succeed(
 }
 
 /** `ending`: the process ended with the request, as one that was just killed. */
-async function ask(
+export async function askDaemon(
   socket: string,
   path: string,
   method: 'GET' | 'POST',

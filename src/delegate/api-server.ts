@@ -7,7 +7,7 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
 import { KubeConfig } from '@kubernetes/client-node';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { pause, startTimer } from '../wait.ts';
 import type { ClusterAccess } from './cluster.ts';
 
@@ -247,12 +247,8 @@ function refused(status: number, object: JsonObject | undefined, what: string): 
 }
 
 function parse(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = tryParse(text);
+  return isObject(value) ? value : undefined;
 }
 
 /** Number of objects per reply to a list request. */

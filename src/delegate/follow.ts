@@ -167,7 +167,7 @@ function annotationOf({ annotations }: KubernetesPod): string {
 }
 
 /** The difference between what a pod has and what its annotation selects. */
-export interface Following {
+interface Following {
   readonly going: readonly RecordedNetwork[];
   readonly coming: readonly Wanted[];
 }
@@ -188,7 +188,7 @@ export function planFollowing(networks: readonly RecordedNetwork[], wanted: read
 }
 
 /** The networks of a pod that is held. Each change is in the record before and after it is made. */
-export class LiveNetworks {
+class LiveNetworks {
   readonly #runner: Runner;
   readonly #held: HeldKnown;
   readonly #runtime: Runner['runtime'];

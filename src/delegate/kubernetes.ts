@@ -1,7 +1,7 @@
 // How does the runner read definitions, pods and IPAMClaims from the Kubernetes API, and report a pod's networks?
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { type ApiServer, listPages } from './api-server.ts';
+import { type ApiServer, listPages, openApiServer } from './api-server.ts';
 import type {
   Cluster,
   ClusterAccess,
@@ -33,7 +33,6 @@ const UNPROCESSABLE = 422;
  * @throws CniError 7 when the kubeconfig cannot be used
  */
 export async function openCluster(access: ClusterAccess): Promise<Cluster> {
-  const { openApiServer } = await import('./api-server.ts');
   return clusterAt(openApiServer(access));
 }
 

@@ -2,7 +2,7 @@
 
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { Writable } from 'node:stream';
-import { defined, isObject, type JsonObject } from '../cni/json.ts';
+import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { absolutePath } from '../files/read-file.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel, loadWinston } from '../log.ts';
 import { openUnixDatagram } from '../sys/service-manager.ts';
@@ -104,13 +104,8 @@ function saidBy({ stderr = '' }: PluginRecord, fields: LogFields): LogLine[] {
 }
 
 function parseLine(text: string): JsonObject | undefined {
-  if (!text.startsWith('{')) return undefined;
-  try {
-    const said: unknown = JSON.parse(text);
-    return isObject(said) && typeof said.message === 'string' ? said : undefined;
-  } catch {
-    return undefined;
-  }
+  const said = text.startsWith('{') ? tryParse(text) : undefined;
+  return isObject(said) && typeof said.message === 'string' ? said : undefined;
 }
 
 function endOf(

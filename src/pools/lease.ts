@@ -44,8 +44,7 @@ export function claimOfKey(key: string): ClaimKey | undefined {
 /** Whether a block is what is wished for, or with no wish, one for anything. */
 function isFor(block: HeldBlock, wish: Wish | undefined): boolean {
   if (block.keptFor !== wish?.keptFor || block.idle || (block.guest && !wish?.joins)) return false;
-  const has = (ip: Ip) => usableOf(block).some(({ from, to }) => stretchContains([from, to], ip));
-  return wish === undefined || wish.addresses.every(has);
+  return wish === undefined || wish.addresses.every(ip => blockContains(block, ip));
 }
 
 /** An address to be leased, as a result reports it. */

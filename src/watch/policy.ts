@@ -13,12 +13,16 @@ export type Policy = (typeof POLICIES)[number];
 export const LIST_POLICIES = ['tell', 'restore'] as const;
 export type ListPolicy = (typeof LIST_POLICIES)[number];
 
-/** The policy that a configuration names: `{"catena": {"watch": "repair"}}` among the keys of the list. */
-function policyIn(source: string | undefined): Policy | undefined {
+/** Which of the words a configuration has among its keys of ours: `{"catena": {"watch": "repair"}}`. */
+export function wordIn<Word extends string>(
+  source: string | undefined,
+  key: string,
+  words: readonly Word[],
+): Word | undefined {
   const list = source === undefined ? undefined : tryParse(source);
   const own = isObject(list) ? memberOf(list, 'catena') : undefined;
-  const named = isObject(own) ? memberOf(own, 'watch') : undefined;
-  return POLICIES.find(one => one === named);
+  const named = isObject(own) ? memberOf(own, key) : undefined;
+  return words.find(one => one === named);
 }
 
 /** The networks that are configured: the text of each list, by its name. */
@@ -68,6 +72,6 @@ export function policyOf(
   fallback: Policy,
 ): Policy {
   const named = (network: string, source: string | undefined) =>
-    policyIn(lists.has(network) ? lists.get(network) : source);
+    wordIn(lists.has(network) ? lists.get(network) : source, 'watch', POLICIES);
   return named(id.network, known.source) ?? (pod && named(pod.id.network, pod.source)) ?? fallback;
 }

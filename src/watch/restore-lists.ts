@@ -13,7 +13,7 @@ import { putOpenFile } from '../files/put-file.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
-import { type ConfiguredLists, LIST_POLICIES, type ListPolicy } from './policy.ts';
+import { type ConfiguredLists, LIST_POLICIES, type ListPolicy, wordIn } from './policy.ts';
 
 /** So many times within this time a list is restored; after that its writers have to agree. */
 const MOST_RESTORED = 3;
@@ -46,7 +46,9 @@ export class ListRestorer {
     let isAny = false;
     for (const [network, present] of now) {
       const { source = present } = this.#known.get(network) ?? {};
-      const isRestored = (listPolicyIn(present) ?? listPolicyIn(source) ?? fallback) === 'restore';
+      const isRestored =
+        (wordIn(present, 'lists', LIST_POLICIES) ?? wordIn(source, 'lists', LIST_POLICIES) ?? fallback) ===
+        'restore';
       const whole = isRestored ? withLost(source, present) : undefined;
       const problem = typeof whole === 'string' ? this.#write(network, present, whole) : whole?.problem;
       if (problem !== undefined) tell(problem, { network });
@@ -92,12 +94,6 @@ export class ListRestorer {
     this.#restored.set(network, [...times, now]);
     return undefined;
   }
-}
-
-function listPolicyIn(source: string): ListPolicy | undefined {
-  const own = memberOf(parse(source) ?? {}, 'catena');
-  const named = isObject(own) ? memberOf(own, 'lists') : undefined;
-  return LIST_POLICIES.find(one => one === named);
 }
 
 /** The present list with the plugins that it has lost; undefined if it has lost none, or is not a list any longer. */
@@ -174,10 +170,8 @@ function fileOf(confDir: string, network: string): LogFields {
   }
 }
 
-function typesIn(source: string | undefined): string[] {
-  const list = source === undefined ? undefined : tryParse(source);
-  const plugins = isObject(list) ? list.plugins : undefined;
-  return (Array.isArray(plugins) ? plugins.filter(isObject) : []).map(one => String(memberOf(one, 'type')));
+function typesIn(source = ''): string[] {
+  return pluginsOf(parse(source)).map(one => String(memberOf(one, 'type')));
 }
 
 /** Those of the first that the second lacks; a type may be in a list twice. */

@@ -14,8 +14,8 @@ export function startEarly(path: string, name: string): WorkerProcess | undefine
   return found === undefined ? undefined : new WorkerProcess(found, process.env);
 }
 
-/** The plugin directories of a command line, as in `CNI_PATH`; undefined if no worker is to be started early. */
-export function binDirsOf(args: readonly string[], fallback: string): string | undefined {
+/** The plugin directories of a command line, as in `CNI_PATH`. */
+export function binDirsOf(args: readonly string[], fallback: string): string {
   const dirs = args.flatMap((arg, i) => {
     if (arg === '--bin-dir') return args[i + 1] ?? [];
     return arg.startsWith('--bin-dir=') ? arg.slice('--bin-dir='.length) : [];

@@ -1,9 +1,9 @@
 // Which daemon answers on this node's socket?
-import { lstatSync, statSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
-import { type Place, seatFileOf, socketPathOf } from '../../daemon/protocol.ts';
-import { ownPlace } from '../../daemon/who-listens.ts';
-import { findFlockHolder } from '../../sys/flock.ts';
+import { isObject } from '../../cni/json.ts';
+import { type Place, STATE_PATH, socketPathOf } from '../../daemon/protocol.ts';
+import { askDaemon, holderOf, ownPlace } from '../../daemon/who-listens.ts';
 import { isHidden } from './readable.ts';
 
 /** State of the daemon. */
@@ -26,27 +26,16 @@ export type DaemonView =
 /** What a daemon reports about itself; an earlier build reports less. */
 export type DaemonState = Partial<AnswerOf<'DaemonState'>>;
 
-/** The same time that a client waits. */
-const ANSWER_MS = 1_000;
-
 /** Examines the daemon of a run directory. */
 export async function viewDaemon(runDir: string): Promise<DaemonView> {
   const socket = socketPathOf(runDir);
   if (isHidden(socket)) return { kind: 'hidden', socket };
   if (!isSocket(socket)) return { kind: 'none' };
-  try {
-    const signal = AbortSignal.timeout(ANSWER_MS);
-    const response = await fetch('http://catena/v1/state', { unix: socket, signal });
-    return { kind: 'answers', socket, state: (await response.json()) as DaemonState, here: await ownPlace() };
-  } catch (error) {
-    const isLate = (error as Error).name === 'TimeoutError' || (error as { code?: string }).code === 'EAGAIN';
-    return isLate ? { kind: 'silent', socket, holder: holderOf(socket) } : { kind: 'gone', socket };
-  }
-}
-
-function holderOf(socket: string): string | undefined {
-  const lock = statSync(seatFileOf(socket), { throwIfNoEntry: false });
-  return lock && findFlockHolder(lock);
+  const response = await askDaemon(socket, STATE_PATH, 'GET');
+  if (response === 'absent' || response === 'ending') return { kind: 'gone', socket };
+  const state: unknown = response === 'silent' ? undefined : await response.json().catch(() => undefined);
+  if (!isObject(state)) return { kind: 'silent', socket, holder: holderOf(socket) };
+  return { kind: 'answers', socket, state, here: await ownPlace() };
 }
 
 /** A symbolic link leads to a service manager's socket, and asking there would start a daemon. */
