@@ -14,13 +14,19 @@ function hierarchies(): string[] {
   return isV2 ? [ROOT] : fs.globSync(`${ROOT}/*/`).filter(dir => fs.existsSync(`${dir}/cgroup.procs`));
 }
 
+/** As much as so many processes beside it: in a group of the usual weight, all of a node has the share of one. */
+const NODE_WEIGHT = 16;
+
 /** Makes the machine's directory, in which kubelet makes its own. */
 export function makeGroups({ cgroup }: Machine): void {
   for (const root of hierarchies()) {
-    fs.mkdirSync(`${root}/${cgroup}`, { recursive: true });
+    const own = `${root}/${cgroup}`;
+    fs.mkdirSync(own, { recursive: true });
+    if (fs.existsSync(`${own}/cpu.shares`)) fs.writeFileSync(`${own}/cpu.shares`, String(1024 * NODE_WEIGHT));
     if (root !== ROOT) continue;
-    for (const parent of [root, `${root}/${cgroup}`])
+    for (const parent of [root, own])
       fs.writeFileSync(`${parent}/cgroup.subtree_control`, '+cpu +cpuset +memory +pids');
+    fs.writeFileSync(`${own}/cpu.weight`, String(100 * NODE_WEIGHT));
   }
 }
 

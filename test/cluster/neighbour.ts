@@ -32,7 +32,9 @@ export async function watchAddresses(
 ) {
   const [link] = await lab.ip<Row[]>(from, 'link', 'show', device);
   const own = [String(link?.ifindex), String(link?.address)];
-  const child = lab.start(from, [process.execPath, import.meta.path, ...own, ...addresses]);
+  // Before the others of the machine, as it is to measure what is lost, and not how busy they are.
+  const program = ['nice', '-n', '-15', process.execPath, import.meta.path];
+  const child = lab.start(from, [...program, ...own, ...addresses]);
   const said: Said[] = [];
   const next = lineReader(child.stdout);
   const reading = (async () => {
@@ -46,6 +48,46 @@ export async function watchAddresses(
       await reading;
     },
   };
+}
+
+/** A time without an answer that is the network's. */
+export interface Loss {
+  readonly address: string;
+  readonly way: Way;
+  readonly ms: number;
+  /** When it ended. */
+  readonly at: number;
+}
+
+/** @param controls addresses that nothing happens to: a time in which one of them did not answer either is the machine's, and not counted */
+export function lossesIn(said: readonly Said[], controls: readonly string[]): Loss[] {
+  const gaps = said.flatMap(one => ('gapMs' in one ? [{ ...one, from: one.at - one.gapMs }] : []));
+  const idle = gaps.filter(({ address }) => controls.includes(address)).sort((a, b) => a.from - b.from);
+  return gaps
+    .filter(({ address }) => !controls.includes(address))
+    .map(({ address, way, from, at }) => {
+      let [ms, begun] = [0, from];
+      for (const one of idle.filter(({ way: its }) => its === way)) {
+        if (one.at <= begun || one.from >= at) continue;
+        ms += Math.max(0, one.from - begun);
+        begun = one.at;
+      }
+      return { address, way, ms: ms + Math.max(0, at - begun), at };
+    });
+}
+
+/** The longest in ms. */
+export function longest(losses: readonly Loss[]): number {
+  return Math.max(0, ...losses.map(({ ms }) => ms));
+}
+
+/** The longest few. */
+export function tell(losses: readonly Loss[]): string {
+  return losses
+    .toSorted((a, b) => b.ms - a.ms)
+    .slice(0, 12)
+    .map(({ address, way, ms, at }) => `${address} ${way} ${ms} ${new Date(at).toISOString().slice(11, 23)}`)
+    .join(', ');
 }
 
 if (import.meta.main) {

@@ -28,6 +28,9 @@ export interface FiguresAsked {
   readonly count?: number;
 }
 
+/** Of a container that is asked all the time: with no share of the processors it answers when the others have had theirs. */
+export const ANSWERING = { requests: { cpu: '200m' } } as const;
+
 /** A pod that answers at port 80 with its name, and at once ends when it is asked to. */
 export function pod(name: string, more: { metadata?: Row; spec?: Row; container?: Row } = {}): Row {
   return { apiVersion: 'v1', kind: 'Pod', metadata: { name, ...more.metadata }, spec: podSpec(more) };
@@ -60,6 +63,23 @@ function podSpec({ spec, container }: { spec?: Row; container?: Row }): Row {
     containers: [{ name: 'web', image: POD_IMAGE, command: ['sh', '-c', SERVE], ...container }],
     ...spec,
   };
+}
+
+/** Starts a pod on each node that answers at the node's address, as no plugin touches it. @returns the addresses */
+export async function startControls({ kubectl, nodes }: Cluster, namespace: string): Promise<string[]> {
+  const wanted = nodes.map(({ place }) =>
+    pod(`control-${place.name}`, {
+      metadata: { namespace },
+      spec: { nodeName: place.name, hostNetwork: true },
+      container: { resources: ANSWERING },
+    }),
+  );
+  await kubectl.apply(...wanted);
+  await awaiting('the pods with the network of a node', 120, async () => {
+    const pods = await kubectl.list('pods', '-n', namespace);
+    return pods.filter(one => one.spec.hostNetwork && isReady(one)).length === nodes.length;
+  });
+  return nodes.map(({ place }) => place.address);
 }
 
 /** Waits until that many pods of a namespace are ready, and no other is there. */

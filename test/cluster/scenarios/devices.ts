@@ -81,6 +81,8 @@ export const devices: Scenario = {
         await untilHome(cluster, namespace, offered);
         seen.pods += size;
         if (isForced) seen.forced += size;
+        // A long run says how far it is.
+        fs.writeSync(1, `    ${seen.pods} of ${count} pods, ${seen.devices} devices, ${fault?.name}\n`);
       }
     } finally {
       await kubectl.try('delete', 'pod', '-n', namespace, '--all', '--timeout=110s');

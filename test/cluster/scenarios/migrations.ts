@@ -8,9 +8,9 @@ import type { Row } from '../../helpers/netns.ts';
 import { awaiting } from '../awaiting.ts';
 import { type Cluster, isReady } from '../cluster.ts';
 import { FAULTS } from '../faults.ts';
-import { type Said, watchAddresses } from '../neighbour.ts';
+import { longest, lossesIn, type Said, tell, watchAddresses } from '../neighbour.ts';
 import { quantile } from '../sandbox-times.ts';
-import { must, pod, type Scenario } from '../scenario.ts';
+import { ANSWERING, must, pod, type Scenario, startControls } from '../scenario.ts';
 import { NETWORKS, STATUS } from './definitions.ts';
 
 const MOVES = 18;
@@ -30,6 +30,13 @@ interface Machine {
   readonly address: string;
   /** Numbers of its pods: the present one. */
   pod: number;
+}
+
+/** One that is done: between these times. */
+interface Move {
+  readonly address: string;
+  readonly from: number;
+  readonly to: number;
 }
 
 interface Play {
@@ -55,17 +62,16 @@ export const migrations: Scenario = {
         address: await start(cluster, namespace, podOf(cluster, namespace, name, 0)),
       });
     }
-    const { said, stop } = await watchAddresses(
-      lab,
-      lab.host,
-      'switch',
-      machines.map(({ address }) => address),
-    );
+    const controls = await startControls(cluster, namespace);
+    const { said, stop } = await watchAddresses(lab, lab.host, 'switch', [
+      ...machines.map(({ address }) => address),
+      ...controls,
+    ]);
     const play = { cluster, namespace, said };
     await awaiting('an answer at each address', 60, async () =>
       machines.every(({ address }) => said.some(one => one.address === address && 'holder' in one)),
     );
-    const losses: number[] = [];
+    const moves: Move[] = [];
     const struck = new Map<string, number>();
     let begun = 0;
     let isOver = false;
@@ -81,7 +87,7 @@ export const migrations: Scenario = {
     try {
       await Promise.all(
         machines.map(async machine => {
-          while (begun++ < count) losses.push(await move(play, machine, begun % 3 === 0));
+          while (begun++ < count) moves.push(await move(play, machine, begun % 3 === 0));
         }),
       );
     } finally {
@@ -91,6 +97,10 @@ export const migrations: Scenario = {
       await lab.run(lab.host, ['ip', 'addr', 'del', `${NEIGHBOUR}/26`, 'dev', 'switch']);
     }
     const faults = Array.from(struck, ([name, times]) => `${name} ${times}`).join(', ');
+    const lost = lossesIn(said, controls);
+    const losses = moves.map(({ address, from, to }) =>
+      longest(lost.filter(one => one.address === address && one.at > from && one.at - one.ms < to)),
+    );
     const [half, most] = [quantile(losses, 0.5), quantile(losses, 1)];
     saw(
       `${losses.length} moves of ${MACHINES} machines over ${cluster.nodes.length} nodes: without an answer to ping or TCP for ${half} ms (median), ${most} ms (longest); less than 250 counts as 0`,
@@ -98,7 +108,7 @@ export const migrations: Scenario = {
     saw(`${faults}; never two that answer ARP, and none that answers again after it was left`);
     must(
       most !== undefined && most < MOST_LOSS_MS,
-      `losses in ms: ${losses.toSorted((a, b) => a - b).join(' ')}`,
+      `losses in ms: ${losses.toSorted((a, b) => a - b).join(' ')}: ${tell(lost)}`,
     );
     await forget(cluster, namespace);
   },
@@ -140,6 +150,7 @@ function podOf({ nodes }: Cluster, namespace: string, machine: string, number: n
   return pod(`${machine}-${number}`, {
     metadata: { namespace, labels, annotations },
     spec: { nodeName: place?.name },
+    container: { resources: ANSWERING },
   });
 }
 
@@ -154,14 +165,10 @@ async function start({ kubectl }: Cluster, namespace: string, wanted: Row): Prom
   });
 }
 
-/** Moves a machine to the next node, as KubeVirt does: the new pod is told, and the former one ended. @returns the loss in ms */
-async function move(
-  { cluster, namespace, said }: Play,
-  machine: Machine,
-  isForced: boolean,
-): Promise<number> {
+/** Moves a machine to the next node, as KubeVirt does: the new pod is told, and the former one ended. */
+async function move({ cluster, namespace, said }: Play, machine: Machine, isForced: boolean): Promise<Move> {
   const { kubectl } = cluster;
-  const begun = said.length;
+  const [begun, from] = [said.length, Date.now()];
   const wanted = podOf(cluster, namespace, machine.name, machine.pod + 1);
   const { name } = wanted.metadata;
   const address = await start(cluster, namespace, wanted);
@@ -187,9 +194,7 @@ async function move(
   const several = own().flatMap(one => ('several' in one ? one.several : []));
   must(several.length === 0, `${address} of ${name} is answered by several: ${several}`);
   must(holders().length === 1, `${address} of ${name} was answered by ${holders()} in turn`);
-  const gaps = own().flatMap(one => ('gapMs' in one ? one : []));
-  const loss = Math.max(0, ...gaps.map(({ gapMs }) => gapMs));
-  return loss;
+  return { address, from, to: Date.now() };
 }
 
 /** Ends the machines, and removes what nodes keep of the network. */
