@@ -220,7 +220,7 @@ export async function prepareRunner<T>(
 /** What the verbs do in the container. */
 function inContainer(
   call: Call<PluginConfig>,
-): Pick<Runner, 'routes' | 'beginQuiet' | 'endQuiet' | 'findTaken'> {
+): Pick<Runner, 'routes' | 'beginQuiet' | 'endQuiet' | 'isAnsweredElsewhere' | 'findTaken'> {
   return {
     routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
     beginQuiet: async ifnames => (await loadQuiet()).beginQuiet(call.containerNetns, ifnames),
@@ -228,6 +228,8 @@ function inContainer(
       const netns = call.findContainerNetns();
       if (netns) (await loadQuiet()).endQuiet(netns, call.container, ifnames);
     },
+    isAnsweredElsewhere: async ifnames =>
+      (await import('../../src/attach/conflict.ts')).isAnsweredElsewhere(call, ifnames),
     findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
   };
 }

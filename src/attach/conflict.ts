@@ -3,7 +3,8 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { parseMac, renderMac } from '../net/interface.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
-import { type Link, setLink } from '../netlink/rtnl/link.ts';
+import { listAddresses } from '../netlink/rtnl/addr.ts';
+import { findLink, type Link, setLink } from '../netlink/rtnl/link.ts';
 import type { Call } from '../plugin/define.ts';
 import { inNetns } from '../sys/netns.ts';
 import {
@@ -131,6 +132,42 @@ export async function refuseTakenAddresses(
   } finally {
     closePacketSocket(socket);
   }
+}
+
+/** Whether another host answers for one of the IPv4 addresses that interfaces of the container have. @param ifnames of those that are quiet */
+export async function isAnsweredElsewhere(
+  { container, containerNetns }: Pick<Call, 'container' | 'containerNetns'>,
+  ifnames: readonly string[],
+): Promise<boolean> {
+  const links = ifnames.flatMap(name => findLink(container, name) ?? []);
+  const answers = await Promise.all(
+    links.map(async link => {
+      const own = listAddresses(container, link.index).flatMap(({ cidr }) =>
+        cidr.ip.family === 4 ? cidr.ip : [],
+      );
+      if (own.length === 0 || link.mac === undefined) return false;
+      const socket = inNetns(containerNetns, () => openPacketSocket(link.index, ETH_P_ARP));
+      const room = new Uint8Array(FRAME_BYTES);
+      try {
+        const started = performance.now();
+        for (let sent = 0; performance.now() - started < SILENT_MS; await Bun.sleep(POLL_MS)) {
+          if (performance.now() - started >= (PROBES_AT_MS[sent] ?? Number.POSITIVE_INFINITY)) {
+            for (const ip of own) sendPacket(socket, encodeArpProbe(link.mac, ip), BROADCAST);
+            sent++;
+          }
+          for (let frame = receivePacket(socket, room); frame; frame = receivePacket(socket, room)) {
+            const message = decodeArp(frame.bytes);
+            // Not who probes for it, as this container does.
+            if (message && includesIp(own, message.sender)) return true;
+          }
+        }
+        return false;
+      } finally {
+        closePacketSocket(socket);
+      }
+    }),
+  );
+  return answers.includes(true);
 }
 
 /** What is asked: who has the addresses that are wanted, and whether a gateway is heard. */

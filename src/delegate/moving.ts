@@ -3,7 +3,8 @@
 // KubeVirt moves a machine to a second pod, and both run for a while. The networks of the second that ask for the machine's own addresses
 // are quiet until the first pod has ended, or the second is told to be the active one. The kernel of the first still has the addresses then.
 // So the second asks for silence by an annotation of the first pod, the daemon of that node makes its networks quiet and says so, and only
-// then the second speaks. A daemon looks, so without one nothing moves: the ADD fails with code 11 as long as the address is in use.
+// then the second speaks. Where nothing is said, since that daemon or the API server is away, the link itself is asked who has the addresses.
+// A daemon looks, so without one nothing moves: the ADD fails with code 11 as long as the address is in use.
 
 import { compareNetns } from '../attachments/netns-identity.ts';
 import { hold, isKnown, pastOf, readRecord } from '../attachments/store.ts';
@@ -23,12 +24,16 @@ const LEFT_ANNOTATION = 'catena.cni.cncf.io/machine-left';
 /** Of the same pod: for which uid its networks are quiet. */
 const QUIET_ANNOTATION = 'catena.cni.cncf.io/quiet-for';
 
-/** How long a pod waits for the answer: of a node without daemon there is none. A pod that is over may have no networks any longer. */
+/** After how long the link is asked instead: a node without daemon says nothing. For a pod that is over, it is asked at once. */
 const SILENCE_MS = 5_000;
-const SILENCE_OF_ENDED_MS = 600;
-/** So long one look waits, which is about a request each time. */
+/** Then another host has the addresses, which nothing here can change. */
+const MOST_SILENCE_MS = 60_000;
+/** So long one look waits, which is about a request each time; and while the API server, which had been asked, is away. */
 const LOOK_MS = 1_000;
+const OUTAGE_MS = 15_000;
 const ASK_AGAIN_MS = 40;
+/** So often in turn the link has to be without an answer: a busy node answers late. */
+const ASK_LINK = 2;
 
 /** A pod to which a machine moves, and the other pods of that machine. */
 interface Move {
@@ -87,9 +92,10 @@ export function isOfMachine({ claim, capabilityArgs: { ips, mac } }: Selection):
 
 /** Lets the networks of a pod speak to which a machine was moving, once it has arrived. @throws CniError 11 as {@link isMovingTo} */
 export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<void> {
-  if (!machineOf(runner, key, pod)?.moves) return;
+  const own = machineOf(runner, key, pod);
+  if (!own?.moves) return;
   const move = await findMove(runner, pod);
-  if (isOnItsWay(move) || (move && !(await areSilent(move)))) return;
+  if (isOnItsWay(move) || (move && !(await areSilent(runner, own.ifnames, move)))) return;
   const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
     if (!isKnown(held) || !held.past.stands) return;
@@ -110,23 +116,38 @@ function machineOf({ podsDir }: Runner, key: PodKey, { netns }: Pod): PodContent
   return isThere ? parsePod(record).machine : undefined;
 }
 
-/** Whether no other pod answers for the addresses, as far as can be waited for. Asks those that may. */
-async function areSilent({ api, namespace, uid, machine, others }: Move): Promise<boolean> {
-  let known = others;
-  for (const giveUpAt = performance.now() + LOOK_MS; ; await pause(ASK_AGAIN_MS)) {
+/** Whether no other pod answers for the addresses. Asks those that may. */
+async function areSilent(runner: Runner, ifnames: readonly string[], move: Move): Promise<boolean> {
+  const { api, namespace, uid, machine } = move;
+  const began = performance.now();
+  let known = move.others;
+  for (; ; await pause(ASK_AGAIN_MS)) {
     const now = Date.now();
     const speaking = speakingIn(known).filter(({ annotations }) => annotations[QUIET_ANNOTATION] !== uid);
-    const awaited = speaking.filter(({ annotations, isOver }) => {
+    const askedFor = ({ annotations }: PodOfMachine) => {
       const [by, at] = askedIn(annotations);
-      return by !== uid || now - at < (isOver ? SILENCE_OF_ENDED_MS : SILENCE_MS);
-    });
-    if (awaited.length === 0) return true;
-    if (performance.now() > giveUpAt) return false;
-    for (const one of awaited)
-      if (askedIn(one.annotations)[0] !== uid)
-        await api.annotate(namespace, one, { [LEFT_ANNOTATION]: `${uid} ${now}` });
-    known = await othersOf(api, namespace, machine, uid);
+      return by === uid ? now - at : -1;
+    };
+    // All have said so, or do not matter any more; one that has vanished may still run.
+    if (known.length > 0 && speaking.every(one => askedFor(one) > MOST_SILENCE_MS)) return true;
+    const isUnheard = speaking.every(one => one.isOver || askedFor(one) > SILENCE_MS);
+    if (isUnheard && (await isLinkSilent(runner, ifnames))) return true;
+    if (performance.now() - began > LOOK_MS) return false;
+    try {
+      for (const one of speaking)
+        if (askedFor(one) < 0) await api.annotate(namespace, one, { [LEFT_ANNOTATION]: `${uid} ${now}` });
+      known = await othersOf(api, namespace, machine, uid);
+    } catch (error) {
+      // It may have been asked, and be quiet already.
+      while (performance.now() - began < OUTAGE_MS) if (await isLinkSilent(runner, ifnames)) return true;
+      throw error;
+    }
   }
+}
+
+async function isLinkSilent({ isAnsweredElsewhere }: Runner, ifnames: readonly string[]): Promise<boolean> {
+  for (let i = 0; i < ASK_LINK; i++) if (await isAnsweredElsewhere?.(ifnames)) return false;
+  return true;
 }
 
 /** The source of a move; pods beside it that are over are of earlier moves. */

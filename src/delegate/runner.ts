@@ -46,6 +46,8 @@ export interface Runner {
   readonly beginQuiet?: (ifnames: readonly string[]) => Promise<void>;
   /** Ends that, and announces what the interfaces have; does nothing in a namespace that is gone. */
   readonly endQuiet?: (ifnames: readonly string[]) => Promise<void>;
+  /** Whether another host answers for an IPv4 address of these interfaces. */
+  readonly isAnsweredElsewhere?: (ifnames: readonly string[]) => Promise<boolean>;
   /** Publishes which networks a pod has, or that it has none; a failure makes ADD fail. */
   readonly publish?: (pod: Pod, status: readonly NetworkStatus[] | undefined) => Promise<void>;
   /** Tells in events what became of an ADD; never fails. */

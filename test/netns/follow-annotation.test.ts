@@ -17,6 +17,9 @@ const ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web;K8S_POD_UID=
 /** On a machine with other work. */
 const SLOW = { withinMs: 60_000, everyMs: 100 };
 
+/** Asks the pod that a machine has left to be quiet. */
+const LEFT = 'catena.cni.cncf.io/machine-left';
+
 interface Scene {
   readonly lab: Lab;
   readonly api: ApiServer;
@@ -95,8 +98,11 @@ function withScene(body: (scene: Scene) => Promise<void>): Promise<void> {
   });
 }
 
-/** The two pods of a KubeVirt machine whose migration is in progress, and a neighbour on the link that they share. */
-async function startMove({ lab, api, conf }: Scene) {
+/**
+ * The two pods of a KubeVirt machine whose migration is in progress, and a neighbour on the link that they share.
+ * @param isUnknown whether the node of the first says nothing, as one without daemon
+ */
+async function startMove({ lab, api, conf }: Scene, isUnknown = false) {
   const bridge = { type: 'bridge', bridge: 'br-vm', capabilities: { ips: true }, ipam: { type: 'static' } };
   const list = { cniVersion: '1.1.0', name: 'vm', plugins: [bridge] };
   api.addDefinition('ns', 'vm', list);
@@ -126,14 +132,15 @@ async function startMove({ lab, api, conf }: Scene) {
     return { container, put, call, mac, isQuiet };
   };
   const neighbour = await lab.container();
-  const own = {
-    ...bridge,
-    ipam: { type: 'static', addresses: ['10.66.0.9/24', 'fd66::9/64'].map(address => ({ address })) },
+  const join = (command: string, container: Container, addresses: string[]) => {
+    const ipam = { type: 'static', addresses: addresses.map(address => ({ address })) };
+    const own = { cniVersion: '1.1.0', name: 'vm', ...bridge, ipam };
+    return lab.plugin('bridge', { command, conf: own, container, ifname: 'vm0' });
   };
-  const joined = { conf: { cniVersion: '1.1.0', name: 'vm', ...own }, container: neighbour };
-  expect((await lab.plugin('bridge', { command: 'ADD', ...joined })).exitCode).toBe(0);
+  expect((await join('ADD', neighbour, ['10.66.0.9/24', 'fd66::9/64'])).exitCode).toBe(0);
   const source = await makePod('vm-1');
   const target = await makePod('vm-2', { 'kubevirt.io/migrationJobUID': 'job-1' });
+  if (isUnknown) source.call = command => join(command, source.container, ips);
   expect(await source.call('ADD')).toMatchObject({ exitCode: 0 });
   /** Who answers for both addresses, as a neighbour learns that asks now. */
   const holders = async (asks: boolean) => {
@@ -364,6 +371,26 @@ describeRoot(
         target.put({ 'kubevirt.io/nodeName': 'node' });
         await until(async () => !(await target.isQuiet()), SLOW);
         await until(async () => (await learned()).includes(await target.mac()), SLOW);
+        expect(await daemon.stop()).toBe(0);
+      });
+    });
+
+    test('it is silent as long as the former pod answers, whose node says nothing', async () => {
+      await withScene(async scene => {
+        const daemon = await scene.daemon();
+        const { source, target, holders } = await startMove(scene, true);
+        const first = await source.mac();
+        expect(await target.call('ADD')).toMatchObject({ exitCode: 0 });
+        target.put({ 'kubevirt.io/nodeName': 'node' });
+        // It is asked, and not waited for alone.
+        await until(async () => LEFT in scene.api.annotations('ns', 'vm-1'), SLOW);
+        await Bun.sleep(7_000);
+        expect(await target.isQuiet()).toBe(true);
+        expect(await holders(true)).toEqual([first, first]);
+        expect(await source.call('DEL')).toMatchObject({ exitCode: 0 });
+        await until(async () => !(await target.isQuiet()), SLOW);
+        const second = await target.mac();
+        expect(await holders(true)).toEqual([second, second]);
         expect(await daemon.stop()).toBe(0);
       });
     });
