@@ -128,7 +128,7 @@ async function areSilent(runner: Runner, ifnames: readonly string[], move: Move)
       const [by, at] = askedIn(annotations);
       return by === uid ? now - at : -1;
     };
-    // All have said so, or do not matter any more; one that has vanished may still run.
+    // All have said so, or no longer matter; one that has vanished may still run.
     if (known.length > 0 && speaking.every(one => askedFor(one) > MOST_SILENCE_MS)) return true;
     const isUnheard = speaking.every(one => one.isOver || askedFor(one) > SILENCE_MS);
     if (isUnheard && (await isLinkSilent(runner, ifnames))) return true;

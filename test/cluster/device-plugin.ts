@@ -56,15 +56,17 @@ export async function offerDevices({ machine, place }: Node, each: number): Prom
     for (let n = 0; n < each; n++)
       all.set(`${resource}${n}`, `02:00:0${ofNode}:0${i}:00:${n.toString(16).padStart(2, '0')}`);
   let boot = 0;
-  let kubelet: number | undefined;
+  let kubelet: string | undefined;
   let servers: Listening[] = [];
   const end = (): void => {
     for (const server of servers.splice(0)) server.close();
   };
   const offer = async (): Promise<void> => {
     // The socket of a kubelet that has just started; it has removed those of all plugins.
-    const { ino } = fs.statSync(machine.path(`${DIR}/kubelet.sock`));
-    if (ino === kubelet) return;
+    const { ino, ctimeMs } = fs.statSync(machine.path(`${DIR}/kubelet.sock`));
+    // The number alone may be that of the former one.
+    const found = `${ino} ${ctimeMs}`;
+    if (found === kubelet) return;
     if (boot !== machine.init()) {
       await makeDevices(lab.host.name, all);
       boot = machine.init();
@@ -73,7 +75,7 @@ export async function offerDevices({ machine, place }: Node, each: number): Prom
     servers = await Promise.all(
       (Object.keys(RESOURCES) as Resource[]).map(one => serve(machine.path, one, all)),
     );
-    kubelet = ino;
+    kubelet = found;
   };
   let isOver = false;
   const running = (async () => {

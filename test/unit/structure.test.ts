@@ -225,6 +225,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/delegate',
       // A machine that moves to the container.
       'src/attach/quiet',
+      'src/attach/conflict',
       'src/node/garbage',
       'src/chain',
       'src/attachments',
