@@ -1,12 +1,13 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterEach, beforeEach, describe, expect, spyOn, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { listAttachments } from '../../../../src/attachments/entries.ts';
+import { listAttachments, writeAttachment } from '../../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, isBeingRemoved, processOf, startRunner } from '../../../../src/attachments/lock.ts';
 import { createNote, readRecord, writeNote } from '../../../../src/attachments/notes.ts';
-import type { Intent } from '../../../../src/attachments/record.ts';
+import { type Intent, toRemembered } from '../../../../src/attachments/record.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
+import { deleteHeld } from '../../../../src/chain/records/delete-attachment.ts';
 import { planGarbage } from '../../../../src/chain/records/garbage.ts';
 import { recover } from '../../../../src/chain/records/recover.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
@@ -20,7 +21,7 @@ import {
   readRunningStat,
   thisProcess,
 } from '../../../../src/files/process-stat.ts';
-import { filesBelow, intentOf, withoutOurs } from '../../../helpers/journal.ts';
+import { filesBelow, intentOf, mustClaim, withoutOurs } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';
 import { untilStarted } from '../../../helpers/until.ts';
@@ -503,6 +504,19 @@ describe('an attachment that another runtime has made again', () => {
       note(true);
       expect(await recover({ all: true }, here())).toHaveLength(1);
       expect([deletions(), record()]).toEqual([['DEL one'], undefined]);
+    });
+
+    test('of another runtime with plugins that note nothing, and ends while orphans are awaited', async () => {
+      interrupt();
+      const held = mustClaim(runtime.stateDir, ID);
+      const waiting = spyOn(held, 'awaitOrphans').mockImplementation(async () => {
+        writeAttachment(runtime.cacheDir, { ...toRemembered(held.record), result: ips('10.1.0.9/24') });
+      });
+      expect(await deleteHeld(held, here())).toBe(false);
+      expect(waiting).toHaveBeenCalled();
+      held.release();
+      expect(deletions()).toEqual([]);
+      expect(leftovers()).toMatchObject([{ result: ips('10.1.0.9/24') }]);
     });
 
     test('is not seen in the call of the delegate runner by the runtime', async () => {
