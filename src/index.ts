@@ -10,7 +10,7 @@ export {
   readAttachment,
   renderAttachment,
 } from './attachments/entries.ts';
-export type { AttachmentRecord, PendingChange, RecordedError, Settings } from './attachments/record.ts';
+export type { AttachmentRecord, PendingChange, RecordedError, Settings } from './attachments/notes.ts';
 export { listRecords, type RecordList, readRecord } from './attachments/store.ts';
 export { changeNetwork } from './chain/change/change.ts';
 export type { Change } from './chain/change/settings.ts';

@@ -19,45 +19,39 @@ import {
   writeAttachment,
 } from './entries.ts';
 import {
+  awaitOrphans,
   buryOwner,
-  endOrphanProcesses,
-  findOrphanProcesses,
-  GRACE_MS,
   holderOf,
   type Lock,
   type LockPlace,
   type Orphaned,
-  type OrphanProcess,
   type Purpose,
   type Runner,
   takeLock,
-  wasCutOff,
 } from './lock.ts';
-import { compareNetns, identifyNetns } from './netns-identity.ts';
+import { compareNetns, hostCookie, identifyNetns } from './netns-identity.ts';
 import {
+  type AttachmentRecord,
+  begunAdd,
   createNote,
   dropNote,
   dropRecord,
   entryOf,
+  type Intent,
   isEntryOf,
   keepCacheDir,
-  readRecord,
-  recordOfForeign,
-  tryEntry,
-  writeNote,
-} from './notes.ts';
-import { hostCookie, type Past, pastOf, refuseElsewhere } from './past.ts';
-import { cacheFileOf } from './place.ts';
-import {
-  type AttachmentRecord,
-  begunAdd,
-  type Intent,
   lastBegun,
   type PendingChange,
   type RecordedError,
+  readRecord,
+  recordOfForeign,
   type Settings,
   toRemembered,
-} from './record.ts';
+  tryEntry,
+  writeNote,
+} from './notes.ts';
+import { type Past, pastOf, refuseElsewhere } from './past.ts';
+import { cacheFileOf } from './place.ts';
 
 /** Who holds an attachment, and what for. */
 export interface HoldCall {
@@ -86,8 +80,6 @@ export function isKnown(held: Held): held is HeldKnown {
 
 /** Longest wait for another process that works on the attachment. */
 const WAIT_MS = 30_000;
-/** Longest wait for plugins whose runner has died. */
-const ORPHAN_PROCESSES_MS = 5_000;
 /** Longest wait for a process that is stopped. */
 const FROZEN_MS = 1_000;
 const LOOK_AGAIN_MS = 50;
@@ -241,21 +233,9 @@ export class Held {
    * @throws CniError 11 when they do not end in time
    */
   async awaitOrphans(): Promise<void> {
-    const { orphans } = this;
-    const until = performance.now() + ORPHAN_PROCESSES_MS;
-    for (;;) {
-      const processes = findOrphanProcesses(orphans);
-      const [first] = processes;
-      if (first === undefined) break;
-      const overdue = processes.filter(({ isOverdue }) => isOverdue);
-      if (performance.now() > until) throw stillWorks(first, orphans, overdue.length > 0);
-      if (overdue.length) {
-        this.#call.onWarning?.(endsOrphans(overdue, orphans));
-        await endOrphanProcesses(overdue, GRACE_MS);
-      } else await pause(LOOK_AGAIN_MS);
-    }
+    const wasCutOff = await awaitOrphans(this.orphans, this.#call.onWarning);
     this.#lock?.forgetDead();
-    if (wasCutOff(orphans)) sweepCache(this.#cacheDir);
+    if (wasCutOff) sweepCache(this.#cacheDir);
   }
 
   /** Goes on for another purpose, without giving the lock away. @throws CniError 5 */
@@ -463,22 +443,6 @@ function refuseReplaced(record: AttachmentRecord): void {
   throw new CniError(
     ErrorCode.tryAgainLater,
     `Cannot add container "${record.containerId}": "${record.netns}" was replaced by another namespace while plugins ran; call ADD again`,
-  );
-}
-
-function stillWorks({ pid }: OrphanProcess, { containerId, ifname }: Orphaned, isOverdue: boolean): CniError {
-  const end = isOverdue ? 'SIGKILL does not end it' : 'it is ended at its deadline; try again after that';
-  return new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot work on interface "${ifname}" of container "${containerId}": process ${pid}, a plugin whose runner died, is still working on it; ${end}`,
-  );
-}
-
-function endsOrphans(overdue: readonly OrphanProcess[], { containerId, ifname }: Orphaned): CniError {
-  const pids = overdue.map(({ pid }) => pid).join(', ');
-  return new CniError(
-    ErrorCode.unknown,
-    `Ending process ${pids}, which is working on interface "${ifname}" of container "${containerId}": its runner died and its deadline has passed`,
   );
 }
 

@@ -24,6 +24,7 @@ import {
 import { dirname, join } from 'node:path';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
 import {
   ageMsOf,
   bootId,
@@ -427,9 +428,47 @@ function workerOf(runners: readonly Runner[]): Match {
   };
 }
 
-/** Whether a process has begun to work on the attachment and died; call only with the lock. */
-export function wasCutOff({ runners }: Pick<Orphaned, 'runners'>): boolean {
-  return findDead(runners).length > 0;
+/** Longest wait for plugins whose runner has died. */
+const ORPHAN_PROCESSES_MS = 5_000;
+const LOOK_FOR_ORPHANS_MS = 50;
+
+/**
+ * Waits for plugins of a dead runner, and ends those that are past the deadline which the runner had set. Only with the lock.
+ * @returns whether a process has begun to work on the attachment and died
+ * @throws CniError 11 when they do not end in time
+ */
+export async function awaitOrphans(
+  orphans: Orphaned,
+  onWarning?: (warning: CniError) => void,
+): Promise<boolean> {
+  const until = performance.now() + ORPHAN_PROCESSES_MS;
+  for (;;) {
+    const processes = findOrphanProcesses(orphans);
+    const [first] = processes;
+    if (first === undefined) return findDead(orphans.runners).length > 0;
+    const overdue = processes.filter(({ isOverdue }) => isOverdue);
+    if (performance.now() > until) throw stillWorks(first, orphans, overdue.length > 0);
+    if (overdue.length) {
+      onWarning?.(endsOrphans(overdue, orphans));
+      await endOrphanProcesses(overdue, GRACE_MS);
+    } else await pause(LOOK_FOR_ORPHANS_MS);
+  }
+}
+
+function stillWorks({ pid }: OrphanProcess, { containerId, ifname }: Orphaned, isOverdue: boolean): CniError {
+  const end = isOverdue ? 'SIGKILL does not end it' : 'it is ended at its deadline; try again after that';
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot work on interface "${ifname}" of container "${containerId}": process ${pid}, a plugin whose runner died, is still working on it; ${end}`,
+  );
+}
+
+function endsOrphans(overdue: readonly OrphanProcess[], { containerId, ifname }: Orphaned): CniError {
+  const pids = overdue.map(({ pid }) => pid).join(', ');
+  return new CniError(
+    ErrorCode.unknown,
+    `Ending process ${pids}, which is working on interface "${ifname}" of container "${containerId}": its runner died and its deadline has passed`,
+  );
 }
 
 /** Time for a killed process to disappear. */

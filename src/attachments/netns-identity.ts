@@ -49,3 +49,11 @@ export function compareNetns(path: string, then: NetnsIdentity): 'same' | 'gone'
   // If the kernel does not report the cookie now, device and inode have to be enough.
   return cookie === undefined || cookie === netnsCookie ? 'same' : 'other';
 }
+
+/** The cookie of the namespace that this process works in, as a record has it. A process stays in one. */
+export function hostCookie(): { readonly hostCookie?: string } {
+  own ??= findNetnsCookie('/proc/thread-self/ns/net');
+  return own === undefined ? {} : { hostCookie: own };
+}
+
+let own: string | undefined;

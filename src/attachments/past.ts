@@ -9,8 +9,8 @@ import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { tryRead } from '../files/read-file.ts';
 import { findNetnsCookie } from '../sys/netns-cookie.ts';
 import { holderOf, type Runner } from './lock.ts';
-import { compareNetns } from './netns-identity.ts';
-import type { AttachmentRecord } from './record.ts';
+import { compareNetns, hostCookie } from './netns-identity.ts';
+import type { AttachmentRecord } from './notes.ts';
 
 type Environment = Readonly<Record<string, string | undefined>> | undefined;
 
@@ -71,14 +71,6 @@ export function findNetns(
 const ELSEWHERE = 'it was attached in another network namespace of this machine';
 
 type Made = Pick<AttachmentRecord, 'boot' | 'hostCookie'>;
-
-/** The cookie of the namespace that this process works in, as a record has it. A process stays in one. */
-export function hostCookie(): { readonly hostCookie?: string } {
-  own ??= findNetnsCookie('/proc/thread-self/ns/net');
-  return own === undefined ? {} : { hostCookie: own };
-}
-
-let own: string | undefined;
 
 /** Whether its runner worked in another network namespace. Of an earlier boot no namespace is left, and cookies begin again. */
 function isElsewhere(record: Made, env: Environment): boolean {

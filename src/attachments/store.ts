@@ -1,6 +1,6 @@
 // Which attachments do we know, and what of them is unfinished?
 //
-// libcni's entry is the truth about every settled attachment (entries.ts); a note exists only while something is unfinished (record.ts). An
+// libcni's entry is the truth about every settled attachment (entries.ts); a note exists only while something is unfinished (notes.ts). An
 // ADD commits by the rename of its entry, a DEL by its removal, and only then does the note go. So a note can be over: its process died in
 // between, or another runtime has made or deleted the attachment since. The entry tells. Who meets a note that is over passes it over, and
 // who has the lock removes it.
@@ -25,28 +25,30 @@ import {
 import { type HoldCall, tryHold } from './hold.ts';
 import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
+  type AttachmentRecord,
   cacheDirsOf,
   entryOfNote,
   findLaterEntry,
+  type KnownAttachment,
   misplaced,
   noteFiles,
   readNote,
   readRecord,
   recordOf,
   standing,
+  toRemembered,
   writeNote,
 } from './notes.ts';
 import { type Past, pastOf } from './past.ts';
 import { cacheFileOf, noteFileOf, notesDir } from './place.ts';
-import { type AttachmentRecord, type KnownAttachment, toRemembered } from './record.ts';
 import { sweepSnapshots } from './snapshot.ts';
 
 export { type CachedAttachment, editEntry, listAttachments, readAttachment } from './entries.ts';
 export { type Held, type HeldKnown, type HoldCall, hold, isKnown, tryHold, type WantedAdd } from './hold.ts';
+export type { AttachmentRecord, KnownAttachment, RememberedAdd, Settings } from './notes.ts';
 export { findLaterEntry, readRecord } from './notes.ts';
-export { EARLIER_BOOT, findNetns, type Past, pastOf, refuseElsewhere } from './past.ts';
+export { findNetns, type Past, pastOf, refuseElsewhere } from './past.ts';
 export { cacheFileOf } from './place.ts';
-export type { AttachmentRecord, KnownAttachment, RememberedAdd, Settings } from './record.ts';
 
 /** What a state directory and the entries that it names hold. */
 export interface RecordList {
@@ -277,9 +279,34 @@ export interface Unsettled {
   readonly past: Past;
 }
 
-/** Files of the notes of a network, or of all; each is to be read when it is its turn. @throws CniError 5 */
-export function listUnsettled(stateDir: string, network?: string): string[] {
-  return noteFiles(stateDir, network);
+/** A note that some operation has left, to be read when it is its turn. */
+export interface Left {
+  readonly file: string;
+  /**
+   * What it says is to be deleted, or was being changed. One that is over is removed.
+   * @param onAgain told of a note that is over because the attachment has been made again, with the evidence
+   * @throws CniError 6 for a note that is damaged, 5
+   */
+  read(onAgain: (note: AttachmentRecord, later: string) => void): Unsettled | undefined;
+}
+
+/**
+ * What operations, and an earlier boot, have left of a network, or of all. Also removes what dead processes left half written.
+ * @param how `brief`: a verb on one network looks on its way; `whole`: nothing else is to be done
+ * @throws CniError 5
+ */
+export function listLeft(
+  place: SweptPlace & LockPlace,
+  how: 'brief' | 'usual' | 'whole',
+  network: string | undefined,
+  onWarning: HoldCall['onWarning'],
+): Left[] {
+  noteEarlierBoots(place, how === 'whole', onWarning);
+  sweep(place, how === 'brief' ? how : 'all');
+  return noteFiles(place.stateDir, network).map(file => ({
+    file,
+    read: onAgain => readUnsettled(place, file, onAgain),
+  }));
 }
 
 /**
@@ -287,7 +314,7 @@ export function listUnsettled(stateDir: string, network?: string): string[] {
  * @param onAgain told of a note that is over because the attachment has been made again, with the evidence
  * @throws CniError 6 for a note that is damaged, 5
  */
-export function readUnsettled(
+function readUnsettled(
   place: LockPlace,
   file: string,
   onAgain: (note: AttachmentRecord, later: string) => void,
@@ -354,7 +381,7 @@ function sweepNotes(place: LockPlace, network: string): void {
  * @param onlyLooking a directory that was never used is left as it is
  * @throws CniError 5
  */
-export function noteEarlierBoots(
+function noteEarlierBoots(
   { stateDir, env }: LockPlace,
   onlyLooking: boolean,
   onWarning: HoldCall['onWarning'],

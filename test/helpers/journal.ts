@@ -4,8 +4,14 @@ import path from 'node:path';
 import { parseRecord, writeAttachment } from '../../src/attachments/entries.ts';
 import { type HeldKnown, isKnown, tryHold } from '../../src/attachments/hold.ts';
 import { endRunner, type Purpose, startRunner } from '../../src/attachments/lock.ts';
-import { entryOf, keepCacheDir, recordOf } from '../../src/attachments/notes.ts';
-import { begunAdd, type Intent, renderNote } from '../../src/attachments/record.ts';
+import {
+  begunAdd,
+  entryOf,
+  type Intent,
+  keepCacheDir,
+  recordOf,
+  renderNote,
+} from '../../src/attachments/notes.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { thisProcess } from '../../src/files/process-stat.ts';
 

@@ -22,7 +22,7 @@ import { inTurn } from '../run/turns.ts';
 import { changeParts, type Goal, goalOf } from './call.ts';
 import { planChange } from './plan.ts';
 import { applyChange, type Change } from './settings.ts';
-import { commitChange, type PutBack, settleHeld, wasDeleted, whileHeld } from './settle.ts';
+import { type PutBack, settleHeld, wasDeleted, whileHeld } from './settle.ts';
 
 /**
  * Changes an attachment in place: what its plugins get by capability, and options of its plugins. Interface, addresses and
@@ -89,7 +89,7 @@ async function changeHeld(
   let result: JsonObject;
   try {
     result = await changeParts(to, plugins, before, runtime, index => begun.unshift(index));
-    commitChange(held, { ...settings, result }, runtime);
+    held.commit({ ...settings, result });
   } catch (error) {
     throw await undo(error, held, { from, begun, before }, runtime);
   }

@@ -11,12 +11,10 @@ import {
   hold,
   isKnown,
   pastOf,
-  type Settings,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
-import type { JsonObject } from '../../cni/json.ts';
-import { isAbandoned, isNoteGone, undoIfDeleted } from '../records/foreign.ts';
+import { isAbandoned, undoIfDeleted } from '../records/foreign.ts';
 import { findCached } from '../records/known-add.ts';
 import { withDetails } from '../run/plugin-outcome.ts';
 import { type ChainRuntime, holdCall, withRecordedDirs } from '../run/runtime.ts';
@@ -90,20 +88,6 @@ export async function settleHeld(
   return held.record;
 }
 
-/**
- * Commits the change of an attachment, unless another runtime has made it again since, or has deleted its own.
- * @throws CniError 5: it is not committed
- */
-export function commitChange(
-  held: HeldKnown,
-  to: Settings & { readonly result: JsonObject },
-  runtime: ChainRuntime,
-): void {
-  const { record } = held;
-  if (record.foreign === true && isNoteGone(record, record.generation, runtime)) held.forget();
-  else held.commit(to);
-}
-
 async function goBackOrOn(held: HeldKnown, runtime: ChainRuntime): Promise<void> {
   const { record } = held;
   const { change, result = {} } = record;
@@ -114,11 +98,7 @@ async function goBackOrOn(held: HeldKnown, runtime: ChainRuntime): Promise<void>
   } catch (cannotGoBack) {
     try {
       const to = change?.to ?? record;
-      commitChange(
-        held,
-        { ...to, result: await changeParts(goalOf(record, to), plugins, result, runtime) },
-        runtime,
-      );
+      held.commit({ ...to, result: await changeParts(goalOf(record, to), plugins, result, runtime) });
     } catch (cannotGoOn) {
       const { message } = toCniError(cannotGoOn);
       throw withDetails(cannotGoBack, `an interrupted change cannot be finished either: ${message}`);

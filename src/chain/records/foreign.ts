@@ -56,9 +56,8 @@ function isCached(cached: CachedAttachment, { onWarning: _, ...quiet }: ChainRun
 
 /** Whether another runtime made it, and has deleted it or made it again since: then nothing of a change of it is left. */
 export function isAbandoned(record: AttachmentRecord, runtime: Pick<ChainRuntime, 'env'>): boolean {
-  const { foreign, isNoted, generation } = record;
-  if (!foreign || !isNoted || pastOf(record, runtime.env).why !== undefined) return false;
-  return findNetns(record, runtime.env) !== 'same' || isNoteGone(record, generation, runtime);
+  if (!record.foreign || pastOf(record, runtime.env).kind !== 'changing') return false;
+  return findNetns(record, runtime.env) !== 'same' || isNoteGone(record, record.generation, runtime);
 }
 
 /** A runtime whose DEL takes longer has most likely failed, and calls it again. */

@@ -1,8 +1,7 @@
 // Has an attachment outlived its namespace, as far as this node shows?
 
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
-import { EARLIER_BOOT, type KnownAttachment, type RememberedAdd } from '../../attachments/store.ts';
-import { isOfEarlierBoot } from '../../files/process-stat.ts';
+import { type KnownAttachment, pastOf, type RememberedAdd } from '../../attachments/store.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 
 /** What an attachment is judged by. */
@@ -44,7 +43,8 @@ export function judgeGone(
   { env }: Pick<ChainRuntime, 'env'>,
 ): GoneJudgement | undefined {
   const { known, record, devices } = one;
-  if (record && isOfEarlierBoot(record, env)) return { why: EARLIER_BOOT, isSure: true, isEarlier: true };
+  const past = record && pastOf(record, env);
+  if (past?.kind === 'outlived') return { why: past.why ?? '', isSure: true, isEarlier: true };
   if (!isNamespaceGone(one)) return undefined;
   if (known.ifname === LOOPBACK)
     return {

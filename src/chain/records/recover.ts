@@ -5,10 +5,8 @@ import {
   type AttachmentRecord,
   type HeldKnown,
   isKnown,
-  listUnsettled,
-  noteEarlierBoots,
-  readUnsettled,
-  sweep,
+  type Left,
+  listLeft,
   tryHold,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
@@ -52,31 +50,30 @@ export type DeleteHeld = (held: HeldKnown, runtime: ChainRuntime) => Promise<boo
  * Deletes unsettled attachments: those with an operation that began and never ended because its runner died, those whose DEL failed
  * when their retry is due, and those of an earlier boot. Each uses the configuration of its own ADD. Never throws: the record
  * of an attachment that could not be deleted is kept for the next attempt.
- * @param how for journals whose records describe something other than the plugins of a list
+ * @param remove for journals whose records describe something other than the plugins of a list
  */
 export async function recover(
   scope: RecoveryScope,
   runtime: ChainRuntime,
-  how: DeleteHeld = deleteHeld,
+  remove: DeleteHeld = deleteHeld,
 ): Promise<Recovery[]> {
   const { stateDir } = runtime;
   if (stateDir === undefined) return [];
   const done: Recovery[] = [];
   try {
-    const place = { stateDir, env: runtime.env };
-    noteEarlierBoots(place, scope.all === true, runtime.onWarning);
+    const place = { stateDir, env: runtime.env, cacheDir: cacheDirOf(runtime) };
     // A verb recovers on its way.
     const isBrief = scope.network !== undefined && !scope.all;
-    sweep({ ...place, cacheDir: cacheDirOf(runtime) }, isBrief ? 'brief' : 'all');
-    const notes = listUnsettled(stateDir, scope.network);
-    if (notes.length === 0) return done;
+    const how = isBrief ? 'brief' : scope.all ? 'whole' : 'usual';
+    const left = listLeft(place, how, scope.network, runtime.onWarning);
+    if (left.length === 0) return done;
     const { onPlugin: _, onFinish: __, ...quiet } = runtime;
     const own = isBrief ? { ...quiet, deadlineMs: BRIEF_MS } : runtime;
     const until = isBrief ? performance.now() + BRIEF_MS : Number.POSITIVE_INFINITY;
-    const limits = { groupOf: (file: string) => dirname(file), signal: runtime.signal };
-    await visitAll(notes, limits, async file => {
+    const limits = { groupOf: ({ file }: Left) => dirname(file), signal: runtime.signal };
+    await visitAll(left, limits, async one => {
       if (isBrief && (done.length >= LIMIT || performance.now() > until)) return;
-      const recovery = await recoverOne(stateDir, file, how, own, scope.all).catch(error => {
+      const recovery = await recoverOne(one, remove, own, scope.all).catch(error => {
         runtime.onWarning?.(toCniError(error));
       });
       if (recovery) done.push(recovery);
@@ -110,24 +107,18 @@ export async function deleteUnsettled(
 }
 
 async function recoverOne(
-  stateDir: string,
-  file: string,
+  left: Left,
   how: DeleteHeld,
   runtime: ChainRuntime,
   now = false,
 ): Promise<Recovery | undefined> {
-  let found: ReturnType<typeof readUnsettled>;
-  try {
-    const onAgain = (note: AttachmentRecord, later: string) => warnAgain(note, later, runtime);
-    found = readUnsettled({ stateDir, env: runtime.env }, file, onAgain);
-  } catch (error) {
-    runtime.onWarning?.(toCniError(error));
-    return undefined;
-  }
+  const found = left.read((note, later) => warnAgain(note, later, runtime));
   if (found === undefined) return undefined;
   const { record, past } = found;
   if (past.kind === 'changing') {
-    await settleQuietly(record, runtime);
+    // The attachment stays, so there is nothing to report but a failure.
+    const { settleChange } = await import('../change/settle.ts');
+    await settleChange(record, runtime);
     return undefined;
   }
   if (!now && !isDue(record)) return undefined;
@@ -141,16 +132,6 @@ async function recoverOne(
     const text = `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" (${why}): ${error.message}`;
     runtime.onWarning?.(new CniError(error.code, text, { cause: thrown }));
     return { ...outcome, error };
-  }
-}
-
-/** The attachment stays, so there is nothing to report but a failure. */
-async function settleQuietly(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
-  try {
-    const { settleChange } = await import('../change/settle.ts');
-    await settleChange(id, runtime);
-  } catch (error) {
-    runtime.onWarning?.(toCniError(error));
   }
 }
 

@@ -150,8 +150,7 @@ async function repairHeld(
   if (held && 'holder' in held) return skipped(seen, `process ${held.holder.pid} is working on it`);
   try {
     let record = held ? held.record : recorded && (findRecord(seen, own) ?? recorded);
-    if (recorded && !(record && pastOf(record, own.env).stands))
-      return skipped(seen, 'it has just been deleted');
+    if (record ? !pastOf(record, own.env).stands : recorded) return skipped(seen, 'it has just been deleted');
     const reaching = record ? { ...withRecordedDirs(own, record), cacheDir: record.cacheDir } : own;
     if (record) {
       const list = listToRepairBy(record, record, reaching);

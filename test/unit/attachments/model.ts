@@ -214,7 +214,8 @@ const repairing = (changes: boolean): Program => [
   (world, self, rules) =>
     world.parts[1] === undefined ? make(1, () => mindOf(world, self).life)(world, self, rules) : world,
   (world, self, rules) => {
-    if (!changes || !isAsRead(world, self)) return { to: 8, world };
+    // Whether a DEL has begun is asked afterwards: what it finds then has the new settings.
+    if (!changes || world.entry?.stamp !== mindOf(world, self).stamp) return { to: 8, world };
     return { to: rules.takesAside ? 5 : 4, world };
   },
   // Renames over whatever is there.

@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test';
 import { endRunner, startRunner } from '../../../src/attachments/lock.ts';
+import { type AttachmentRecord, begunAdd } from '../../../src/attachments/notes.ts';
 import { pastOf } from '../../../src/attachments/past.ts';
-import { type AttachmentRecord, begunAdd } from '../../../src/attachments/record.ts';
 import { bootId } from '../../../src/files/process-stat.ts';
 import { intentOf } from '../../helpers/journal.ts';
 

@@ -8,9 +8,17 @@ import {
   replaceAttachment,
   writeAttachment,
 } from '../../../src/attachments/entries.ts';
-import { createNote, dropRecord, entryOf, readRecord, writeNote } from '../../../src/attachments/notes.ts';
+import {
+  type AttachmentRecord,
+  begunAdd,
+  createNote,
+  dropRecord,
+  entryOf,
+  type Intent,
+  readRecord,
+  writeNote,
+} from '../../../src/attachments/notes.ts';
 import { cacheFileOf, noteFileOf } from '../../../src/attachments/place.ts';
-import { type AttachmentRecord, begunAdd, type Intent } from '../../../src/attachments/record.ts';
 import { listKnown, listRecords } from '../../../src/attachments/store.ts';
 import { filesBelow, intentOf, settle, withoutOurs } from '../../helpers/journal.ts';
 

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { type AttachmentRecord, toRemembered } from '../../../../src/attachments/record.ts';
+import { type AttachmentRecord, toRemembered } from '../../../../src/attachments/notes.ts';
 import { readRecord } from '../../../../src/attachments/store.ts';
 import { changeNetwork } from '../../../../src/chain/change/change.ts';
 import { settleChange } from '../../../../src/chain/change/settle.ts';
 import { repairOne } from '../../../../src/chain/records/repair.ts';
-import { addNetwork, checkNetwork } from '../../../../src/chain/run/run.ts';
+import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import type { ExecCall } from '../../../../src/chain/run/segment.ts';
 import { mustClaim } from '../../../helpers/journal.ts';
@@ -146,6 +146,18 @@ describe('settleChange()', () => {
     await settleChange(ID, runtime);
     expect(plugins.calls).toEqual(['do three 1', 'do two 1']);
     expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
+  });
+
+  test('leaves one whose namespace is gone to its DEL', async () => {
+    const netns = path.join(chain.dir, 'netns');
+    fs.writeFileSync(netns, '');
+    await deleteNetwork(list, ATTACHMENT, runtime);
+    await addNetwork(list, { ...ATTACHMENT, netns }, runtime);
+    interrupt(5);
+    fs.rmSync(netns);
+    plugins.calls.length = 0;
+    await settleChange(ID, runtime);
+    expect(plugins.calls).toEqual([]);
   });
 
   test('goes on where it cannot go back, and both are on record then', async () => {

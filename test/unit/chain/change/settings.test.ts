@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import type { AttachmentRecord } from '../../../../src/attachments/record.ts';
+import type { AttachmentRecord } from '../../../../src/attachments/notes.ts';
 import { applyChange, type Change } from '../../../../src/chain/change/settings.ts';
 import { isChangedSince } from '../../../../src/chain/records/known-add.ts';
 

@@ -10,7 +10,7 @@ import {
   writeAttachment,
 } from '../../../../src/attachments/entries.ts';
 import { forgetGeneration, noteGeneration } from '../../../../src/attachments/generation.ts';
-import { endRunner, takeLock } from '../../../../src/attachments/lock.ts';
+import { endRunner, isBeingRemoved, takeLock } from '../../../../src/attachments/lock.ts';
 import { listKnown, listRecords } from '../../../../src/attachments/store.ts';
 import { changeNetwork } from '../../../../src/chain/change/change.ts';
 import { parseFrozen } from '../../../../src/chain/config/conflist.ts';
@@ -19,12 +19,14 @@ import { undoIfDeleted } from '../../../../src/chain/records/foreign.ts';
 import { recover } from '../../../../src/chain/records/recover.ts';
 import { repair, repairOne } from '../../../../src/chain/records/repair.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
-import type { ExecCall } from '../../../../src/chain/run/segment.ts';
+import type { Exec, ExecCall } from '../../../../src/chain/run/segment.ts';
 import { runDir } from '../../../../src/cni/directories.ts';
+import type { JsonObject } from '../../../../src/cni/json.ts';
 import { listAttached } from '../../../../src/node/handover/attachments.ts';
 import { handOverOne } from '../../../../src/node/handover/hand-over.ts';
 import { standingOf } from '../../../../src/watch/attachments.ts';
 import { collectGone } from '../../../../src/watch/collect-gone.ts';
+import { examine } from '../../../../src/watch/examine.ts';
 
 const ID = { network: 'net', containerId: 'c1', ifname: 'eth0' };
 const RESULT = { cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] };
@@ -153,11 +155,28 @@ describe('a change whose runner died', () => {
     expect(left()).toEqual([[], []]);
   });
 
+  test('is not settled by a repair once a deletion has begun', async () => {
+    await interrupt();
+    changeNote(({ change: _, ...note }) => ({ ...note, phase: 'deleting' }));
+    forgetGeneration(runDir(runtime.env), ID);
+    const { stateDir } = toKnown();
+    const skipped = await repairOne({ known: cached, record: undefined, stateDir }, {}, runtime);
+    expect(skipped).toMatchObject({ state: 'skipped', why: 'it has just been deleted' });
+    expect(calls).toEqual([]);
+    expect(listRecords(runtime.stateDir).records).toMatchObject([{ phase: 'deleting' }]);
+  });
+
   test.each(['', 'an earlier boot'])('does not keep GC from deleting it (%s)', async boot => {
     await interrupt();
     if (boot) changeBoot(boot);
-    await collectGarbage(parseFrozen(cached.source ?? ''), { all: true }, runtime);
+    const marked: boolean[] = [];
+    const exec: Exec = call => {
+      if (call.env.CNI_COMMAND === 'DEL') marked.push(isBeingRemoved(runtime.env, ID));
+      return runtime.exec?.(call) ?? {};
+    };
+    await collectGarbage(parseFrozen(cached.source ?? ''), { all: true }, { ...runtime, exec });
     expect(calls.filter(call => call.startsWith('DEL'))).toEqual(['DEL two', 'DEL one']);
+    expect(marked).toEqual([true, true]);
     expect(left()).toEqual([[], []]);
   });
 
@@ -180,7 +199,7 @@ describe('a change whose runner died', () => {
     if (known === undefined) throw new Error('the attachment is not listed');
     return known;
   };
-  const changeNote = (edit: (note: object) => object) => {
+  const changeNote = (edit: (note: JsonObject) => object) => {
     const file = path.join(runtime.stateDir, 'unsettled', ID.network, `${ID.containerId}:${ID.ifname}`);
     fs.writeFileSync(file, `${JSON.stringify(edit(JSON.parse(fs.readFileSync(file, 'utf8'))))}\n`);
   };
@@ -234,6 +253,63 @@ test('a DEL without a note is awaited for longer where the work took long', asyn
   expect(await undoIfDeleted(cached, undefined, runtime, clock - 3_000, rest)).toBe(true);
   now.mockRestore();
   expect(calls).toEqual(['DEL two', 'DEL one']);
+});
+
+test('the watch neither reports nor mends what its runtime has begun to delete', async () => {
+  const journals = [runtime.stateDir];
+  const [one] = standingOf(listKnown({ cacheDir: runtime.cacheDir, journals }).attachments);
+  if (one === undefined) throw new Error('the attachment is not listed');
+  const begin = async () => forgetGeneration(runDir(runtime.env), ID);
+  const found = await examine(one, runtime, async () => {});
+  if (found.state !== 'drifted') throw new Error(`it is ${found.state}`);
+  calls.length = 0;
+  await begin();
+  expect(await found.mend(runtime)).toEqual({ state: undefined });
+  expect(calls).toEqual([]);
+  noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' });
+  expect(await examine(one, runtime, begin)).toEqual({ state: 'passed over' });
+  expect(calls).toEqual(['CHECK one', 'CHECK two']);
+});
+
+describe('undoIfDeleted()', () => {
+  let clock = 0;
+  /** Deletes as if each rest took its time at once. @returns the milliseconds that it rested */
+  const undo = async (note: string | undefined, more: Partial<ChainRuntime> = {}): Promise<number> => {
+    clock = 0;
+    const now = spyOn(performance, 'now').mockImplementation(() => clock);
+    const rest = async (ms: number) => {
+      clock += ms;
+    };
+    try {
+      expect(await undoIfDeleted(cached, note, { ...runtime, ...more }, 0, rest)).toBe(true);
+      return clock;
+    } finally {
+      now.mockRestore();
+    }
+  };
+
+  test('leaves what belongs to a DEL that does not end to the next one of its runtime', async () => {
+    forgetGeneration(runDir(runtime.env), ID);
+    expect(await undo('its note')).toBeGreaterThanOrEqual(15_000);
+    expect([calls, left()]).toEqual([[], [['net-c1-eth0'], []]]);
+  });
+
+  test('waits for nothing once a later ADD has begun', async () => {
+    expect(await undo('the note before')).toBe(0);
+    expect([calls, left()]).toEqual([[], [['net-c1-eth0'], []]]);
+  });
+
+  test('lets a later ADD wait while it deletes', async () => {
+    forgetGeneration(runDir(runtime.env), ID);
+    removeAttachment(runtime.cacheDir, ID);
+    const marked: boolean[] = [];
+    const exec = () => {
+      marked.push(isBeingRemoved(runtime.env, ID));
+      return {};
+    };
+    await undo('its note', { exec });
+    expect(marked).toEqual([true, true]);
+  });
 });
 
 test('a later ADD of the same name is left alone', async () => {

@@ -4,8 +4,13 @@ import path from 'node:path';
 import { listAttachments, writeAttachment } from '../../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, isBeingRemoved, processOf, startRunner } from '../../../../src/attachments/lock.ts';
-import { createNote, readRecord, writeNote } from '../../../../src/attachments/notes.ts';
-import { type Intent, toRemembered } from '../../../../src/attachments/record.ts';
+import {
+  createNote,
+  type Intent,
+  readRecord,
+  toRemembered,
+  writeNote,
+} from '../../../../src/attachments/notes.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { deleteHeld } from '../../../../src/chain/records/delete-attachment.ts';
 import { planGarbage } from '../../../../src/chain/records/garbage.ts';

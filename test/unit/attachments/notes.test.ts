@@ -6,7 +6,7 @@ import {
   lastBegun,
   parseNote,
   renderNote,
-} from '../../../src/attachments/record.ts';
+} from '../../../src/attachments/notes.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { intentOf } from '../../helpers/journal.ts';
 
