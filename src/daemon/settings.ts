@@ -9,8 +9,7 @@ import { defined, describeIssue, parseJson } from '../cni/json.ts';
 import { findCidr } from '../net/ip.ts';
 import { chooseObserver, type ObserveChoices, type OutputOptions } from '../observe/observer.ts';
 import { LONGEST_S } from '../wait.ts';
-import { LIST_POLICIES, POLICIES } from '../watch/policy.ts';
-import type { WatchSettings } from '../watch/settings.ts';
+import { LIST_POLICIES, POLICIES, type WatchSettings } from '../watch/settings.ts';
 import type { PoolLimits } from './pool.ts';
 
 const Count = z.int().check(z.minimum(1));

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
-import { callOnce, type RemoteMethod } from '../daemon/grpc/call.ts';
+import { callOnce, type RemoteMethod } from '../daemon/grpc/schema.ts';
 import type { Device, KubeletPod } from './cluster.ts';
 
 /** As in multus. */

@@ -4,8 +4,7 @@ import type { Rest } from '../chain/run/visits.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import { commandsFor, type Damage, examine, type Repaired, repairCommand } from './examine.ts';
-import type { Policy } from './policy.ts';
-import type { Drift, WatchState } from './settings.ts';
+import type { Drift, Policy, WatchState } from './settings.ts';
 
 /** What an operator should know of an attachment. */
 export type Act = 'drifted' | 'damaged often' | 'repaired' | 'given up' | 'sound again' | 'deleted';

@@ -7,7 +7,7 @@ import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import type { CaretakerEvents } from './caretaker.ts';
 import { findGone, type Gone, type GoneOutcome } from './collect-gone.ts';
-import type { Policy } from './policy.ts';
+import type { Policy } from './settings.ts';
 
 /** Deletions per round: none of them is urgent. */
 const AT_ONCE = 8;

@@ -13,7 +13,7 @@ import { putOpenFile } from '../files/put-file.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
-import { type ConfiguredLists, LIST_POLICIES, type ListPolicy, wordIn } from './policy.ts';
+import { type ConfiguredLists, LIST_POLICIES, type ListPolicy, wordIn } from './settings.ts';
 
 /** So many times within this time a list is restored; after that its writers have to agree. */
 const MOST_RESTORED = 3;

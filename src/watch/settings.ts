@@ -1,7 +1,11 @@
 // What may an operator decide about the watch, and what does it report about itself?
 
+import { listNetworks } from '../chain/config/load.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
-import type { ListPolicy, Policy } from './policy.ts';
+import { isObject, memberOf, tryParse } from '../cni/json.ts';
+import { putFile } from '../files/put-file.ts';
+import { tryRead } from '../files/read-file.ts';
+import type { WatchedAttachment } from './attachments.ts';
 
 /** What an operator decides. */
 export interface WatchSettings {
@@ -28,3 +32,74 @@ export type Drift = WatchState['drifted'][number];
 
 /** The watch, as `GET /v1/state` shows it. */
 export type WatchState = NonNullable<AnswerOf<'DaemonState'>['watch']>;
+
+/** `observe`: damage is reported. `repair`: it is also repaired. `off`: the attachments of the network are not looked at. */
+export const POLICIES = ['observe', 'repair', 'off'] as const;
+export type Policy = (typeof POLICIES)[number];
+
+/** `tell`: a list that lost or gained plugins is logged. `restore`: what it lost is put back, too. */
+export const LIST_POLICIES = ['tell', 'restore'] as const;
+export type ListPolicy = (typeof LIST_POLICIES)[number];
+
+/** Which of the words a configuration has among its keys of ours: `{"catena": {"watch": "repair"}}`. */
+export function wordIn<Word extends string>(
+  source: string | undefined,
+  key: string,
+  words: readonly Word[],
+): Word | undefined {
+  const list = source === undefined ? undefined : tryParse(source);
+  const own = isObject(list) ? memberOf(list, 'catena') : undefined;
+  const named = isObject(own) ? memberOf(own, key) : undefined;
+  return words.find(one => one === named);
+}
+
+/** The networks that are configured: the text of each list, by its name. */
+export type ConfiguredLists = ReadonlyMap<string, string>;
+
+/** Reads the directory of configurations. */
+export function readLists(confDir: string): ConfiguredLists {
+  try {
+    return new Map(listNetworks(confDir).networks.map(({ list }) => [list.name, list.source]));
+  } catch {
+    // The directory cannot be read now; then what the attachments were made with has to be enough.
+    return new Map();
+  }
+}
+
+/** The lists of a directory as a daemon last knew them; undefined if none did. */
+export function recallLists(file: string, confDir: string): ConfiguredLists | undefined {
+  const kept = tryParse(tryRead(file) ?? '');
+  const lists = isObject(kept) && kept.confDir === confDir ? kept.lists : undefined;
+  if (!isObject(lists)) return undefined;
+  return new Map(Object.entries(lists).filter((one): one is [string, string] => typeof one[1] === 'string'));
+}
+
+/** Keeps them for the next daemon: what changes until then has no notification. @throws CniError 5 */
+export function keepLists(file: string, confDir: string, lists: ConfiguredLists): void {
+  putFile(file, JSON.stringify({ confDir, lists: Object.fromEntries(lists) }), { what: 'known lists' });
+}
+
+/** Names of the networks whose list came, went or has another text. */
+export function changedLists(before: ConfiguredLists, now: ConfiguredLists): ReadonlySet<string> {
+  const names = new Set([...before.keys(), ...now.keys()]);
+  return new Set([...names].filter(name => before.get(name) !== now.get(name)));
+}
+
+/** Whether one of these lists is that of the attachment, or of the runner that made it. */
+export function isOfList({ id, pod }: WatchedAttachment, lists: ReadonlySet<string>): boolean {
+  return lists.has(id.network) || (pod !== undefined && lists.has(pod.id.network));
+}
+
+/**
+ * The policy for an attachment, also for one made before: the list of today decides; without one, that of the ADD. For a network of the delegate runner that names
+ * none, the list of the runner does.
+ */
+export function policyOf(
+  { id, known, pod }: WatchedAttachment,
+  lists: ConfiguredLists,
+  fallback: Policy,
+): Policy {
+  const named = (network: string, source: string | undefined) =>
+    wordIn(lists.has(network) ? lists.get(network) : source, 'watch', POLICIES);
+  return named(id.network, known.source) ?? (pod && named(pod.id.network, pod.source)) ?? fallback;
+}

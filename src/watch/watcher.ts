@@ -20,9 +20,17 @@ import {
 import { Caretaker, type CaretakerEvents, type Work } from './caretaker.ts';
 import { Leftovers } from './leftovers.ts';
 import { Allowance, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
-import { changedLists, isOfList, keepLists, policyOf, readLists, recallLists } from './policy.ts';
 import { describeListChanges, ListRestorer } from './restore-lists.ts';
-import type { WatchSettings, WatchState } from './settings.ts';
+import {
+  changedLists,
+  isOfList,
+  keepLists,
+  policyOf,
+  readLists,
+  recallLists,
+  type WatchSettings,
+  type WatchState,
+} from './settings.ts';
 import {
   chooseConcerned,
   chooseSweep,

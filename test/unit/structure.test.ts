@@ -96,7 +96,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/delegate': [
     ...['src/chain', 'src/attachments', 'src/cni', 'src/net'],
     // What it asks the kubelet, and what other programs read.
-    ...['src/daemon/grpc/call', 'src/files/put-file', 'src/files/remove-file'],
+    ...['src/daemon/grpc/schema', 'src/files/put-file', 'src/files/remove-file'],
   ],
   'src/daemon': [
     'src/sys/few-connections',
@@ -107,7 +107,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // Plugins that it calls again.
     'src/node/upkeep',
     // What an operator decides about the watch.
-    ...['src/watch/policy', 'src/watch/settings'],
+    ...['src/watch/settings'],
     // And about the routes to other nodes.
     ...['src/between/plan', 'src/between/settings'],
     // One daemon on a socket, and its notes of what has begun.

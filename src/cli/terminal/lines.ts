@@ -1,5 +1,4 @@
 // How does a report fit a terminal that is narrower than its lines?
-import { isatty } from 'node:tty';
 import { COLOURS, type Style } from '../../lab/words.ts';
 import type { CommandCall } from '../command.ts';
 
@@ -115,7 +114,7 @@ export function widthOf(
   const set = Number(env.COLUMNS);
   if (Number.isInteger(set) && set > 0) return set;
   // A terminal whose size was never set says 0.
-  return isatty(fd) ? (fd === 1 ? process.stdout : process.stderr).columns || undefined : undefined;
+  return isTerminal(fd) ? (fd === 1 ? process.stdout : process.stderr).columns || undefined : undefined;
 }
 
 /** A line of a text and a column in it, both from 1. */
@@ -177,5 +176,10 @@ function windowAround(text: string, at: number, room: number): { start: number; 
 export function styleOf(call: Pick<CommandCall, 'env' | 'text'>): Style {
   const when = call.text('color') ?? 'auto';
   if (when === 'always' || when === 'never') return { colour: when === 'always' };
-  return { colour: isatty(1) && !call.env.NO_COLOR && call.env.TERM !== 'dumb' };
+  return { colour: isTerminal(1) && !call.env.NO_COLOR && call.env.TERM !== 'dumb' };
+}
+
+/** Loads a module of Node that a chain, whose output is for programs, does without. */
+function isTerminal(fd: number): boolean {
+  return process.getBuiltinModule('node:tty').isatty(fd);
 }

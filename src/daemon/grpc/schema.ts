@@ -1,12 +1,21 @@
-// Which messages and services do the gRPC server and clients use, and how are they encoded?
-import type { MethodDefinition, ServiceDefinition } from '@grpc/grpc-js';
+// Which messages and services do the gRPC server and clients use, how are they encoded, and how is one called?
+
+import {
+  Client,
+  credentials,
+  type MethodDefinition,
+  type ServiceDefinition,
+  type ServiceError,
+  status,
+} from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
+
 import cni from '../cni.proto' with { type: 'text' };
 import empty from './empty.proto' with { type: 'text' };
 import health from './health.proto' with { type: 'text' };
 import podResources from './pod-resources.proto' with { type: 'text' };
 import reflection from './reflection.proto' with { type: 'text' };
-import status from './status.proto' with { type: 'text' };
+import statusProto from './status.proto' with { type: 'text' };
 
 /** A schema, and the name by which other files import it. */
 export interface ProtoFile {
@@ -36,7 +45,7 @@ export const PROTO_FILES: readonly ProtoFile[] = [
 ];
 
 /** What our clients cannot ask for: google.rpc.Status, and the service of the kubelet in both of its versions. */
-const OTHERS = [status, podResources, podResources.replace('package v1;', 'package v1alpha1;')];
+const OTHERS = [statusProto, podResources, podResources.replace('package v1;', 'package v1alpha1;')];
 
 /** All schemas, parsed. */
 export const SCHEMA: protobuf.Root = parseAll();
@@ -87,4 +96,57 @@ function encodeWith(type: protobuf.Type, message: object): Buffer {
 
 function decodeWith(type: protobuf.Type, bytes: Uint8Array): object {
   return type.toObject(type.decode(bytes), { defaults: true, arrays: true, objects: true, oneofs: true });
+}
+
+/** A method, on a unix socket. */
+export interface RemoteMethod {
+  /** Absolute path. */
+  readonly socketPath: string;
+  /** One of the services whose schema is in this folder. */
+  readonly service: string;
+  readonly method: string;
+}
+
+/** What ends a call whose server does not answer, or answers without end. */
+interface CallBounds {
+  readonly deadlineMs: number;
+  /** Maximum size of the answer. */
+  readonly maxBytes: number;
+}
+
+/**
+ * Calls a method without streams, with an empty request.
+ * @returns its answer with every field; undefined if the server does not have that method
+ * @throws Error with the words of the server, or why there was no answer
+ */
+export async function callOnce<T>(
+  { socketPath, service, method }: RemoteMethod,
+  { deadlineMs, maxBytes }: CallBounds,
+): Promise<T | undefined> {
+  const { path, requestSerialize, responseDeserialize } = serviceOf(service)[method] ?? {};
+  if (!path || !requestSerialize || !responseDeserialize)
+    throw new Error(`Cannot call "${service}.${method}"`);
+  const client = new Client(`unix:${socketPath}`, credentials.createInsecure(), {
+    'grpc.max_receive_message_length': maxBytes,
+    // A proxy of the environment is for hosts, and this is none.
+    'grpc.enable_http_proxy': 0,
+  });
+  const deadline = Date.now() + deadlineMs;
+  try {
+    return await new Promise<T>((done, fail) => {
+      client.makeUnaryRequest(
+        path,
+        requestSerialize,
+        responseDeserialize,
+        {},
+        { deadline },
+        (error, answer) => (error ? fail(error) : done(answer as T)),
+      );
+    });
+  } catch (error) {
+    if ((error as ServiceError).code === status.UNIMPLEMENTED) return undefined;
+    throw error;
+  } finally {
+    client.close();
+  }
 }

@@ -18,7 +18,7 @@ import {
   withPods,
 } from '../../../src/watch/attachments.ts';
 import { type CheckOutcome, examine } from '../../../src/watch/examine.ts';
-import { policyOf } from '../../../src/watch/policy.ts';
+import { policyOf } from '../../../src/watch/settings.ts';
 import { KEY, makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
 import { mustClaim } from '../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';

@@ -1,7 +1,7 @@
 // Which attachments does a change of the configuration directory concern?
 import { expect, test } from 'bun:test';
 import type { WatchedAttachment } from '../../../src/watch/attachments.ts';
-import { changedLists, isOfList } from '../../../src/watch/policy.ts';
+import { changedLists, isOfList } from '../../../src/watch/settings.ts';
 
 test('a list that came, went or has another text concerns the attachments of its network, and those of its runner', () => {
   const before = new Map([
