@@ -70,8 +70,8 @@ export async function examine(
       const { code, message, plugin } = toCniError(thrown);
       const hung = plugin?.ended === 'deadline' || undefined;
       if (!hung && (code === ErrorCode.tryAgainLater || runtime.signal?.aborted)) return PASSED_OVER;
-      // A plugin that gives no answer says nothing of the attachment, and a repair would call it again.
-      if (plugin && code === ErrorCode.unknown)
+      // A plugin that gives no answer, or cannot find one that it calls, says nothing of the attachment, and a repair would call it again.
+      if (plugin && (code === ErrorCode.unknown || message.startsWith('Cannot find plugin')))
         return { state: 'unknown', why: message, ...defined({ hung }) };
       return { state: 'drifted', problem: message, mend: within => repair(one, note, within) };
     }
@@ -132,8 +132,11 @@ function isCurrent({ id, record, stateDir }: WatchedAttachment, runtime: ChainRu
 /**
  * What mends a damaged attachment: a repair puts back rules, addresses and routes, but no devices.
  * @param present names of the devices of the host
+ * @param problem what CHECK says: a repair makes a bridge, once no other device has its name
  */
-export function mendFor(one: WatchedAttachment, present: readonly string[]): string {
+export function mendFor(one: WatchedAttachment, present: readonly string[], problem = ''): string {
+  const [, taken] = /^Cannot confirm kind of bridge "([^"]+)"/.exec(problem) ?? [];
+  if (taken !== undefined) return `ip link del ${quote(taken)} && ${repairCommand(one.id)}`;
   const isComplete = one.devices.every(name => present.includes(name));
   return isComplete ? repairCommand(one.id) : commandsFor(one);
 }
@@ -251,8 +254,10 @@ export async function checkAll(
     if (segments) idle.push(segments);
     const { state } = outcome;
     if (state === 'sound') return [{ ...one.id, state }];
-    if (state === 'drifted')
-      return [{ ...one.id, state: 'broken', problem: outcome.problem, mend: mendFor(one, [...present()]) }];
+    if (state === 'drifted') {
+      const { problem } = outcome;
+      return [{ ...one.id, state: 'broken', problem, mend: mendFor(one, [...present()], problem) }];
+    }
     if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNANSWERED, late: true }];
     if (state !== 'unknown') return [];
     return [{ ...one.id, state, problem: outcome.why, ...defined({ unchecked: outcome.unchecked }) }];

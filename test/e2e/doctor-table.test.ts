@@ -67,6 +67,11 @@ const WAYS: readonly Way[] = [
     ids: ['attachments'],
     break: ({ paste }) => paste(lineOf('address removed')),
   },
+  {
+    way: 'another device under the name of the bridge',
+    ids: ['attachments'],
+    break: ({ paste }) => paste('ip link del br0 && ip link add br0 type veth peer name br0peer'),
+  },
   { way: 'the bridge set down', ids: ['attachments'], break: ({ paste }) => paste(lineOf('bridge down')) },
   {
     way: 'the default route in the container deleted',

@@ -134,6 +134,14 @@ const CAUSES: readonly Cause[] = [
       paste('ip route del blackhole 10.88.0.2/32 && ip route del unreachable 10.64.0.0/10'),
   },
   {
+    ...{ cause: 'a routing rule that drops', hop: 'route', at: 'node' },
+    make: ({ paste }) => paste('ip rule add to 10.88.0.0/16 priority 10 blackhole'),
+  },
+  {
+    ...{ cause: 'a routing rule that drops what containers send', hop: 'reply', at: 'node' },
+    make: ({ paste }) => paste('ip rule add from 10.88.0.0/16 priority 10 prohibit'),
+  },
+  {
     ...{ cause: 'the bridge deleted', hop: 'route', at: 'node' },
     make: ({ paste }) => paste('ip link del br0'),
   },

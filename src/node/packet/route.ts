@@ -8,6 +8,7 @@ import {
   type RouteLookup,
   RT_TABLE_MAIN,
 } from '../../netlink/rtnl/route.ts';
+import { renderRule, ruleDeletion } from '../../netlink/rtnl/rule.ts';
 import type { Packet } from '../doctor/filter/packet.ts';
 import { hop, type Walk } from './report.ts';
 import type { Site } from './site.ts';
@@ -18,7 +19,7 @@ export function* routeOut(site: Site, packet: Packet, repair: string | undefined
   const ends = { destination: parseIp(destination), source: source ? parseIp(source) : undefined };
   const found = lookUpRoute(site.route, ends);
   if (typeof found !== 'number') return found;
-  yield noRoute(site, packet, repair);
+  yield droppedByRule(site, packet) ?? noRoute(site, packet, repair);
   return { local: false, oif: 0 };
 }
 
@@ -48,7 +49,7 @@ export function* routeIn(
     const mend = typeof back === 'number' ? '0' : '2';
     yield hop(site, packet, 'route', 'stops', words, reversePathCommand(site, iif, mend));
   }
-  yield noRoute(site, packet, repair);
+  yield droppedByRule(site, packet, iif) ?? noRoute(site, packet, repair);
   return { local: false, oif: 0 };
 }
 
@@ -76,6 +77,26 @@ function* forwards(site: Site, packet: Packet, iif: Link): Walk {
   const isOff = site.sysctl(name.replaceAll('.', '/')) === '0';
   const [words, line] = isOff ? [`${name} = 0`, `sysctl -w ${name}=1`] : [`${key} = 0`, `sysctl -w ${key}=1`];
   yield hop(site, packet, 'forwarding', 'stops', words, site.command(line));
+}
+
+/** A routing rule of type blackhole, unreachable or prohibit that comes before the main table. */
+function droppedByRule(site: Site, packet: Packet, arrived?: Link) {
+  const { source, destination = '', family } = packet;
+  const [from, to] = [source === undefined ? undefined : parseIp(source), parseIp(destination)];
+  const rules = site.tables.policyRules.filter(one => one.family === family);
+  const main = rules.find(one => one.table === RT_TABLE_MAIN && !one.from && !one.to && !one.iif);
+  const rule = rules.find(
+    one =>
+      one.drops !== undefined &&
+      one.priority < (main?.priority ?? Number.POSITIVE_INFINITY) &&
+      (one.mark ?? one.oif) === undefined &&
+      (one.iif === undefined || one.iif === arrived?.name) &&
+      (one.from === undefined || (from !== undefined && cidrContains(one.from, from))) &&
+      (one.to === undefined || cidrContains(one.to, to)),
+  );
+  if (rule === undefined) return undefined;
+  const words = `the routing rule "${renderRule(rule)}" drops packets to ${destination}`;
+  return hop(site, packet, 'route', 'stops', words, site.command(ruleDeletion(rule)));
 }
 
 function noRoute(site: Site, packet: Packet, repair: string | undefined) {

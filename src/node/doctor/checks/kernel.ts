@@ -2,7 +2,7 @@
 import { basename, dirname } from 'node:path';
 import { cidrContains, findIp } from '../../../net/ip.ts';
 import { RT_TABLE_MAIN } from '../../../netlink/rtnl/route.ts';
-import { type Rule, renderRule } from '../../../netlink/rtnl/rule.ts';
+import { type Rule, renderRule, ruleDeletion } from '../../../netlink/rtnl/rule.ts';
 import { type Check, type NodeView, namePods, type Problem, problem, type RoutedPod } from '../finding.ts';
 
 /** With br_netfilter, packets between two ports of a bridge pass iptables as well. */
@@ -208,8 +208,7 @@ export const routingRules: Check = node => {
     const concerned = pods.filter(pod => concerns(rule, pod));
     if (concerned.length === 0) return [];
     const found = `the routing rule "${renderRule(rule)}" drops packets of ${namePods(concerned, node)}`;
-    const words = renderRule(rule).replace(': ', ' ');
-    return problem('error', found, `ip${rule.family === 6 ? ' -6' : ''} rule del priority ${words}`);
+    return problem('error', found, ruleDeletion(rule));
   });
   return problems.length ? problems : 'no routing rule drops packets of containers';
 

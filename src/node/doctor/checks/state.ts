@@ -179,7 +179,7 @@ export async function checkAttachments(
   const others = checks.filter(one => !isFlushed(one));
   const problems = [
     ...describeFlushed(flushed, node),
-    ...others.flatMap(one => describeBroken(one, node)),
+    ...describeBroken(others, node),
     ...describeUnknown(others, node),
   ];
   const sound = checks.filter(({ state }) => state === 'sound').length;
@@ -205,12 +205,22 @@ function describeFlushed(checks: readonly AttachmentCheck[], node: NodeView): Pr
   ];
 }
 
-function describeBroken(check: AttachmentCheck, node: NodeView): Problem[] {
-  const { state, network, containerId, ifname, mend } = check;
-  if (state !== 'broken') return [];
-  const title = titleIn(node, containerId);
-  const found = `interface "${ifname}" of container "${title}" on network "${network}" is not as its ADD left it: ${check.problem}`;
-  return [{ ...problem('error', found, mend), attachment: { network, containerId, ifname } }];
+/** What many have lost alike, as the address of their bridge, is one problem. */
+function describeBroken(checks: readonly AttachmentCheck[], node: NodeView): Problem[] {
+  const broken = checks.filter(({ state }) => state === 'broken');
+  const alike = groupBy(broken, one => JSON.stringify([one.network, one.problem, one.mend]));
+  return [...alike.values()].flatMap(those => {
+    const [first] = those;
+    if (first === undefined) return [];
+    const { network, containerId, ifname, mend } = first;
+    if (those.length > 1) {
+      const found = `${namePods(those, node)} are not as their ADD left them: ${first.problem}`;
+      return [problem('error', found, mend)];
+    }
+    const title = titleIn(node, containerId);
+    const found = `interface "${ifname}" of container "${title}" on network "${network}" is not as its ADD left it: ${first.problem}`;
+    return [{ ...problem('error', found, mend), attachment: { network, containerId, ifname } }];
+  });
 }
 
 /** One problem for each reason. A runtime's loopback attachment has nothing to check. */
