@@ -58,7 +58,7 @@ export async function examine(
   if (!record && known.netns === '') return { state: 'unknown', why: 'its cached result names no namespace' };
   if (record && compareNetns(known.netns, record) !== 'same') return { state: 'gone' };
   if (!record && !isThere(known, own)) return { state: 'gone' };
-  const list = listToCheckBy(findConfigOfAdd(known, own));
+  const list = listToCheckBy(findConfigOfAdd(known, own), own);
   if ('why' in list) return { state: 'unknown', ...list };
   // Which ADD made what is checked.
   const note = noteOf(one.id, own);
@@ -132,11 +132,12 @@ function isCurrent({ id, record, stateDir }: WatchedAttachment, runtime: ChainRu
 /**
  * What mends a damaged attachment: a repair puts back rules, addresses and routes, but no devices.
  * @param present names of the devices of the host
- * @param problem what CHECK says: a repair makes a bridge, once no other device has its name
+ * @param problem what CHECK says: another device may have the name of a bridge
  */
 export function mendFor(one: WatchedAttachment, present: readonly string[], problem = ''): string {
   const [, taken] = /^Cannot confirm kind of bridge "([^"]+)"/.exec(problem) ?? [];
-  if (taken !== undefined) return `ip link del ${quote(taken)} && ${repairCommand(one.id)}`;
+  if (taken !== undefined)
+    return `ip link del ${quote(taken)} && ip link add ${quote(taken)} type bridge && ${repairCommand(one.id)}`;
   const isComplete = one.devices.every(name => present.includes(name));
   return isComplete ? repairCommand(one.id) : commandsFor(one);
 }

@@ -26,6 +26,8 @@ export interface Conflist {
    * unless some plugins came from files beside it. The result cache stores it.
    */
   readonly source: string;
+  /** It stands for an older list that has no CHECK, and has those of its plugins that are ours. */
+  readonly isRaised?: true;
 }
 
 /**

@@ -1,5 +1,7 @@
 // What have attachments lost behind their plugins' backs, and what of it can be put back?
 
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
@@ -15,6 +17,7 @@ import { type CniError, toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';
 import { type PutBack, settleHeld } from '../change/settle.ts';
 import type { Conflist } from '../config/conflist.ts';
+import { ownExecutables } from '../config/own-executable.ts';
 import { type ChainRuntime, cacheDirOf, holdCall, withRecordedDirs } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { type Rest, visitAll } from '../run/visits.ts';
@@ -191,16 +194,26 @@ function listToRepairBy(
   const place = record ? compareNetns(netns, record) : isThere ? 'same' : 'gone';
   if (place === 'gone') return `its namespace "${netns}" no longer exists; DEL deletes it`;
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
-  const list = listToCheckBy(findConfigOfAdd(known, runtime));
+  const list = listToCheckBy(findConfigOfAdd(known, runtime), runtime);
   return 'why' in list ? list.why : list;
 }
 
-/** The same, as far as the configuration tells. `unchecked`: nothing but another list would change that. */
+/**
+ * The same, as far as the configuration tells. Of a list from before CHECK, our own plugins are asked: they know later versions.
+ * `unchecked`: nothing but another list would change that.
+ */
 export function listToCheckBy(
   list: Conflist | undefined,
+  { pluginDirs }: Pick<ChainRuntime, 'pluginDirs'>,
 ): Conflist | { readonly why: string; readonly unchecked?: true } {
   if (list === undefined) return { why: 'its configuration cannot be used' };
   if (list.disableCheck) return { why: 'its list sets "disableCheck"', unchecked: true };
   if (atLeast(list.version, SINCE.check)) return list;
+  const isOwn = ownExecutables();
+  // Results before that have no interfaces to compare.
+  const plugins = atLeast(list.version, '0.3.0')
+    ? list.plugins.filter(({ type }) => isOwn(pluginDirs.map(dir => join(dir, type)).find(existsSync) ?? ''))
+    : [];
+  if (plugins.length > 0) return { ...list, version: SINCE.check, plugins, isRaised: true };
   return { why: `its list has version ${list.version}, which has no CHECK`, unchecked: true };
 }

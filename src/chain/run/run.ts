@@ -111,7 +111,7 @@ async function checkRecorded(
   const id = idOf(list, attachment);
   refuseOtherNetns(attachment, record, runtime);
   const cached = record ?? readAttachment(cacheDirOf(runtime), id);
-  const frozen = findConfigOfAdd(cached, runtime) ?? list;
+  const frozen = list.isRaised ? list : (findConfigOfAdd(cached, runtime) ?? list);
   if (!atLeast(frozen.version, SINCE.check)) {
     throw new CniError(
       ErrorCode.incompatibleVersion,

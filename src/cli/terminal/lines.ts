@@ -2,12 +2,18 @@
 import { COLOURS, type Style } from '../../lab/words.ts';
 import type { CommandCall } from '../command.ts';
 
+/** A command to copy, from its program to its end. Elsewhere a program's name may begin a sentence. */
+const COMMAND =
+  '(?:(?<=^\\s*|: )catena|(?<=^\\s*)(?:fix|mend|next): PROGRAM|(?<=&& )PROGRAM)(?= [-\\w/])(?: (?!# |or |then |&& )\\S+)+(?: &&)?'.replaceAll(
+    'PROGRAM',
+    '(?:catena|chmod|chown|conntrack|ip|iptables|ip6tables|kill|kubectl|mount|nft|nsenter|podman|sysctl|systemctl|tc)',
+  );
+
 /**
- * A word, and the spaces before it. A command to copy is one word, with `fix:` to its end; what explains it is not, nor is a second
+ * A word, and the spaces before it. A command to copy is one word, with `fix:` before it; what explains it is not, nor is a second
  * command: a shell reads on after `&&`.
  */
-const WORD =
-  /(\s*)((?<=^\s*|: |&& )(?:(?:fix|mend|next): )?(?:catena|chmod|conntrack|ip|kill|kubectl|mount|nft|nsenter|podman|sysctl|systemctl|tc)(?= [-\w/])(?: (?!# |or |then |&& )\S+)+(?: &&)?|\S+)/g;
+const WORD = new RegExp(`(\\s*)(${COMMAND}|\\S+)`, 'g');
 
 /** What a branch of a drawn tree leaves below it. */
 const BELOW: Readonly<Record<string, string>> = { '├': '│', '└': ' ', '─': ' ' };

@@ -79,6 +79,13 @@ describe('foldText()', () => {
     ]);
   });
 
+  test('breaks a sentence that begins with the name of a program', () => {
+    expect(fold('  podman looks for plugins in "/opt/cni/bin", and not there')).toEqual([
+      '  podman looks for plugins in',
+      '    "/opt/cni/bin", and not there',
+    ]);
+  });
+
   test('keeps the space behind a question', () => {
     expect(foldText(`${'word '.repeat(9)}[free] `, 40)).toBe(`${'word '.repeat(8).trim()}\n  word [free] `);
   });
