@@ -147,6 +147,39 @@ describeRoot('catena repair', () => {
     });
   });
 
+  test('restores what our plugins made for a list from before CHECK', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const list = everyLink(lab);
+      const [bridge, portmap] = list.plugins;
+      const chain = writeChain(lab, { ...list, cniVersion: '0.3.1', plugins: [bridge, portmap] });
+      const other = await lab.container();
+      await chain.add(container, { cap: { portMappings: PORTS } });
+      await chain.add(other);
+      await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br0']);
+      // What both have lost alike is told once.
+      const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+      const doctor = await lab.run(lab.host, [`${BIN_DIR}/catena`, 'doctor', '--json'], { env });
+      const { findings } = JSON.parse(doctor.stdout);
+      expect(findings.filter(({ id }: Row) => id === 'attachments')).toEqual([
+        expect.objectContaining({
+          found: expect.stringMatching(/^2 containers \(.*are not as their ADD left them/),
+        }),
+      ]);
+      await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
+      const seen = await repair(lab, '--dry-run');
+      const both = (state: string) => ({ attachments: [{ state }, { state }] });
+      expect(seen).toMatchObject({ exitCode: 1, ...both('broken') });
+      expect(await repair(lab)).toMatchObject({ exitCode: 0, ...both('mended') });
+      expect(await repair(lab)).toMatchObject({ exitCode: 0, ...both('sound') });
+      const checked = await chain.run('check', container);
+      expect([checked.exitCode, checked.stderr]).toEqual([
+        1,
+        expect.stringContaining('does not support the CHECK'),
+      ]);
+    });
+  });
+
   test('restores a point-to-point attachment', async () => {
     await withHost(async lab => {
       const [container, outside] = [await lab.container(), await lab.outside()];
