@@ -496,7 +496,7 @@ export const COMMANDS: readonly Command[] = [
     options: {
       to: values(
         '<dir>',
-        'directory of the executables that will delete them, repeatable: the first that has a plugin is used',
+        'directory of the executables that will delete them, repeatable: the first that has a plugin is used (that of the reference)',
       ),
       'dry-run': DRY_RUN,
       force: flag('hand over without trials, and the others if one cannot be; otherwise it is all or none'),

@@ -1,11 +1,12 @@
 // What does `catena handover` do?
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { absolutePath } from '../../files/read-file.ts';
 import { listAttached } from '../../node/handover/attachments.ts';
 import type { Handover } from '../../node/handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findExecutables, handOverAll, handoverRuntime, renderHandovers } from '../handover/hand-over-all.ts';
 import { printList } from '../output/print.ts';
+import { pluginDirsOf } from '../target.ts';
 import { during } from '../terminal/progress.ts';
 
 /**
@@ -14,8 +15,13 @@ import { during } from '../terminal/progress.ts';
  */
 export async function run(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
-  const dirs = call.texts('to').map(dir => absolutePath(dir, call.cwd));
-  if (!dirs.length) throw new UsageError('Cannot hand over: --to <dir> is missing');
+  const named = call.texts('to').map(dir => absolutePath(dir, call.cwd));
+  const dirs = named.length ? named : referenceDirs(pluginDirsOf(call));
+  if (!dirs.length) {
+    throw new UsageError(
+      `Cannot hand over: --to <dir> is missing, and the reference is not in ${REFERENCE_DIRS.map(dir => `"${dir}"`).join(' or ')}`,
+    );
+  }
   const strange = dirs.find(dir => !statSync(dir, { throwIfNoEntry: false })?.isDirectory());
   if (strange !== undefined) throw new UsageError(`Cannot hand over to "${strange}": it is not a directory`);
   const runtime = handoverRuntime(call);
@@ -40,6 +46,17 @@ export async function run(call: CommandCall): Promise<number> {
     () => `${renderHandovers(handovers)}${renderRefusal(handovers)}`,
   );
   return handovers.some(({ state }) => state === 'refused') ? 1 : 0;
+}
+
+/** Where distributions put the reference's executables. */
+const REFERENCE_DIRS = ['/usr/lib/cni', '/usr/libexec/cni'];
+
+/** @param own directories of our executables, which may be the same one */
+export function referenceDirs(
+  own: readonly string[],
+  isThere: (path: string) => boolean = existsSync,
+): string[] {
+  return REFERENCE_DIRS.filter(dir => !own.includes(dir) && isThere(`${dir}/bridge`));
 }
 
 /** One that cannot be handed over keeps the others from it; after a handover with `--force` none is pending. */
