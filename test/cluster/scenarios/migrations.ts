@@ -2,6 +2,7 @@
 //
 // Pods stand for the machine's pods, with the labels and annotations that KubeVirt sets. Their kernels answer, as for a machine behind
 // masquerading: the former pod does until it is silenced.
+import fs from 'node:fs';
 import { CATENA } from '../../helpers/catena.ts';
 import { runOk } from '../../helpers/command.ts';
 import type { Row } from '../../helpers/netns.ts';
@@ -87,7 +88,12 @@ export const migrations: Scenario = {
     try {
       await Promise.all(
         machines.map(async machine => {
-          while (begun++ < count) moves.push(await move(play, machine, begun % 3 === 0));
+          while (begun++ < count) {
+            moves.push(await move(play, machine, begun % 3 === 0));
+            // A long run says how far it is, and what it cost so far.
+            const most = Math.max(...lossesOf(moves, said, controls));
+            fs.writeSync(1, `    ${moves.length} of ${count} moves, at most ${most} ms\n`);
+          }
         }),
       );
     } finally {
@@ -97,10 +103,7 @@ export const migrations: Scenario = {
       await lab.run(lab.host, ['ip', 'addr', 'del', `${NEIGHBOUR}/26`, 'dev', 'switch']);
     }
     const faults = Array.from(struck, ([name, times]) => `${name} ${times}`).join(', ');
-    const lost = lossesIn(said, controls);
-    const losses = moves.map(({ address, from, to }) =>
-      longest(lost.filter(one => one.address === address && one.at > from && one.at - one.ms < to)),
-    );
+    const losses = lossesOf(moves, said, controls);
     const [half, most] = [quantile(losses, 0.5), quantile(losses, 1)];
     saw(
       `${losses.length} moves of ${MACHINES} machines over ${cluster.nodes.length} nodes: without an answer to ping or TCP for ${half} ms (median), ${most} ms (longest); less than 250 counts as 0`,
@@ -108,11 +111,19 @@ export const migrations: Scenario = {
     saw(`${faults}; never two that answer ARP, and none that answers again after it was left`);
     must(
       most !== undefined && most < MOST_LOSS_MS,
-      `losses in ms: ${losses.toSorted((a, b) => a - b).join(' ')}: ${tell(lost)}`,
+      `losses in ms: ${losses.toSorted((a, b) => a - b).join(' ')}: ${tell(lossesIn(said, controls))}`,
     );
     await forget(cluster, namespace);
   },
 };
+
+/** The longest of each move. */
+function lossesOf(moves: readonly Move[], said: readonly Said[], controls: readonly string[]): number[] {
+  const lost = lossesIn(said, controls);
+  return moves.map(({ address, from, to }) =>
+    longest(lost.filter(one => one.address === address && one.at > from && one.at - one.ms < to)),
+  );
+}
 
 /** One link for all nodes, on which each address is a block of its own. */
 function objectsIn(namespace: string): Row[] {
