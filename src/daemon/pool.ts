@@ -53,7 +53,7 @@ interface Spare {
 const WITH_WORKER: Spare = { all: 12, ofOne: 8 };
 /** Without one, as those that have started a foreign plugin: they take next to nothing. */
 const WITHOUT_WORKER: Spare = { all: 256, ofOne: 64 };
-/** Requests whose devices the kernel deletes, which are not at work until it has. Each keeps its worker; those that wait go into one deletion. */
+/** Requests whose devices the kernel deletes, which are not at work until it has. Their workers serve others of the network. */
 const REMOVING = 8;
 /** A request that has waited for this time may begin though twice as many wait for something: its client would not have needed longer. */
 const PATIENCE_MS = 1_000;
@@ -75,6 +75,8 @@ interface Member {
   since: number;
   /** It has freed the memory that its calls left behind. */
   rested: boolean;
+  /** Of its last call. */
+  network: string;
 }
 
 /** A request that was begun. */
@@ -119,8 +121,9 @@ export interface Turn extends WorkerSource {
 /**
  * The one queue of the daemon, and workers that serve the calls of any chain, one at a time each. A request waits here until it begins, and for
  * nothing after that. What waits is always served; what would wait for others that wait for something themselves is declined at once.
- * A worker that has ended is replaced when another one is needed. One that holds deferred removals of a chain serves no other
- * chain until these have run.
+ * A worker that has ended is replaced when another one is needed. One that holds deferred removals of a chain serves others of its
+ * network, rather than that a new worker starts, which costs as much processor time as two pods: what hangs there would have held up the
+ * chain as well.
  */
 export class WorkerPool implements WorkerSource {
   readonly #env: Invocation['env'];
@@ -249,13 +252,13 @@ export class WorkerPool implements WorkerSource {
     which: WorkerProcess | undefined,
   ): Promise<T> {
     const held = [...this.#holding].find(({ process }) => process === which);
-    // It is serving a call of the same chain, or it has ended. In both cases it answers in order.
-    if (which !== undefined && held === undefined) return work(which);
-    const member = held ?? this.#find();
+    // It is serving another call, or it has ended. In both cases it answers in order.
+    if (which !== undefined && held === undefined) return work(which).finally(() => this.#letGoOf(which));
+    const member = held ?? this.#find(request.network);
     if (member === undefined) return work(new WorkerProcess({ absent: this.problem ?? '' }, this.#env));
     this.#holding.delete(member);
     this.#busy.add(member);
-    member.rested = false;
+    Object.assign(member, { rested: false, network: request.network });
     Object.assign(request, { member, since: performance.now(), wantedMs: wantedCpuMs(member.process.pid) });
     try {
       return await work(member.process);
@@ -281,17 +284,22 @@ export class WorkerPool implements WorkerSource {
 
   #start(): Member {
     const process = new WorkerProcess(OWN_PROGRAM, this.#env, true, problem => this.#health.note(problem));
-    return { process, looked: 0, since: performance.now(), rested: false };
+    return { process, looked: 0, since: performance.now(), rested: false, network: '' };
   }
 
   #hasAny(): boolean {
     return [...this.#idle, ...this.#busy, ...this.#holding].some(({ process }) => process.usable);
   }
 
-  /** The worker that was idle for the shortest time, so that the others can time out; a new one otherwise. */
-  #find(): Member | undefined {
+  /**
+   * The worker that was idle for the shortest time, so that the others can time out; then one that holds removals of the network;
+   * a new one otherwise.
+   */
+  #find(network: string): Member | undefined {
     this.#idle = this.#idle.filter(({ process }) => process.usable);
-    return this.#idle.pop() ?? (this.problem === undefined ? this.#start() : undefined);
+    const isOf = (one: Member) => one.process.usable && one.network === network;
+    const found = this.#idle.pop() ?? [...this.#holding].find(isOf);
+    return found ?? (this.problem === undefined ? this.#start() : undefined);
   }
 
   /** Whether there is room: fewer are at work than may be, and not too many wait for something, of all and of this network. */
@@ -337,6 +345,14 @@ export class WorkerPool implements WorkerSource {
     if (process.usable && process.holds) this.#holding.add(member);
     else if (process.usable && !this.#hasServedLongEnough(member)) this.#idle.push(member);
     else process.close();
+  }
+
+  /** A worker may have been given back before it had done what it held. */
+  #letGoOf(process: WorkerProcess): void {
+    const member = [...this.#holding].find(one => one.process === process);
+    if (member === undefined || process.holds) return;
+    this.#holding.delete(member);
+    this.#giveBack(member);
   }
 
   #serveWaiting(): void {

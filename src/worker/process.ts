@@ -28,6 +28,12 @@ export type WorkerOutcome = ExecOutcome &
 /** Called once: when the worker serves, or with why it ended before it did. */
 type OnStart = (problem: string | undefined) => void;
 
+/**
+ * Without the last of the engine's three compilers: its code saves no time in calls this short, and compiling took a sixth of the processor
+ * time of a daemon's first hundred pods, a tenth of that of the third hundred (bench/pod.ts).
+ */
+const TWO_COMPILERS = { BUN_JSC_useFTLJIT: '0' } as const;
+
 /** How long a new worker may take until it reads its first request, and how long one that has already served. */
 const FIRST_READ_MS = 10_000;
 const NEXT_READ_MS = 5_000;
@@ -79,7 +85,7 @@ export class WorkerProcess {
     }
     try {
       this.#child = Bun.spawn([path, WORKER_FLAG, ...(stays ? [STAY_FLAG] : [])], {
-        env: { ...env, ...ONE_COLLECTOR, [WORKER_VARIABLE]: processOf() },
+        env: { ...env, ...ONE_COLLECTOR, ...(stays ? TWO_COMPILERS : {}), [WORKER_VARIABLE]: processOf() },
         ...(stays ? { cwd: '/' } : {}),
         stdin: 'pipe',
         stdout: 'pipe',

@@ -55,7 +55,7 @@ export async function runWorker(plugins: PluginLookup): Promise<never> {
     }
   }
   // The runner is gone, but deferred work is still done.
-  for (const removals of context.chains.values()) await finish(removals, false, context.sockets);
+  for (const deferred of context.chains.values()) await finish(deferred, false, context.sockets);
   process.exit(0);
 }
 
@@ -63,7 +63,12 @@ export async function runWorker(plugins: PluginLookup): Promise<never> {
 interface WorkerContext {
   readonly sockets: HostSockets;
   /** What the plugins of each chain have deferred. */
-  readonly chains: Map<string, Removals>;
+  readonly chains: Map<string, Deferred>;
+}
+
+/** What waits, and where it was asked for. */
+interface Deferred extends Pick<WorkerCall, 'env' | 'cwd'> {
+  readonly removals: Removals;
 }
 
 /** Calls the plugins of a segment. Writes each reply before the next call begins, so the replies show how far a crash got. */
@@ -73,7 +78,7 @@ async function runSegment(
   { sockets, chains }: WorkerContext,
   write: (reply: WorkerReply) => void,
 ): Promise<void> {
-  const removals = chains.get(chain) ?? new Removals();
+  const removals = chains.get(chain)?.removals ?? new Removals();
   const netns = new SegmentNetns();
   const state = { sockets, netns, removals };
   let result: string | undefined;
@@ -81,7 +86,7 @@ async function runSegment(
     for (const [position, one] of calls.entries()) {
       const stdin = result === undefined ? one.stdin : withPrevResult(one.stdin, result);
       const reply = await noting(tracesKernel, () => call({ ...one, stdin }, plugins, state));
-      if (removals.waiting) chains.set(chain, removals);
+      if (removals.waiting) chains.set(chain, { removals, env: one.env, cwd: one.cwd });
       const isLast = position === calls.length - 1 || (reply.exitCode !== 0 && stopsAtFailure);
       write({
         ...reply,
@@ -102,10 +107,10 @@ async function answer(
 ): Promise<WorkerReply> {
   if ('rest' in request) return reporting(rest);
   if ('remove' in request) return reporting(() => deleteDevices(sockets.route, request.remove));
-  const removals = chains.get(request.finish);
+  const deferred = chains.get(request.finish);
   chains.delete(request.finish);
-  if (removals === undefined) return DONE;
-  return noting(request.tracesKernel, () => finish(removals, request.removed, sockets));
+  if (deferred === undefined) return DONE;
+  return noting(request.tracesKernel, () => finish(deferred, request.removed, sockets));
 }
 
 async function call(
@@ -123,7 +128,14 @@ async function call(
   return replyTo(definition, { env, readStdin: () => stdin, worker }, plugins);
 }
 
-function finish(removals: Removals, removed: boolean, sockets: HostSockets): Promise<WorkerReply> {
+/** In the environment of the calls that have deferred it, as calls of other chains may have followed. */
+function finish(
+  { removals, env, cwd }: Deferred,
+  removed: boolean,
+  sockets: HostSockets,
+): Promise<WorkerReply> {
+  takeEnvironment(env);
+  takeDirectory(cwd);
   return reporting(() => removals.settle(() => sockets.route, removed));
 }
 

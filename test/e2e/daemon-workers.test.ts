@@ -160,3 +160,20 @@ async function prepare(lab: Lab): Promise<{ cycle(): Promise<void> }> {
     },
   };
 }
+
+describeRoot('the workers of a daemon', () => {
+  const makeLab = useLabs();
+
+  test('that hold devices to delete serve other calls of the network: no more start than may work at once', async () => {
+    const lab = await makeLab();
+    const daemon = await startDaemon(lab, '--workers', '2');
+    const conf = bridgeOf(lab);
+    const all = await Promise.all(Array.from({ length: 16 }, () => lab.container()));
+    for (const container of all) await lab.plugin('bridge', { command: 'ADD', conf, container });
+    await Promise.all(all.map(container => lab.plugin('bridge', { command: 'DEL', conf, container })));
+    const { served, pool } = await stateOf(daemon);
+    expect(served).toBe(32);
+    expect(pool.workers).toBeLessThanOrEqual(2);
+    expect(leasesIn(lab)).toEqual([]);
+  });
+});
