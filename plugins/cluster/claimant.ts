@@ -5,8 +5,13 @@ import { stateDir } from '../../src/cni/directories.ts';
 import { nodeName } from '../../src/cni/node-name.ts';
 import { bootId } from '../../src/files/process-stat.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
-import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
-import { findUpkeep, putUpkeep, type UpkeepNote, upkeepLockOf } from '../../src/node/upkeep/note.ts';
+import {
+  bootClock,
+  findUpkeep,
+  putUpkeep,
+  type UpkeepNote,
+  upkeepLockOf,
+} from '../../src/node/upkeep/note.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { withPluginLock } from '../../src/plugin/lock.ts';
 import { type Held, thisMachine, writeHeld } from '../../src/pools/held.ts';

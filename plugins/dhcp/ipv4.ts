@@ -11,7 +11,7 @@ import { parseCidr, parseIp, renderCidr, sameIp } from '../../src/net/ip.ts';
 import { addAddressRequest, listAddresses, removeAddress } from '../../src/netlink/rtnl/addr.ts';
 import { type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
+import { bootClock } from '../../src/node/upkeep/note.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { Code } from './codec.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf, wishesOf } from './config.ts';

@@ -5,7 +5,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLink, IFF_UP, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
-import { isKept } from '../../src/node/upkeep/keeper.ts';
+import { isKept } from '../../src/node/upkeep/note.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { asksIpv4, DhcpConf, needsUpkeep, ReleaseConf, validateDhcpConf } from './config.ts';
 import { checkIpv4, keepIpv4, obtainIpv4, releaseIpv4 } from './ipv4.ts';

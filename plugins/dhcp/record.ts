@@ -4,10 +4,11 @@ import type * as z from 'zod/mini';
 import { type AttachmentId, digestOf } from '../../src/cni/attachment.ts';
 import { stateDir } from '../../src/cni/directories.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
-import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
-import { identityOf, isStillSame } from '../../src/node/upkeep/identity.ts';
 import {
+  bootClock,
   findUpkeep,
+  identityOf,
+  isStillSame,
   listUpkeep,
   putUpkeep,
   removeUpkeep,

@@ -4,9 +4,7 @@ import { UPKEEP_VARIABLE } from '../cni/env.ts';
 import { describeError, ErrorCode } from '../cni/errors.ts';
 import { tryParse } from '../cni/json.ts';
 import type { LogFields, LogLevel } from '../log.ts';
-import { bootClock } from '../node/upkeep/boot-clock.ts';
-import { becomeKeeper } from '../node/upkeep/keeper.ts';
-import { type UpkeepNote, upkeepLister } from '../node/upkeep/note.ts';
+import { becomeKeeper, bootClock, type UpkeepNote, upkeepLister } from '../node/upkeep/note.ts';
 import { type PluginRequest, type RunAnswer, SERVED_VARIABLE } from './protocol.ts';
 
 /** Interval between two looks at the notes. */

@@ -1,22 +1,73 @@
 // How is the model of this node read, in one pass and at a bounded cost?
+
+import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
-import type { RememberedAdd } from '../attachments/store.ts';
+import { findGeneration } from '../attachments/generation.ts';
+import { findCacheFile, type RememberedAdd } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { LoadedNetworks } from '../chain/config/load.ts';
 import { buildRequest } from '../chain/run/call-plugins.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { keyOf, renderOwner } from '../cni/attachment.ts';
+import { runDir } from '../cni/directories.ts';
 import { defined, isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout, leaseDirsOf, type PluginEffects } from '../cni/plugin-about.ts';
+import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { rangeUsesOf } from '../ipam/range-use.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
 import { CHECK_BUDGET_MS, checkAll } from '../watch/examine.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';
 import type { NodeFacts, RecordedAttachment } from './facts.ts';
-import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel, NodeNetwork, NodePool } from './model.ts';
+import type {
+  NodeAttachment,
+  NodeDaemon,
+  NodeHealth,
+  NodeModel,
+  NodeNetwork,
+  NodeOrigin,
+  NodePool,
+} from './model.ts';
 import { namesOf, readStorageNames } from './names.ts';
-import { originOf, sinceOf } from './origin.ts';
+
+/**
+ * Who made it: by our record if that is of this ADD, else by the path of the namespace, which runtimes choose differently. A cached result
+ * names no program, so that is a conclusion and not knowledge.
+ */
+export function originOf({ known, record }: RecordedAttachment): NodeOrigin {
+  const executables = [...(record?.executables ?? [])];
+  if (record !== undefined && known.file !== undefined) {
+    const runner = record.owner || 'a program of this library';
+    return { runner, executables, evidence: `record "${record.file}"` };
+  }
+  const { netns, args } = known;
+  const [runner] = RUNTIMES.find(([, path]) => path.test(netns)) ?? [];
+  if (runner !== undefined) return { runner, executables, evidence: `its namespace is "${netns}"` };
+  const isPod = args.some(([key, value]) => key === 'K8S_POD_NAMESPACE' && value !== '');
+  const evidence = isPod ? 'the arguments of its ADD name a pod' : 'only the cached result is known';
+  return { runner: 'another runtime', executables, evidence };
+}
+
+/** Where runtimes put namespaces: containerd's go-cni and ocicni, podman, docker. */
+const RUNTIMES: readonly (readonly [string, RegExp])[] = [
+  ['podman', /\/netns\/netns-[\da-f-]{36}$/],
+  ['containerd', /\/netns\/cni-[\da-f-]{36}$/],
+  ['docker', /\/docker\/netns\//],
+  ['CRI-O', /\/netns\/[\da-f-]{36}$/],
+];
+
+/** ISO time of its ADD: by our record or the note of its ADD, else by the date of its cached result, which `catena set` writes again. */
+export function sinceOf(
+  one: Pick<RecordedAttachment, 'known' | 'record' | 'cached' | 'cacheDir'>,
+  env: ChainRuntime['env'],
+): string | undefined {
+  const { known, record } = one;
+  if (record !== undefined && known.file !== undefined) return record.runner.time;
+  const note = findGeneration(runDir(env), known);
+  if (note && !isOfEarlierBoot(note, env)) return new Date(note.time).toISOString();
+  const cacheFile = findCacheFile(one);
+  return cacheFile && statSync(cacheFile, { throwIfNoEntry: false })?.mtime.toISOString();
+}
 
 /** What the caller chooses and knows. */
 interface NodePlaces {

@@ -1,4 +1,5 @@
 // How are the name, ports, rates, age and moments of an attachment written?
+
 import { shortId } from '../cni/attachment.ts';
 import { count, renderRate } from '../lab/words.ts';
 import type { NodeAttachment, NodePort, NodeRates } from './model.ts';
@@ -65,4 +66,23 @@ export function withoutElements(problem: string): string {
   return problem.replace(ELEMENTS, (all, more = '0') => {
     return `${all.split('" is missing').length - 1 + Number(more)} elements are missing`;
   });
+}
+
+/**
+ * Leaves out a runtime's loopback, and the attachment to a delegate runner if those that it made are among them: they have its
+ * interfaces.
+ */
+export function withoutStandIns(attachments: readonly NodeAttachment[]): NodeAttachment[] {
+  const runners = new Set(
+    attachments.flatMap(({ through, containerId }) =>
+      through === undefined ? [] : keyOf(through, containerId),
+    ),
+  );
+  return attachments.filter(({ ifname, network, containerId, through }) => {
+    return ifname !== 'lo' && (through !== undefined || !runners.has(keyOf(network, containerId)));
+  });
+}
+
+function keyOf(network: string, containerId: string): string {
+  return `${network}\n${containerId}`;
 }

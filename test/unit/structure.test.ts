@@ -176,7 +176,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/ui': [
     'src/sys/few-connections',
     'src/cni/attachment',
-    ...['src/cli/answers', 'src/node/graph', 'src/node/model', 'src/node/shown', 'src/node/words'],
+    ...['src/cli/answers', 'src/node/graph', 'src/node/model', 'src/node/words'],
     ...['src/lab/words', 'src/lab/diff', 'src/cni/result', 'src/net'],
   ],
   // Networks of running containers.
@@ -394,8 +394,8 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   bridge: [
     ...[
       ...['src/node/doctor/node-view', 'src/node/doctor/filter/fates', 'src/node/devices'],
-      ...['edges', 'layout', 'svg', 'text'].map(name => `src/node/graph/${name}`),
-      'src/ui/page/picture',
+      ...['draw', 'layout'].map(name => `src/node/graph/${name}`),
+      'src/ui/page/overview',
     ],
     ...['bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/attach/forwarding',

@@ -19,7 +19,7 @@ import {
   listAddresses,
   removeAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
-import { bootClock } from '../../../src/node/upkeep/boot-clock.ts';
+import { bootClock } from '../../../src/node/upkeep/note.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
 import { dnsOf } from '../plan.ts';

@@ -14,7 +14,7 @@ import {
   removeAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
 import { findLink, type Link } from '../../../src/netlink/rtnl/link.ts';
-import { bootClock } from '../../../src/node/upkeep/boot-clock.ts';
+import { bootClock } from '../../../src/node/upkeep/note.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { inNetns } from '../../../src/sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';

@@ -6,7 +6,6 @@ import { defined } from '../../cni/json.ts';
 import { loadAbouts } from '../../cni/plugin-about.ts';
 import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
 import { checkAttachments } from '../../node/doctor/checks/state.ts';
-import { viewDaemon } from '../../node/doctor/daemon-view.ts';
 import { findProblems } from '../../node/doctor/examine.ts';
 import {
   type DoctorVerdict,
@@ -15,9 +14,9 @@ import {
   groupBy,
   judge,
   type NodeView,
+  viewDaemon,
 } from '../../node/doctor/finding.ts';
-import { type Places, viewNode } from '../../node/doctor/node-view.ts';
-import { routedPods } from '../../node/doctor/pods.ts';
+import { type Places, routedPods, viewNode } from '../../node/doctor/node-view.ts';
 import { titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';

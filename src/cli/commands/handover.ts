@@ -1,8 +1,7 @@
 // What does `catena handover` do?
 import { existsSync, statSync } from 'node:fs';
 import { absolutePath } from '../../files/read-file.ts';
-import { listAttached } from '../../node/handover/attachments.ts';
-import type { Handover } from '../../node/handover/hand-over.ts';
+import { type Handover, listAttached } from '../../node/handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findExecutables, handOverAll, handoverRuntime, renderHandovers } from '../handover/hand-over-all.ts';
 import { printList } from '../output/print.ts';

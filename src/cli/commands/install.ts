@@ -12,7 +12,7 @@ import { renderOnDemand } from '../../daemon/on-demand.ts';
 import { findRunning, succeed } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
-import { isMadeIn, listAttached } from '../../node/handover/attachments.ts';
+import { isMadeIn, listAttached } from '../../node/handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { SHELLS } from '../completion/question.ts';
 import { SCRIPT_PATHS, SCRIPTS } from '../completion/scripts.ts';

@@ -1,7 +1,7 @@
 // What does `catena uninstall` do?
 
 import { defined } from '../../cni/json.ts';
-import type { PurgeStep } from '../../node/purge/files.ts';
+import type { PurgeStep } from '../../node/purge.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { type HandoverOutcome, handOverBefore } from '../handover/before-uninstall.ts';

@@ -2,9 +2,8 @@
 import { peersIn } from '../../between/note.ts';
 import { runDir } from '../../cni/directories.ts';
 import { type Colour, painter } from '../../lab/words.ts';
-import { parseFrom, parseTo } from '../../node/packet/ends.ts';
-import type { Hop, Outcome } from '../../node/packet/report.ts';
-import { whyNot } from '../../node/packet/why-not.ts';
+import type { Hop, Outcome } from '../../node/packet/site.ts';
+import { parseFrom, parseTo, whyNot } from '../../node/packet/why-not.ts';
 import { leavesNode } from '../../node/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';

@@ -2,8 +2,7 @@
 import { basename, dirname } from 'node:path';
 import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
-import { isMadeIn, listAttached } from '../../node/handover/attachments.ts';
-import type { Handover } from '../../node/handover/hand-over.ts';
+import { type Handover, isMadeIn, listAttached } from '../../node/handover/hand-over.ts';
 import type { CommandCall } from '../command.ts';
 import { REPLACED } from '../install/names.ts';
 import type { UninstallStep } from '../install/uninstall.ts';

@@ -12,8 +12,12 @@ import type { CompareReport } from '../../lab/compare/report.ts';
 import { DELETED_AFTER_HANDOVER } from '../../lab/compare/scene.ts';
 import { runOwnCommand } from '../../lab/reexec.ts';
 import { oneLine } from '../../lab/words.ts';
-import { findMissing, type HandedAttachment } from '../../node/handover/attachments.ts';
-import { type Handover, handOverOne } from '../../node/handover/hand-over.ts';
+import {
+  findMissing,
+  type HandedAttachment,
+  type Handover,
+  handOverOne,
+} from '../../node/handover/hand-over.ts';
 import { ownSegments, ownWorker, type WorkerSource } from '../../worker/client.ts';
 import type { CommandCall } from '../command.ts';
 import { noteDone } from '../log/events.ts';

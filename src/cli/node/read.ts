@@ -1,7 +1,7 @@
 // How does a command read the model of this node?
 import { runDir } from '../../cni/directories.ts';
 import { loadAbouts } from '../../cni/plugin-about.ts';
-import { type DaemonView, viewDaemon } from '../../node/doctor/daemon-view.ts';
+import { type DaemonView, viewDaemon } from '../../node/doctor/finding.ts';
 import { factsIn, type NodeFacts, readRecords } from '../../node/facts.ts';
 import type { NodeDaemon, NodeModel } from '../../node/model.ts';
 import { type ContainerNames, namesOf, readStorageNames } from '../../node/names.ts';

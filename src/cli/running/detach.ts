@@ -7,7 +7,7 @@ import { deleteNetwork } from '../../chain/run/run.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { RecordedAttachment } from '../../node/facts.ts';
-import { originOf, sinceOf } from '../../node/origin.ts';
+import { originOf, sinceOf } from '../../node/read-node.ts';
 import type { KnownContainer } from './container.ts';
 
 /**

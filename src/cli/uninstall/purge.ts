@@ -16,10 +16,15 @@ import { absolutePath, namesIn } from '../../files/read-file.ts';
 import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
 import { count } from '../../lab/words.ts';
 import { readRecords } from '../../node/facts.ts';
-import { listAttached } from '../../node/handover/attachments.ts';
-import { type PurgePlaces, type PurgeStep, purgeFiles } from '../../node/purge/files.ts';
-import { purgeIptables } from '../../node/purge/iptables.ts';
-import { listElementOwners, purgeKernel } from '../../node/purge/kernel.ts';
+import { listAttached } from '../../node/handover/hand-over.ts';
+import {
+  listElementOwners,
+  type PurgePlaces,
+  type PurgeStep,
+  purgeFiles,
+  purgeIptables,
+  purgeKernel,
+} from '../../node/purge.ts';
 import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf } from '../target.ts';

@@ -1,21 +1,19 @@
 // What is wrong with this node?
 import { between, mtu, needed, pools, subnets } from './checks/addresses.ts';
 import { broken, executables, permissions, shadowed, tooNew, unlisted } from './checks/configuration.ts';
-import { daemon } from './checks/daemon.ts';
-import { foreignRules } from './checks/foreign-rules.ts';
 import {
   bridgeNetfilter,
   executableMemory,
   firewallManagers,
+  foreignRules,
   forwarding,
   macPolicy,
   packetFilters,
   routingRules,
   sysctlFiles,
 } from './checks/kernel.ts';
-import { abandoned, damaged, garbage, locks, storage, unsettled } from './checks/state.ts';
-import { type Check, type Finding, type NodeView, SEVERITIES, type Seen } from './finding.ts';
-import { isDenied } from './readable.ts';
+import { abandoned, daemon, damaged, garbage, locks, storage, unsettled } from './checks/state.ts';
+import { type Check, type Finding, isDenied, type NodeView, SEVERITIES, type Seen } from './finding.ts';
 
 /** Every check by its id, in the order of the report; ids are stable. */
 export const CHECKS: Readonly<Record<string, Check>> = {

@@ -1,12 +1,15 @@
 // What does an examination of a node report?
 
+import { accessSync, constants, lstatSync } from 'node:fs';
 import type { HeldAttachment } from '../../chain/records/held-attachment.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { InstalledRuntime } from '../../cli/runtimes/libcni.ts';
 import { shortId } from '../../cni/attachment.ts';
-import { defined } from '../../cni/json.ts';
+import { defined, isObject } from '../../cni/json.ts';
 import type { FindAbout, NetworkPlugins } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
+import { type Place, STATE_PATH, socketPathOf } from '../../daemon/protocol.ts';
+import { askDaemon, holderOf, ownPlace } from '../../daemon/who-listens.ts';
 import { tryRead } from '../../files/read-file.ts';
 import type { Rule as PolicyRule } from '../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
@@ -14,7 +17,58 @@ import type { HostRoute } from '../devices.ts';
 import type { NodeFacts } from '../facts.ts';
 import type { NodeDevice, NodePort } from '../model.ts';
 import { some } from '../words.ts';
-import type { DaemonView } from './daemon-view.ts';
+
+/** Whether the path may not be read, or not even looked for, by this user. A missing one is readable: there is nothing in it. */
+export function isHidden(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK);
+    return false;
+  } catch (error) {
+    return isDenied((error as Error).message);
+  }
+}
+
+/** Whether an error, by its message, comes from missing rights. */
+export function isDenied(message: string): boolean {
+  return /\b(EACCES|EPERM)\b/.test(message);
+}
+
+/** State of the daemon. */
+export type DaemonView =
+  | { readonly kind: 'none' }
+  /** This user may not look for it, or not connect to it. */
+  | { readonly kind: 'hidden'; readonly socket: string }
+  /** The daemon has ended and left its socket. */
+  | { readonly kind: 'gone'; readonly socket: string }
+  /** The daemon does not answer in time. */
+  | { readonly kind: 'silent'; readonly socket: string; readonly holder?: string | undefined }
+  | {
+      readonly kind: 'answers';
+      readonly socket: string;
+      readonly state: DaemonState;
+      /** The place of this command, which is also that of other clients here. */
+      readonly here: Place;
+    };
+
+/** What a daemon reports about itself; an earlier build reports less. */
+export type DaemonState = Partial<AnswerOf<'DaemonState'>>;
+
+/** Examines the daemon of a run directory. */
+export async function viewDaemon(runDir: string): Promise<DaemonView> {
+  const socket = socketPathOf(runDir);
+  if (isHidden(socket)) return { kind: 'hidden', socket };
+  if (!isSocket(socket)) return { kind: 'none' };
+  const response = await askDaemon(socket, STATE_PATH, 'GET');
+  if (response === 'absent' || response === 'ending') return { kind: 'gone', socket };
+  const state: unknown = response === 'silent' ? undefined : await response.json().catch(() => undefined);
+  if (!isObject(state)) return { kind: 'silent', socket, holder: holderOf(socket) };
+  return { kind: 'answers', socket, state, here: await ownPlace() };
+}
+
+/** A symbolic link leads to a service manager's socket, and asking there would start a daemon. */
+function isSocket(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
+}
 
 /**
  * In the order of the report. `error`: containers cannot be attached, or something is lost. `warning`: it will cause trouble one day.

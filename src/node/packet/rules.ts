@@ -13,8 +13,7 @@ import {
 } from '../doctor/filter/fates.ts';
 import type { Packet } from '../doctor/filter/packet.ts';
 import type { Fate } from '../doctor/filter/walk.ts';
-import { hop, lost, type Walk } from './report.ts';
-import type { Site } from './site.ts';
+import { hop, lost, type Site, type Walk } from './site.ts';
 
 /** Name of a hook. */
 export type HookName = keyof typeof HOOK;

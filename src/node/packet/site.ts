@@ -1,6 +1,8 @@
 // What does a namespace on the way of a packet hold?
 
 import { existsSync, readFileSync } from 'node:fs';
+import type { FindPeer } from '../../between/note.ts';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { renderIp } from '../../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../../netlink/rtnl/addr.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
@@ -10,6 +12,9 @@ import { askHere, askIn, type FilterTable, isForwarding, isOwnTable, Tables } fr
 import { closeNetns, findNetns, inNetns, type Netns } from '../../sys/netns.ts';
 import { findSysctl } from '../../sys/sysctl.ts';
 import { BRIDGE_FAMILIES } from '../doctor/filter/fates.ts';
+import type { Packet } from '../doctor/filter/packet.ts';
+import type { NodeAttachment, NodeModel } from '../model.ts';
+import { titleOf } from '../words.ts';
 
 /** The node, or a container: its devices, addresses and rules, read on first use. */
 export class Site {
@@ -158,4 +163,158 @@ function findUnread(kernel: Tables): Unread {
   } catch {
     return { translators: ['the rules of nf_tables'], others: [] };
   }
+}
+
+/** Commands that make an attachment as its ADD made it. */
+export interface Advice {
+  /** Puts back addresses, routes, rules and queues. */
+  repair(attachment: NodeAttachment): string;
+  /** DEL and ADD. */
+  remake(attachment: NodeAttachment): string;
+  /** `remake` if a device of the host is not present, which `repair` does not make; else `repair`. */
+  restore(attachment: NodeAttachment, present: readonly string[]): string;
+}
+
+/** The node and its containers. Close it to leave their namespaces. */
+export class World {
+  readonly model: NodeModel;
+  readonly node: Site = Site.openNode();
+  readonly #containers = new Map<string, Site | undefined>();
+  readonly advice: Advice;
+  /** Finds the other node whose pod has an address. */
+  readonly findPeer: FindPeer;
+
+  constructor(model: NodeModel, advice: Advice, findPeer: FindPeer) {
+    this.model = model;
+    this.advice = advice;
+    this.findPeer = findPeer;
+  }
+
+  get attachments(): readonly NodeAttachment[] {
+    return this.model.attachments.filter(({ state }) => state === 'attached');
+  }
+
+  /** Attachments by veth pairs, which are the only ones that packets are followed into. */
+  get pairs(): readonly NodeAttachment[] {
+    return this.attachments.filter(isPair);
+  }
+
+  /** Devices of the node that lead to containers: bridges, and ends of veth pairs. */
+  get containerDevices(): readonly string[] {
+    return this.pairs.flatMap(({ hostDevice }) => hostDevice?.master ?? hostDevice?.name ?? []);
+  }
+
+  /** The namespace of an attachment; undefined if it cannot be entered. */
+  siteOf(attachment: NodeAttachment): Site | undefined {
+    const { netns } = attachment;
+    if (!this.#containers.has(netns)) this.#containers.set(netns, Site.open(titleOf(attachment), netns));
+    return this.#containers.get(netns);
+  }
+
+  /** The attachment that has the address, by the result of its ADD or in the kernel. */
+  ownerOf(address: string): NodeAttachment | undefined {
+    return this.attachments.find(one => addressesOf(one).includes(address));
+  }
+
+  /** Command that makes again what the ADD of a container made. */
+  repairOf({ path }: Site): string | undefined {
+    const own = this.attachments.filter(({ netns }) => netns === path);
+    const lines = new Set(own.map(one => this.advice.repair(one)));
+    return lines.size ? [...lines].join(' && ') : undefined;
+  }
+
+  /** Command for a missing route of the node: to its own container, or to a pod of another node. */
+  routeCommand(site: Site, address: string): string | undefined {
+    if (!site.isNode) return undefined;
+    const owner = this.ownerOf(address);
+    if (owner !== undefined)
+      return this.advice.restore(
+        owner,
+        site.links.map(({ name }) => name),
+      );
+    return this.findPeer(address)
+      ? 'catena daemon --status  # a daemon with the setting "nodes" makes the route, or logs why not'
+      : undefined;
+  }
+
+  /** Brings a device up; the routes of a container's vanished when it went down. */
+  upCommand(site: Site, device: string): string {
+    const up = site.command(`ip link set dev ${device} up`);
+    const repair = device === 'lo' ? undefined : this.repairOf(site);
+    return repair === undefined ? up : `${up} && ${repair}`;
+  }
+
+  close(): void {
+    for (const site of this.#containers.values()) site?.close();
+    this.node.close();
+  }
+}
+
+/** The lower device of a macvlan may be one end of a pair as well. */
+export function isPair({ device, hostDevice }: NodeAttachment): boolean {
+  return hostDevice?.kind === 'veth' && (device?.kind ?? 'veth') === 'veth';
+}
+
+/** Without prefix length. */
+export function addressesOf({ addresses, device }: NodeAttachment): string[] {
+  return [...addresses, ...(device?.addresses ?? [])].map(text => text.replace(/\/.*/, ''));
+}
+
+/** One place that the packet passes. */
+export type Hop = AnswerOf<'PacketWalk'>['hops'][number];
+
+/** Behind the last one, it is not known where the packet goes. */
+type Step = Hop & { readonly isLast?: true };
+
+/** The walk as far as it goes: the value is what comes behind it. */
+export type Walk<T = void> = Generator<Step, T>;
+
+/** How a walk ended. */
+export type Outcome = 'arrives' | 'stopped' | 'unknown';
+
+/** Takes the hops up to the first one that stops the packet. */
+export function walkOn(walk: Walk<boolean>): { readonly outcome: Outcome; readonly hops: Hop[] } {
+  const hops: Hop[] = [];
+  for (let step = walk.next(); ; step = walk.next()) {
+    if (step.done) {
+      const isSure = step.value && hops.every(({ state }) => state === 'passes');
+      return { outcome: isSure ? 'arrives' : 'unknown', hops };
+    }
+    const { isLast, ...hop } = step.value;
+    hops.push(hop);
+    if (hop.state === 'stops') return { outcome: 'stopped', hops };
+    if (isLast) return { outcome: 'unknown', hops };
+  }
+}
+
+/** On the way back there is only one hop, the reply, and its evidence tells where it is. */
+export function hop(
+  site: Pick<Site, 'name'>,
+  { isReply, isEstablished }: Pick<Packet, 'isReply' | 'isEstablished'>,
+  name: Hop['name'],
+  state: Hop['state'],
+  evidence: string,
+  mend?: string,
+): Hop {
+  const more = mend === undefined ? {} : { mend };
+  if (isEstablished)
+    return { name, at: site.name, state, evidence: `once the connection exists, ${evidence}`, ...more };
+  if (!isReply) return { name, at: site.name, state, evidence, ...more };
+  return {
+    name: 'reply',
+    at: site.name,
+    state,
+    evidence: state === 'passes' ? evidence : `${name}: ${evidence}`,
+    ...more,
+  };
+}
+
+/** A hop that may lead the packet elsewhere, so nothing behind it is certain. */
+export function lost(
+  site: Pick<Site, 'name'>,
+  packet: Pick<Packet, 'isReply'>,
+  name: Hop['name'],
+  evidence: string,
+): Step {
+  return { ...hop(site, packet, name, 'unknown', evidence), isLast: true };
 }

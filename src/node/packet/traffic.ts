@@ -29,9 +29,8 @@ import { findNetns, inNetns, openOwnNetns } from '../../sys/netns.ts';
 import type { RecordedAttachment } from '../facts.ts';
 import type { NodeAttachment } from '../model.ts';
 import { titleOf } from '../words.ts';
-import type { From, To } from './ends.ts';
 import { Site } from './site.ts';
-import { addressOfNode, uplinkOf } from './why-not.ts';
+import { addressOfNode, type From, type To, uplinkOf } from './why-not.ts';
 
 /** An attachment as it is shown, and as it was made. */
 export interface Target {

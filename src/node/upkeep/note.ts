@@ -3,13 +3,24 @@
 // A plugin whose work is never done, such as keeping a lease, leaves a note. The daemon calls the plugin again when the note is
 // due, in one of its workers; until then nothing waits in a namespace. The note carries the plugin's own state, too, so one file
 // is all there is, and it works the same whether a daemon was there when it was written or not.
+
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
+import { findGeneration } from '../../attachments/generation.ts';
 import { directoryOf, fileNameOf } from '../../attachments/place.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
+import { runDir } from '../../cni/directories.ts';
+import { bootId } from '../../files/process-stat.ts';
 import { putFile, removeFile, unfinishedName } from '../../files/put-file.ts';
 import { namesIn } from '../../files/read-file.ts';
+import { holdFlock } from '../../sys/flock.ts';
+import { findNetnsCookie } from '../../sys/netns-cookie.ts';
+
+/** Seconds since the boot, including time asleep (CLOCK_BOOTTIME). Setting the time of day does not change it. */
+export function bootClock(): number {
+  return Number.parseFloat(readFileSync('/proc/uptime', 'latin1'));
+}
 
 const Note = z.object({
   network: z.string(),
@@ -42,7 +53,7 @@ export type UpkeepNote = z.output<typeof Note>;
 export type UpkeepOwner = AttachmentId & Partial<Pick<UpkeepNote, 'part'>>;
 
 /** The directory of all notes; the daemon that acts on them locks the file `lock` in it. */
-export function upkeepDir(stateDir: string): string {
+function upkeepDir(stateDir: string): string {
   return join(stateDir, 'upkeep');
 }
 
@@ -121,5 +132,49 @@ function readNote(path: string): UpkeepNote | undefined {
     return success ? data : undefined;
   } catch {
     return undefined;
+  }
+}
+
+/** What tells an attachment, and its namespace, from a later one of the same name and path. */
+type UpkeepIdentity = Pick<UpkeepNote, 'boot' | 'generation' | 'netnsCookie'>;
+
+/** The identity of an attachment now. @param netns path of its namespace */
+export function identityOf(
+  environment: Readonly<Record<string, string | undefined>>,
+  owner: AttachmentId,
+  netns: string,
+): UpkeepIdentity {
+  const generation = findGeneration(runDir(environment), owner)?.token;
+  const netnsCookie = findNetnsCookie(netns);
+  return {
+    boot: bootId(environment),
+    ...(generation ? { generation } : {}),
+    ...(netnsCookie ? { netnsCookie } : {}),
+  };
+}
+
+/** Whether a note is about the attachment that has this identity. A generation may be unknown: the run directory can be lost. */
+export function isStillSame(note: UpkeepIdentity, now: UpkeepIdentity): boolean {
+  const isUnknown = note.generation === undefined || now.generation === undefined;
+  const isSameGeneration = isUnknown || note.generation === now.generation;
+  return note.boot === now.boot && isSameGeneration && note.netnsCookie === now.netnsCookie;
+}
+
+/**
+ * Makes this process the one that acts on the notes.
+ * @returns a function that gives that up; undefined if another process does
+ */
+export function becomeKeeper(stateDir: string): (() => void) | undefined {
+  return holdFlock(join(upkeepDir(stateDir), 'lock'), { mode: 0o600, directoryMode: 0o700 });
+}
+
+/** Whether a process acts on the notes now. */
+export function isKept(stateDir: string): boolean {
+  try {
+    const release = becomeKeeper(stateDir);
+    release?.();
+    return release === undefined;
+  } catch {
+    return false;
   }
 }

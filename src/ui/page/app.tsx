@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { keyOf } from '../../cni/attachment.ts';
 import { count } from '../../lab/words.ts';
-import { type Condition, conditionOf, SIGNS } from '../../node/graph/condition.ts';
+import { type Condition, conditionOf, SIGNS } from '../../node/graph/layout.ts';
 import type { ShownNode } from '../shown.ts';
 import { Detail } from './detail.tsx';
 import { Findings } from './findings.tsx';

@@ -1,6 +1,8 @@
-// How is a condition shown: a sign and a word, and then a colour?
+// How are a condition and a command shown: a sign, a word and a colour, and text that can be typed elsewhere?
+
 import type { JSX } from 'preact';
-import { type Condition, SIGNS } from '../../node/graph/condition.ts';
+import { useRef, useState } from 'preact/hooks';
+import { type Condition, SIGNS } from '../../node/graph/layout.ts';
 
 /** The condition of an attachment. */
 export function Badge({ condition }: { readonly condition: Condition }): JSX.Element {
@@ -19,5 +21,45 @@ export function Outcome({ code }: { readonly code: number }): JSX.Element {
     <span class={`badge ${isFine ? 'sound' : 'broken'}`}>
       <span aria-hidden="true">{isFine ? '✓' : '✕'}</span> {isFine ? 'success' : `code ${code}`}
     </span>
+  );
+}
+
+const COPIED_MS = 2_000;
+/** A mend may be a sentence instead, which is not for a terminal. */
+const PROGRAM =
+  /^(catena|chmod|chown|conntrack|dmesg|ebtables|ip|ip6?tables|kill|ls|modprobe|mount|nft|nsenter|podman|rm|sysctl|systemctl|tc)\b/;
+
+/** A command with a button that copies it; any other text as it is. */
+export function Command({ text }: { readonly text: string }): JSX.Element {
+  const shown = useRef<HTMLElement>(null);
+  const [isCopied, setCopied] = useState(false);
+  if (!PROGRAM.test(text)) return <span>{text}</span>;
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setCopied(true);
+      setTimeout(() => setCopied(false), COPIED_MS);
+    } catch {
+      // The browser does not allow it: the user copies what is selected.
+      if (shown.current !== null) getSelection()?.selectAllChildren(shown.current);
+    }
+  };
+  return (
+    <span class="command">
+      <code ref={shown}>{text}</code>
+      <button type="button" onClick={copy} aria-label={`Copy: ${text}`}>
+        {isCopied ? 'Copied' : 'Copy'}
+      </button>
+    </span>
+  );
+}
+
+/** The command after which a problem is gone. */
+export function Fix({ mend }: { readonly mend: string | undefined }): JSX.Element | null {
+  if (mend === undefined) return null;
+  return (
+    <div class="mend">
+      Fix: <Command text={mend} />
+    </div>
   );
 }

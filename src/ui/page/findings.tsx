@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { count } from '../../lab/words.ts';
-import { Fix } from './command.tsx';
+import { Fix } from './badge.tsx';
 import { usePolled } from './polling.ts';
 import { hrefOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';

@@ -2,7 +2,7 @@
 import { Component, type JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { keyOf } from '../../cni/attachment.ts';
-import { conditionOf, isProblem } from '../../node/graph/condition.ts';
+import { conditionOf, isProblem } from '../../node/graph/layout.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { renderAge, renderPort, titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';

@@ -1,7 +1,7 @@
 // Which lists does this node have, which of them does each runtime use, and why?
 import type { JSX } from 'preact';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
-import { Command } from './command.tsx';
+import { Command } from './badge.tsx';
 import { usePolled } from './polling.ts';
 import type { ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';

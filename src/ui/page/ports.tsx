@@ -1,7 +1,7 @@
 // Which ports of the host lead where?
 import type { JSX } from 'preact';
 import { keyOf } from '../../cni/attachment.ts';
-import { conditionOf } from '../../node/graph/condition.ts';
+import { conditionOf } from '../../node/graph/layout.ts';
 import type { NodeAttachment, NodePort } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';

@@ -1,6 +1,6 @@
 // Which rows match what is typed into the search field?
 
-import { conditionOf } from '../../node/graph/condition.ts';
+import { conditionOf } from '../../node/graph/layout.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { renderPort, titleOf } from '../../node/words.ts';
 

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { leavesNode, titleOf } from '../../node/words.ts';
 import type { ShownNode } from '../shown.ts';
-import { Fix } from './command.tsx';
+import { Fix } from './badge.tsx';
 import { usePolled } from './polling.ts';
 import { hrefOfPacket } from './route.ts';
 

@@ -4,8 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import type { PluginRequest } from '../../../src/daemon/protocol.ts';
 import { Upkeep, type UpkeepParts } from '../../../src/daemon/upkeep.ts';
-import { becomeKeeper } from '../../../src/node/upkeep/keeper.ts';
-import { putUpkeep } from '../../../src/node/upkeep/note.ts';
+import { becomeKeeper, putUpkeep } from '../../../src/node/upkeep/note.ts';
 import { until } from '../../helpers/until.ts';
 
 let dir = '';

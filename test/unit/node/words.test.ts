@@ -1,5 +1,12 @@
 import { expect, test } from 'bun:test';
-import { leavesNode, renderAge, renderMoment, withoutElements } from '../../../src/node/words.ts';
+import type { NodeAttachment } from '../../../src/node/model.ts';
+import {
+  leavesNode,
+  renderAge,
+  renderMoment,
+  withoutElements,
+  withoutStandIns,
+} from '../../../src/node/words.ts';
 
 const NOW = new Date(2026, 0, 31, 8, 30).getTime();
 const HOUR = 3_600_000;
@@ -36,4 +43,21 @@ test('several elements of sets are counted, one is named', () => {
 test('a packet for another host is known to leave, not to arrive', () => {
   expect(leavesNode([{ evidence: 'leaves through "eth0", next hop 10.0.0.1' }])).toBe(true);
   expect(leavesNode([{ evidence: 'it leaves through "eth0"' }])).toBe(false);
+});
+
+const on = (network: string, more: Partial<NodeAttachment> = {}) =>
+  ({ network, containerId: 'web', ifname: 'eth0', ...more }) as NodeAttachment;
+const namesOf = (...all: NodeAttachment[]) => withoutStandIns(all).map(({ network }) => network);
+
+test('the attachment to a delegate runner is left out beside those that it made', () => {
+  expect(namesOf(on('default'), on('pods', { through: 'default' }))).toEqual(['pods']);
+  expect(namesOf(on('default'))).toEqual(['default']);
+  expect(namesOf(on('default', { containerId: 'db' }), on('pods', { through: 'default' }))).toEqual([
+    'default',
+    'pods',
+  ]);
+});
+
+test('one that a runner made under its own name, and loopback', () => {
+  expect(namesOf(on('default', { through: 'default' }), on('lo', { ifname: 'lo' }))).toEqual(['default']);
 });

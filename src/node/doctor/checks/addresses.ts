@@ -8,13 +8,13 @@ import { cidrContains, cidrsOverlap, findCidr, type Ip, renderCidr, renderIp } f
 import {
   type Check,
   groupBy,
+  isHidden,
   type NodeView,
   type Problem,
   problem,
   type RoutedPod,
   titleIn,
 } from '../finding.ts';
-import { isHidden } from '../readable.ts';
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
 export const subnets: Check = ({ facts, findAbout, routes }) => {

@@ -2,10 +2,11 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { isStillSame } from '../../../../src/node/upkeep/identity.ts';
-import { becomeKeeper, isKept } from '../../../../src/node/upkeep/keeper.ts';
 import {
+  becomeKeeper,
   findUpkeep,
+  isKept,
+  isStillSame,
   listUpkeep,
   putUpkeep,
   removeUpkeep,

@@ -1,4 +1,5 @@
 // Since when is an attachment there?
+
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -7,7 +8,7 @@ import { writeAttachment } from '../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../src/attachments/generation.ts';
 import { cacheFileOf } from '../../../src/attachments/place.ts';
 import { runDir } from '../../../src/cni/directories.ts';
-import { sinceOf } from '../../../src/node/origin.ts';
+import { sinceOf } from '../../../src/node/read-node.ts';
 
 test('of an attachment of another runtime, sinceOf() is the time of its ADD, also after its cached result was written again', () => {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-origin-'));

@@ -1,10 +1,9 @@
 // Is a node drawn as src/node/graph/README.md shows, and does text from outside stay text in every language?
+
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { drawDot, drawMermaid } from '../../../../src/node/graph/edges.ts';
-import { drawSvg } from '../../../../src/node/graph/svg.ts';
-import { drawText } from '../../../../src/node/graph/text.ts';
+import { drawDot, drawMermaid, drawSvg, drawText } from '../../../../src/node/graph/draw.ts';
 import type { NodeAttachment, NodeDevice, NodeModel } from '../../../../src/node/model.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { type Hop, type Walk, walkOn } from '../../../../src/node/packet/report.ts';
+import { type Hop, type Walk, walkOn } from '../../../../src/node/packet/site.ts';
 
 function* walk(states: readonly Hop['state'][], arrives: boolean): Walk<boolean> {
   for (const state of states) yield { name: 'rules', at: 'node', state, evidence: '' };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import type { NodeModel } from '../../../../src/node/model.ts';
-import { parseFrom, parseTo } from '../../../../src/node/packet/ends.ts';
+import { parseFrom, parseTo } from '../../../../src/node/packet/why-not.ts';
 
 const attachment = { state: 'attached', containerId: 'c1', addresses: ['10.22.0.7/16', 'fd00::7/64'] };
 const node = { attachments: [attachment] } as unknown as NodeModel;
