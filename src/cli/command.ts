@@ -8,6 +8,7 @@ import type { SpecVersion } from '../cni/result.ts';
 import type { Cluster, ClusterAccess } from '../delegate/cluster.ts';
 import type { RunnerOptions } from '../delegate/options.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
+import { LONGEST_S } from '../wait.ts';
 import type { WorkerSource } from '../worker/client.ts';
 
 /** An option as declared in the table; option names are without the leading dashes. */
@@ -168,3 +169,15 @@ export interface CommandCall {
 
 /** A wrong command line: exit code 2, with a hint to the usage text. */
 export class UsageError extends Error {}
+
+/**
+ * The seconds in a text: above zero, at most what a timer can wait.
+ * @param as names it in the error (`--timeout "add=x"`)
+ * @throws UsageError
+ */
+export function secondsIn(text: string, as: string, { zero = false, most = LONGEST_S } = {}): number {
+  const seconds = Number(text);
+  if (text.trim() !== '' && (seconds > 0 || (zero && seconds === 0)) && seconds <= most) return seconds;
+  const range = `${zero ? 'from' : 'above'} 0 to ${most}`;
+  throw new UsageError(`Cannot use ${as}: expected a number of seconds ${range}`);
+}

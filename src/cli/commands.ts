@@ -651,7 +651,7 @@ export const COMMANDS: readonly Command[] = [
       'dry-run': flag('show what would be written where, without writing it'),
       ...NODE_OPTIONS,
     },
-    load: call => (call.on('plugin') ? import('./init/plugin.ts') : import('./commands/init.ts')),
+    load: call => (call.on('plugin') ? import('./init/project.ts') : import('./commands/init.ts')),
   },
   {
     name: 'help',

@@ -19,13 +19,10 @@ import { argsFor } from './commands/attach.ts';
 import { loadOrRecall } from './commands/del.ts';
 import { changeOf } from './commands/set.ts';
 import { printAnswer } from './output/print.ts';
-import { planAttach } from './running/attach.ts';
-import { findKnown, pickAttachment } from './running/container.ts';
-import { refuseNeeded } from './running/detach.ts';
-import { findPlace } from './running/place.ts';
-import { attachmentOf, loadTarget, runtimeOf, warn } from './target.ts';
+import { planAttach, refuseNeeded } from './running/change.ts';
+import { findKnown, findPlace, pickAttachment } from './running/container.ts';
+import { attachmentOf, findUnread, loadTarget, runtimeOf, warn } from './target.ts';
 import { widthOf } from './terminal/lines.ts';
-import { findUnread } from './unread-capabilities.ts';
 
 type Plan = AnswerOf<'ChainPlan'>;
 

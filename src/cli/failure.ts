@@ -1,9 +1,10 @@
 // How is a failure reported so that a user can act on it?
+
 import { NetworkNotFound } from '../chain/config/load.ts';
 import { type CalledPlugin, CniError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/result.ts';
-import { oneLine } from '../lab/words.ts';
+import { COLOUR, oneLine } from '../lab/words.ts';
 import { titleOfId } from '../node/names.ts';
 
 /** How many lines of a plugin's standard error are shown. */
@@ -123,4 +124,18 @@ function hintFor(error: CniError): string | undefined {
     return `chmod +x ${error.plugin.executable}`;
   if (/\b(EPERM|EACCES|Operation not permitted|Permission denied)\b/.test(message)) return 'run as root';
   return undefined;
+}
+
+/**
+ * Control characters, with which the message of a plugin or an annotation could move the cursor or conceal what follows, and
+ * characters that change the direction of writing.
+ */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+/** The text with such characters escaped as in JSON (`\u001b`), so that JSON keeps its meaning, and with our own colours. */
+export function showable(text: string): string {
+  return text
+    .replace(UNSEEN, char => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .replaceAll(COLOUR, '\u001b[');
 }

@@ -9,9 +9,8 @@ import { parseArguments, type Values } from './arguments.ts';
 import { type Command, type CommandCall, type CommandContext, optionsOf, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { COMPLETE } from './completion/question.ts';
-import { renderFailure, toFailureJson } from './failure.ts';
+import { renderFailure, showable, toFailureJson } from './failure.ts';
 import { asksForData, isData, readFormat } from './output/format.ts';
-import { showable } from './showable.ts';
 import { foldText, widthOf } from './terminal/lines.ts';
 import { TOOL_VERSION } from './tool-version.ts';
 

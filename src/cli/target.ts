@@ -1,4 +1,5 @@
 // Which network, which container and which directories does a command line mean?
+
 import type { Conflist } from '../chain/config/conflist.ts';
 import { parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { type Diagnostic, loadFile, loadNetwork, NetworkNotFound } from '../chain/config/load.ts';
@@ -7,17 +8,16 @@ import type { SegmentRunner } from '../chain/run/segment.ts';
 import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../cni/directories.ts';
 import { type CniArgs, COMMANDS, parseCniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { defined } from '../cni/json.ts';
+import { defined, didYouMean, type JsonObject } from '../cni/json.ts';
 import { namespacePath } from '../files/read-file.ts';
 import { oneLine } from '../lab/words.ts';
 import { deriveContainerId } from '../node/names.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
 import { inEnvelope } from './answers/envelope.ts';
 import { capabilitiesOf } from './capability-options.ts';
-import { type CommandCall, UsageError } from './command.ts';
+import { type CommandCall, secondsIn, UsageError } from './command.ts';
 import { callByName } from './failure.ts';
 import { isData } from './output/format.ts';
-import { secondsIn } from './seconds.ts';
 
 /** The directory of network configurations. */
 export function confDirOf(call: CommandCall): string {
@@ -119,4 +119,17 @@ function parseTimeouts(texts: readonly string[]): Deadlines | undefined {
     deadlines[command] = 1_000 * secondsIn(text.slice(verb.length + 1), `--timeout "${text}"`);
   }
   return deadlines;
+}
+
+/** A warning for each capability argument that no plugin declares: the chain runs as if the argument were missing. */
+export function findUnread(list: Conflist, given: JsonObject): CniError[] {
+  const declared = new Set(
+    list.plugins.flatMap(({ capabilities }) => Object.keys(capabilities).filter(name => capabilities[name])),
+  );
+  const unread = Object.keys(given).filter(name => !declared.has(name));
+  return unread.map(name => {
+    const near = didYouMean(name, declared);
+    const text = `Cannot pass capability "${name}": no plugin of network "${list.name}" declares it${near}`;
+    return new CniError(ErrorCode.invalidConfig, text);
+  });
 }

@@ -1,7 +1,6 @@
 // Do the examples of the usage texts run as they are printed?
 import { expect, test } from 'bun:test';
-import { EXAMPLES } from '../../src/cli/help/examples.ts';
-import { GROUPS } from '../../src/cli/usage.ts';
+import { EXAMPLES, GROUPS } from '../../src/cli/usage.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { withMachine } from '../helpers/machine.ts';
 import { IS_SAMPLE } from '../helpers/sample.ts';

@@ -383,7 +383,7 @@ const MAY_LOAD_LAZILY = [
   // Nor for a plugin whose DEL never succeeds, but who gives it up.
   'src/cli/commands/del',
   // Nor for a cluster, but whose configuration names one.
-  'src/cli/daemon/pod-events',
+  'src/cli/daemon/background',
   'src/cli/daemon/background',
   'src/cli/daemon/parts',
 ];
@@ -419,7 +419,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     'src/delegate/selection',
     'src/lab/configured',
     'src/cli/validate/validate',
-    'src/cli/init/compose',
+    'src/cli/init/answers',
   ],
 };
 

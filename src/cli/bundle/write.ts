@@ -18,8 +18,7 @@ import { confDirOf, runtimeOf } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 import { traceDirFor } from '../watched.ts';
-import { findNames, openPseudonyms } from './pseudonyms.ts';
-import { redactText } from './redact.ts';
+import { findNames, openPseudonyms, redactText } from './redact.ts';
 
 /** Writes an archive for a report, with secrets masked, and shows what is in it. */
 export async function run(call: CommandCall): Promise<number> {

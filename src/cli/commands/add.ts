@@ -3,8 +3,7 @@ import { addNetwork } from '../../chain/run/run.ts';
 import type { CommandCall } from '../command.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { attachmentOf, loadTarget, warn } from '../target.ts';
-import { findUnread } from '../unread-capabilities.ts';
+import { attachmentOf, findUnread, loadTarget, warn } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Attaches the namespace and prints the result, indented like cnitool's. */

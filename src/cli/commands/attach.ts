@@ -5,12 +5,9 @@ import { capabilitiesOf } from '../capability-options.ts';
 import type { CommandCall } from '../command.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { attach, planAttach, undoEarlierTry } from '../running/attach.ts';
-import { findKnown, podArgs } from '../running/container.ts';
-import { findPlace } from '../running/place.ts';
-import { withContainer } from '../running/turn.ts';
-import { loadTarget, parseArgs, runtimeOf, warn } from '../target.ts';
-import { findUnread } from '../unread-capabilities.ts';
+import { attach, planAttach, undoEarlierTry, withContainer } from '../running/change.ts';
+import { findKnown, findPlace, podArgs } from '../running/container.ts';
+import { findUnread, loadTarget, parseArgs, runtimeOf, warn } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Attaches a running container to one more network and prints the result, indented like that of `catena add`. */

@@ -38,13 +38,12 @@ import { CallsInProgress } from '../../observe/watcher.ts';
 import { notifyServiceManager, takeListeningSockets } from '../../sys/service-manager.ts';
 import { WATCH_SETTINGS } from '../../watch/settings.ts';
 import { compileEagerly } from '../../worker/staying.ts';
-import { type AsPlugin, type CommandCall, UsageError } from '../command.ts';
+import { type AsPlugin, type CommandCall, secondsIn, UsageError } from '../command.ts';
 import { DaemonEnd, petWatchdog, watchIdle } from '../daemon/daemon-end.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { type Background, shareClusters } from '../daemon/parts.ts';
 import { metricsAddressOf, readingsOf, serveMetrics, sourcesOf } from '../daemon/readings.ts';
 import { SOCKET_TAKEN } from '../exit-codes.ts';
-import { secondsIn } from '../seconds.ts';
 import { deadlinesOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 

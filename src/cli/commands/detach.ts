@@ -1,9 +1,8 @@
 // What does `catena detach` do?
 import { deadlineOf } from '../../chain/run/runtime.ts';
 import type { CommandCall } from '../command.ts';
+import { detach, refuseNeeded, withContainer } from '../running/change.ts';
 import { findKnown, pickAttachment } from '../running/container.ts';
-import { detach, refuseNeeded } from '../running/detach.ts';
-import { withContainer } from '../running/turn.ts';
 import { runtimeOf } from '../target.ts';
 import { watched } from '../watched.ts';
 

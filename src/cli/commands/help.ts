@@ -2,8 +2,7 @@
 import { didYouMean } from '../../cni/json.ts';
 import { type Command, type CommandCall, UsageError } from '../command.ts';
 import { SCRIPTS, type Shell } from '../completion/scripts.ts';
-import { explainCode } from '../explain/codes.ts';
-import { renderCode } from '../explain/render.ts';
+import { explainCode, renderCode } from '../explain.ts';
 import { renderCommand, renderTop } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
 import { widthOf } from '../terminal/lines.ts';

@@ -3,14 +3,12 @@ import { closeSync, fchmodSync, mkdirSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { putNewFile, putOpenFile, unfinishedName } from '../../files/put-file.ts';
 import type { CommandCall } from '../command.ts';
-import { answersOf } from '../init/answers.ts';
-import { composeList, describeWish, nameDevice, readOffers } from '../init/compose.ts';
+import { answersOf, composeList, describeWish, nameDevice, readOffers } from '../init/answers.ts';
 import { readInUse } from '../init/subnets.ts';
 import { printAnswer } from '../output/print.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
 import { NO_EXECUTABLES } from '../validate/executables.ts';
-import { countFindings } from '../validate/finding.ts';
-import { renderValidation } from '../validate/render.ts';
+import { countFindings, renderValidation } from '../validate/finding.ts';
 import { validatePath } from '../validate/validate.ts';
 
 /** Writes a list for a new network, and says what to do next. */

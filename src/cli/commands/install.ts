@@ -17,10 +17,9 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { SHELLS } from '../completion/question.ts';
 import { SCRIPT_PATHS, SCRIPTS } from '../completion/scripts.ts';
 import { checkPick, type Pick } from '../install/check.ts';
-import { findManifest } from '../install/files.ts';
+import { findManifest, nameFirst, nameUsually } from '../install/files.ts';
 import { renderKubeconfig } from '../install/kubeconfig.ts';
 import { install } from '../install/lay.ts';
-import { nameFirst, nameUsually } from '../install/names.ts';
 import { type InstallOptions, type InstallPlan, planInstall, type Step } from '../install/plan.ts';
 import { printFor } from '../install/print.ts';
 import type { Printable, PrintOptions } from '../install/print-options.ts';
@@ -38,8 +37,8 @@ import {
 import { noteDone } from '../log/events.ts';
 import { manPages } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
-import { readCandidates } from '../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../runtimes/configured.ts';
+import { readCandidates } from '../runtimes/rules.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 

@@ -4,10 +4,16 @@ import { defined } from '../../cni/json.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
-import { type Candidate, readCandidates } from '../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../runtimes/configured.ts';
 import { installedAs } from '../runtimes/libcni.ts';
-import { type Choice, choose, RUNTIMES, type Settings } from '../runtimes/rules.ts';
+import {
+  type Candidate,
+  type Choice,
+  choose,
+  RUNTIMES,
+  readCandidates,
+  type Settings,
+} from '../runtimes/rules.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 
 /** Shows every file of the configuration directory, which of them each runtime uses, and with `--why` the reasons. */

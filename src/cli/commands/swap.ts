@@ -18,28 +18,26 @@ import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } fr
 import { printList } from '../output/print.ts';
 import {
   compareBoth,
-  type Examined,
-  examineRules,
-  findUndeletable,
-  findUndoProblem,
-  renderComparison,
-  renderRules,
-  withCopy,
-} from '../swap/examine.ts';
-import {
   conclude,
   confirm,
+  type Examined,
+  examineRules,
   findListFile,
+  findUndeletable,
+  findUndoProblem,
   findWorse,
   renderBroken,
   renderChecked,
+  renderComparison,
+  renderRules,
   renderSurvey,
   type Survey,
   type SwapReport,
   shortDigest,
   survey,
   tell,
-} from '../swap/report.ts';
+  withCopy,
+} from '../swap.ts';
 import { loadTarget, runtimeOf } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';

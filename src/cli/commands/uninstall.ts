@@ -1,16 +1,41 @@
 // What does `catena uninstall` do?
 
+import { basename, dirname, join } from 'node:path';
+import { listOwnRoutes, removeOwnRoutes } from '../../between/apply.ts';
+import { listNetworks } from '../../chain/config/load.ts';
+import { cacheDirOf } from '../../chain/run/runtime.ts';
+import { runDir, stateDir } from '../../cni/directories.ts';
 import { defined } from '../../cni/json.ts';
-import type { PurgeStep } from '../../node/purge.ts';
+import {
+  backupDirsOf,
+  giveBackOf,
+  leaseDirsOf,
+  loadAbouts,
+  type SharedChain,
+} from '../../cni/plugin-about.ts';
+import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
+import { absolutePath, namesIn } from '../../files/read-file.ts';
+import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
+import { count } from '../../lab/words.ts';
+import { readRecords } from '../../node/facts.ts';
+import { listAttached } from '../../node/handover/hand-over.ts';
+import {
+  listElementOwners,
+  type PurgePlaces,
+  type PurgeStep,
+  purgeFiles,
+  purgeIptables,
+  purgeKernel,
+} from '../../node/purge.ts';
+import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
-import { type HandoverOutcome, handOverBefore } from '../handover/before-uninstall.ts';
-import { renderHandovers } from '../handover/hand-over-all.ts';
-import { planUninstall, type UninstallStep, uninstall } from '../install/uninstall.ts';
+import { type HandoverOutcome, handOverBefore, renderHandovers } from '../handover/hand-over-all.ts';
+import { planUninstall, type UninstallStep, uninstall } from '../install/lay.ts';
 import { disableUnits, forgetUnits, installedStarter, isBooted } from '../install/units.ts';
 import { noteDone } from '../log/events.ts';
 import { printAnswer } from '../output/print.ts';
-import { deleteGone, findPurgeObstacle, leavePools, purge, purgePlacesOf } from '../uninstall/purge.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
 import { placesOf } from './install.ts';
 
 /**
@@ -70,4 +95,111 @@ function toJson({ handovers, refusal, steps, purged }: Done): AnswerOf<'Uninstal
     ...(handovers.length ? { attachments: handovers } : {}),
     ...defined({ refusal }),
   };
+}
+
+/** The daemon gives its requests a minute. */
+const STOP_DEADLINE_MS = 70_000;
+
+/** Deletes attachments that outlived their namespace, while there are plugins for it. */
+async function deleteGone(call: CommandCall): Promise<GoneAttachment[]> {
+  const runtime = runtimeOf(call);
+  const scope = { graceMs: 0, dryRun: call.on('dry-run') };
+  return await collectGone(() => readRecords(runtime).standing, scope, runtime);
+}
+
+/** Why rules or records must stay; undefined if only what belongs to no attachment is left, apart from what was handed over. */
+function findPurgeObstacle(gone: readonly GoneAttachment[], call: CommandCall): string | undefined {
+  if (call.on('force')) return undefined;
+  const stuck = gone.filter(({ state }) => state === 'failed' || state === 'kept');
+  if (stuck[0]) {
+    const { network, containerId, ifname, why, error } = stuck[0];
+    return `${count(stuck.length, 'attachment')} may have outlived its namespace and was not deleted (${network} ${containerId} ${ifname}: ${error?.message ?? why}); delete it with catena del, or --force leaves it`;
+  }
+  // Those that a dry run would hand over still have their elements.
+  const owners = call.on('dry-run') ? [] : listElementOwners();
+  if (!owners.length) return undefined;
+  return `rules of ${count(owners.length, 'attachment')} would be removed (${owners[0]}); delete the container, or what it left with catena gc <network> --foreign; --force removes the rules`;
+}
+
+/** Gives back what this node holds of the pools of its cluster; to be asked while there are lists, notes and the kubeconfig. */
+async function leavePools(call: CommandCall): Promise<PurgeStep[]> {
+  const find = await loadAbouts(call.plugins.find, call.plugins.types);
+  const steps: PurgeStep[] = [];
+  for (const { list } of listNetworks(confDirOf(call)).networks) {
+    try {
+      const names = await giveBackOf(list, find, call.on('dry-run'));
+      steps.push(...names.map(name => ({ action: 'remove' as const, what: `claim of block "${name}"` })));
+    } catch (cause) {
+      const why = `${(cause as Error).message}; delete the Block and Address objects of this node`;
+      steps.push({ action: 'keep', what: `claims of network "${list.name}"`, why });
+    }
+  }
+  return steps;
+}
+
+/** Where our files are, and which chains are shared. */
+interface ToPurge extends PurgePlaces {
+  readonly chains: readonly SharedChain[];
+}
+
+/** To be asked before conflists and records are removed. */
+async function purgePlacesOf(call: CommandCall, binDirs: readonly string[]): Promise<ToPurge> {
+  const runtime = runtimeOf(call);
+  const { types } = call.plugins;
+  const find = await loadAbouts(call.plugins.find, types);
+  const lists = [
+    ...listNetworks(confDirOf(call)).networks.map(({ list }) => list),
+    ...listAttached(undefined, runtime).flatMap(({ list }) => list ?? []),
+  ];
+  const cacheDir = cacheDirOf(runtime);
+  const usual = namesIn(DEFAULT_DATA_DIR).map(name => join(DEFAULT_DATA_DIR, name));
+  const leaseDirs = [...new Set([...usual, ...lists.flatMap(list => leaseDirsOf(list, find))])];
+  const backupDirs = lists.flatMap(list => backupDirsOf(list, find));
+  const parents = [...leaseDirs, ...backupDirs, join(DEFAULT_DATA_DIR, '-')].map(dir => dirname(dir));
+  return {
+    runDir: absolutePath(runDir(call.env), call.cwd),
+    stateDir: absolutePath(call.text('state-dir') || stateDir(call.env), call.cwd),
+    leaseDirs,
+    binDirs,
+    shared: [
+      ...backupDirs,
+      // One that was made for all networks, not one of the operator's.
+      ...parents.filter(dir => ['networks', 'cni'].includes(basename(dir))),
+      ...types.flatMap(type => [join(cacheDir, type, 'results'), join(cacheDir, type)]),
+      join(cacheDir, 'results'),
+      cacheDir,
+    ],
+    types,
+    chains: types.flatMap(type => find(type)?.sharedChains ?? []),
+  };
+}
+
+/**
+ * Ends the daemon, and removes what it and the plugins have left in the kernel and on disk.
+ * @throws Error if the daemon does not end
+ */
+export async function purge(places: ToPurge, dryRun: boolean): Promise<PurgeStep[]> {
+  const daemon = await findRunning(places.runDir);
+  const ended: PurgeStep[] = daemon
+    ? [{ action: 'remove', what: `daemon, process ${daemon.state?.pid ?? 'unknown'}` }]
+    : [];
+  const problem = daemon && !dryRun ? await stopRunning(daemon, STOP_DEADLINE_MS) : undefined;
+  if (problem !== undefined)
+    throw new Error(
+      `Cannot stop the daemon on "${daemon?.socket}": ${problem}; end it and repeat the command`,
+    );
+  return [
+    ...ended,
+    ...purgeRoutes(dryRun),
+    ...purgeKernel(dryRun),
+    ...purgeIptables(places.chains, dryRun),
+    ...purgeFiles(places, dryRun),
+  ];
+}
+
+/** Those to other nodes. Their devices and rules go with all others of ours. */
+function purgeRoutes(dryRun: boolean): PurgeStep[] {
+  const routes = listOwnRoutes();
+  if (!dryRun) removeOwnRoutes();
+  return routes.map(what => ({ action: 'remove', what }));
 }

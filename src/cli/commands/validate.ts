@@ -9,8 +9,7 @@ import { installedRuntimes } from '../runtimes/libcni.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
 import { NO_EXECUTABLES, openExecutables } from '../validate/executables.ts';
-import { countFindings, type Finding } from '../validate/finding.ts';
-import { renderValidation } from '../validate/render.ts';
+import { countFindings, type Finding, renderValidation } from '../validate/finding.ts';
 import { validatePath } from '../validate/validate.ts';
 
 /** Prints the findings; fails on errors, with `--strict` on warnings too. */

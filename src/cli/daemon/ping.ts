@@ -5,11 +5,10 @@ import type { PingReply } from '../../daemon/protocol.ts';
 import { type Ping, ping } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { inEnvelope } from '../answers/envelope.ts';
-import type { CommandCall } from '../command.ts';
+import { type CommandCall, secondsIn } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
 import { printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { secondsIn } from '../seconds.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 const DEADLINE_S = 2;

@@ -8,18 +8,23 @@ import type { ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import { visitAll } from '../../chain/run/visits.ts';
 import { keyOf } from '../../cni/attachment.ts';
 import { renderCniArgs } from '../../cni/env.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import type { CompareReport } from '../../lab/compare/report.ts';
 import { DELETED_AFTER_HANDOVER } from '../../lab/compare/scene.ts';
 import { runOwnCommand } from '../../lab/reexec.ts';
-import { oneLine } from '../../lab/words.ts';
+import { count, oneLine } from '../../lab/words.ts';
 import {
   findMissing,
   type HandedAttachment,
   type Handover,
   handOverOne,
+  isMadeIn,
+  listAttached,
 } from '../../node/handover/hand-over.ts';
 import { ownSegments, ownWorker, type WorkerSource } from '../../worker/client.ts';
 import type { CommandCall } from '../command.ts';
+import { REPLACED } from '../install/files.ts';
+import type { UninstallStep } from '../install/lay.ts';
 import { noteDone } from '../log/events.ts';
 import { runtimeOf } from '../target.ts';
 
@@ -46,7 +51,7 @@ function throughThisFile(source: WorkerSource): WorkerSource {
 }
 
 /** Executables by plugin name. */
-export type Executables = ReadonlyMap<string, string>;
+type Executables = ReadonlyMap<string, string>;
 
 /** Finds the plugins in the directories; the first directory that has one counts. */
 export function findExecutables(types: Iterable<string>, dirs: readonly string[]): Executables {
@@ -188,4 +193,70 @@ export function renderHandovers(handovers: readonly Handover[]): string {
   ]);
   const counts = STATES.map(state => `${handovers.filter(one => one.state === state).length} ${state}`);
   return `${[...lines, `attachments: ${counts.join(', ')}`].map(oneLine).join('\n')}\n`;
+}
+
+/** What was found and done. */
+export interface HandoverOutcome {
+  readonly handovers: readonly Handover[];
+  /** Why our executables must stay, and what to do about it. */
+  readonly refusal?: string;
+}
+
+/**
+ * Checks every attachment with a plugin that this uninstallation removes: can the restored executable delete it? With
+ * `--hand-over`, hands it over.
+ */
+export async function handOverBefore(
+  call: CommandCall,
+  binDir: string,
+  steps: readonly UninstallStep[],
+): Promise<HandoverOutcome> {
+  const inBinDir = steps.filter(({ path }) => dirname(path) === binDir);
+  const going = inBinDir.filter(({ action }) => action !== 'keep').map(({ path }) => basename(path));
+  // Without its records and tables, no copy of our plugins elsewhere could delete an attachment either.
+  const purges = call.on('purge');
+  if ((!going.length && !purges) || call.on('force')) return { handovers: [] };
+  const runtime = handoverRuntime(call);
+  const concerned = purges ? call.plugins.types : going;
+  const attached = listAttached(undefined, runtime).filter(
+    one =>
+      !one.isGone && (purges || isMadeIn(binDir, one)) && one.types.some(type => concerned.includes(type)),
+  );
+  if (!attached.length) return { handovers: [] };
+  const [to, others] = [call.texts('to'), call.texts('bin-dir').slice(1)].map(dirs =>
+    dirs.map(dir => absolutePath(dir, call.cwd)),
+  ) as [string[], string[]];
+  const executables: Executables = new Map([
+    ...findExecutables(going, [...others, ...to]),
+    ...findExecutables(
+      attached.flatMap(({ types }) => types).filter(type => !going.includes(type)),
+      [binDir, ...others, ...to],
+    ),
+    ...inBinDir.flatMap(({ path, action }) =>
+      action === 'restore' ? [[basename(path), `${path}${REPLACED}`] as const] : [],
+    ),
+  ]);
+  const handsOver = call.on('hand-over');
+  const plan = {
+    executables,
+    force: false,
+    visible: [binDir, ...others, ...to],
+    place: to.length
+      ? `"${binDir}" afterwards, nor in ${to.map(dir => `"${dir}"`).join(' or ')}`
+      : `"${binDir}" afterwards`,
+    mode: handsOver && !call.on('dry-run') ? ('do' as const) : ('look' as const),
+  };
+  const handovers = await handOverAll(attached, plan, call, runtime);
+  const number = (state: Handover['state']) => handovers.filter(one => one.state === state).length;
+  const [refused, pending] = [number('refused'), handsOver ? 0 : number('pending')];
+  if (refused + pending === 0) return { handovers };
+  const advice = [
+    ...(pending ? ['--hand-over makes them deletable by the restored executables and continues'] : []),
+    ...(refused && !to.length ? ['--to <dir> names the executables to use where none is restored'] : []),
+    'or delete the containers first; --force uninstalls anyway and leaves them as they are',
+  ];
+  return {
+    handovers,
+    refusal: `${count(refused + pending, 'attachment')} could no longer be deleted; ${advice.join('; ')}`,
+  };
 }

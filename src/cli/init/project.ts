@@ -1,8 +1,11 @@
 // Which files does the project of a new plugin contain?
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import manifest from '../../../package.json' with { type: 'json' };
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { absolutePath } from '../../files/read-file.ts';
+import { type CommandCall, UsageError } from '../command.ts';
 import conflist from './files/conflist.txt' with { type: 'text' };
 import gitignore from './files/gitignore.txt' with { type: 'text' };
 import mainSource from './files/main.ts.txt' with { type: 'text' };
@@ -12,7 +15,22 @@ import pluginSource from './files/plugin.ts.txt' with { type: 'text' };
 import readme from './files/README.md.txt' with { type: 'text' };
 import schemaSource from './files/schema.ts.txt' with { type: 'text' };
 import tsconfig from './files/tsconfig.json.txt' with { type: 'text' };
-import type { LibrarySource } from './library.ts';
+import { PACKED_LIBRARY } from './packed-library.ts';
+
+/** The dependency in package.json, and the file that it needs in the project. */
+interface LibrarySource {
+  readonly dependency: string;
+  readonly files: ReadonlyMap<string, Uint8Array>;
+}
+
+/** The compiled executable writes the package into the project; from sources, the source directory is installed. */
+function findLibrary(): LibrarySource {
+  if (PACKED_LIBRARY === undefined) {
+    return { dependency: `file:${resolve(import.meta.dir, '../../..')}`, files: new Map() };
+  }
+  const name = `vendor/${manifest.name}-${manifest.version}.tgz`;
+  return { dependency: `file:${name}`, files: new Map([[name, readFileSync(PACKED_LIBRARY)]]) };
+}
 
 const MAX_NAME_LENGTH = 64;
 
@@ -89,4 +107,25 @@ function entriesOf(dir: string): string[] {
     if (code === 'ENOENT') return [];
     throw new CniError(ErrorCode.ioFailure, `Cannot make a project in "${dir}": ${message}`, { cause });
   }
+}
+
+/** Creates a plugin project and prints the next steps. */
+export async function run(call: CommandCall): Promise<number> {
+  const [name = ''] = call.positionals;
+  const problem = findNameProblem(name);
+  if (problem !== undefined) throw new UsageError(`Cannot name a plugin ${JSON.stringify(name)}: ${problem}`);
+  const dir = absolutePath(call.text('dir') ?? name);
+  const files = renderProject(name, findLibrary());
+  const isDry = call.on('dry-run');
+  if (!isDry) writeProject(dir, files);
+  call.out(
+    [
+      `${dir}:`,
+      ...[...files.keys()].map(file => `  ${file}`),
+      '',
+      isDry ? 'would be written' : `Next: cd ${dir} && npm install && npm run build`,
+      '',
+    ].join('\n'),
+  );
+  return 0;
 }

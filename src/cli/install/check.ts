@@ -2,10 +2,9 @@
 
 import type { Runtime } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type Candidate, candidateOf, readCandidates } from '../runtimes/candidate.ts';
 import type { Configured } from '../runtimes/configured.ts';
 import { installedAs } from '../runtimes/libcni.ts';
-import { choose, type RuntimeName } from '../runtimes/rules.ts';
+import { type Candidate, candidateOf, choose, type RuntimeName, readCandidates } from '../runtimes/rules.ts';
 
 /** Runtimes that use one file for every pod; the others are given a name each time. */
 const BY_ORDER: readonly RuntimeName[] = ['containerd', 'CRI-O'];

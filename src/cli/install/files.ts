@@ -1,4 +1,6 @@
 // Which single steps does an installation take on a file system?
+
+import { createHash, type Hash } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
@@ -7,18 +9,51 @@ import {
   fchmodSync,
   fsyncSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readFileSync,
+  readSync,
   renameSync,
   rmdirSync,
   rmSync,
+  type Stats,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { parseObject } from '../../cni/json.ts';
-import { UNFINISHED } from './names.ts';
+
+/** Prefix of temporary files. No runtime reads them, and the next installation removes them. */
+export const UNFINISHED = '.catena-install-';
+
+/** The lock of an installation: every user can open the directory, and would hold its lock. */
+export const TURN_NAME = '.catena-turn.lock';
+
+/** Suffix of a file that was replaced; no runtime reads it. */
+export const REPLACED = '.before-catena';
+
+/** Prefixes of a configuration's name, from the usual one to the last resort. */
+const PREFIXES = ['10-', '05-', '00-', '00-00-', '00-00-00-'] as const;
+
+/**
+ * A file name for a network that sorts before all others, bytewise as in runtimes.
+ * @param others names of the existing configurations
+ * @throws Error if no name sorts before all of them
+ */
+export function nameFirst(network: string, others: readonly string[]): string {
+  const found = PREFIXES.map(prefix => `${prefix}${network}.conflist`).find(name =>
+    others.every(other => Buffer.compare(Buffer.from(name), Buffer.from(other)) < 0),
+  );
+  if (found !== undefined) return found;
+  const first = [...others].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))[0];
+  throw new Error(`Cannot find a file name that sorts before "${first}": choose one with --conf-name`);
+}
+
+/** The usual file name of a network. */
+export function nameUsually(network: string): string {
+  return `${PREFIXES[0]}${network}.conflist`;
+}
 
 /** Every file operation of an installation; the machine may lose power between any two of them. */
 export interface Files {
@@ -128,4 +163,56 @@ export function writeManifest(binDir: string, manifest: Manifest, files: Files):
   files.write(unfinished, `${JSON.stringify(manifest, null, 2)}\n`);
   files.rename(unfinished, join(binDir, MANIFEST_NAME));
   files.sync(binDir);
+}
+
+/** What is at a path, without following symbolic links. */
+export interface FoundFile {
+  readonly kind: 'file' | 'directory' | 'other';
+  /** For a file: equal for two names of the same file. */
+  readonly inode?: string;
+  readonly digest?: string;
+}
+
+/** Examines files, and reads each only once, however many names it has. */
+export class Inspector {
+  readonly #digests = new Map<string, string>();
+
+  /** What is at a path; undefined if it does not exist. */
+  find(path: string): FoundFile | undefined {
+    const stat = statOf(path);
+    if (stat === undefined) return undefined;
+    if (stat.isDirectory()) return { kind: 'directory' };
+    if (!stat.isFile()) return { kind: 'other' };
+    const inode = `${stat.dev}:${stat.ino}`;
+    const digest = this.#digests.get(inode) ?? digestOf(path);
+    this.#digests.set(inode, digest);
+    return { kind: 'file', inode, digest };
+  }
+}
+
+/** The digest of a text, equal to that of a file with this text. */
+export function digestOfText(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+function statOf(path: string): Stats | undefined {
+  try {
+    return lstatSync(path);
+  } catch (cause) {
+    if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
+    throw cause;
+  }
+}
+
+function digestOf(path: string): string {
+  const hash: Hash = createHash('sha256');
+  const chunk = new Uint8Array(1 << 20);
+  const fd = openSync(path, 'r');
+  try {
+    for (let length = readSync(fd, chunk); length > 0; length = readSync(fd, chunk))
+      hash.update(chunk.subarray(0, length));
+  } finally {
+    closeSync(fd);
+  }
+  return hash.digest('hex');
 }

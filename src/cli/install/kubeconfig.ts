@@ -7,8 +7,7 @@ import { readFileSync } from 'node:fs';
 import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { KUBECONFIG_BELOW, NODE_VARIABLE, renderNodeLine } from '../../cni/node-name.ts';
-import type { Files } from './files.ts';
-import { UNFINISHED } from './names.ts';
+import { type Files, UNFINISHED } from './files.ts';
 
 /** A service account, as mounted by the kubelet. */
 interface PodAccount {

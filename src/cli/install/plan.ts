@@ -2,10 +2,8 @@
 
 import { basename, join } from 'node:path';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { findManifest, type Manifest } from './files.ts';
-import { digestOfText, type FoundFile, Inspector } from './identity.ts';
+import { digestOfText, type FoundFile, findManifest, Inspector, type Manifest, REPLACED } from './files.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
-import { REPLACED } from './names.ts';
 import type { TextFile } from './units.ts';
 
 /** What is to be installed, and where. */

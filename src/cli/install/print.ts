@@ -2,9 +2,253 @@
 
 import { crds } from './crds.ts';
 import { daemonSet } from './daemon-set.ts';
-import { alertRules, board } from './monitoring.ts';
 import type { Printable, PrintOptions } from './print-options.ts';
 import { renderUnits } from './units.ts';
+
+/** An alert, with the condition that must hold for a time. */
+interface Alert {
+  readonly alert: string;
+  readonly expr: string;
+  readonly for: string;
+  readonly severity: 'critical' | 'warning';
+  /** With labels as `{{ $labels.network }}`. */
+  readonly summary: string;
+  /** What to do on the node. */
+  readonly action: string;
+}
+
+const NODE = '{{ $labels.instance }}';
+const NETWORK = '"{{ $labels.network }}"';
+
+const ALERTS: readonly Alert[] = [
+  {
+    alert: 'CatenaRequestsFail',
+    expr:
+      'sum by (instance, network, verb) (rate(catena_requests_total{verb=~"ADD|DEL", code!="0"}[5m]))' +
+      ' / sum by (instance, network, verb) (rate(catena_requests_total{verb=~"ADD|DEL"}[5m])) > 0.1',
+    for: '10m',
+    severity: 'critical',
+    summary: `More than a tenth of {{ $labels.verb }} on network ${NETWORK} fail on ${NODE}`,
+    action: 'catena log shows which and why, catena doctor what is wrong with the node',
+  },
+  {
+    alert: 'CatenaRequestsSlow',
+    expr: 'histogram_quantile(0.9, sum by (instance, verb, le) (rate(catena_request_duration_seconds_bucket{verb=~"ADD|DEL"}[10m]))) > 5',
+    for: '10m',
+    severity: 'warning',
+    summary: `A tenth of {{ $labels.verb }} take more than five seconds on ${NODE}`,
+    action:
+      'catena log --requests lists the requests that were traced, catena log <id> how long each plugin took',
+  },
+  {
+    alert: 'CatenaAddressesRunOut',
+    expr: 'catena_range_addresses_used / catena_range_addresses > 0.9',
+    for: '10m',
+    severity: 'warning',
+    summary: `Nine tenths of {{ $labels.range }} of network ${NETWORK} are leased on ${NODE}`,
+    action: 'catena ipam ls shows the leases; catena gc --gone frees those of containers that are gone',
+  },
+  {
+    alert: 'CatenaPoolRunsOut',
+    expr: 'max by (network, pool) (catena_pool_blocks_claimed) / max by (network, pool) (catena_pool_blocks) > 0.9',
+    for: '10m',
+    severity: 'critical',
+    summary: `Nodes have claimed nine tenths of the blocks of pool {{ $labels.pool }} of network ${NETWORK}`,
+    action: 'catena ipam pools shows which node has which; add a subnet to the pool',
+  },
+  {
+    alert: 'CatenaAttachmentsBroken',
+    expr: 'catena_watched_drift{state="given up"} > 0',
+    for: '10m',
+    severity: 'critical',
+    summary: `{{ $value }} attachments on ${NODE} are not as their ADD made them, and repair did not help`,
+    action: 'catena ls --check shows which; catena doctor what stops the repair',
+  },
+  {
+    alert: 'CatenaRecordsLeak',
+    expr: 'catena_leaked_records > 0',
+    for: '1h',
+    severity: 'warning',
+    summary: `{{ $value }} attachments on ${NODE} outlived their container`,
+    action: 'catena gc --gone deletes them',
+  },
+  {
+    alert: 'CatenaRoutesMissing',
+    expr: 'catena_node_routes{state="problem"} > 0',
+    for: '10m',
+    severity: 'critical',
+    summary: `{{ $value }} routes to pods of other nodes are not as wanted on ${NODE}`,
+    action: 'catena doctor names them',
+  },
+  {
+    alert: 'CatenaDaemonOverloaded',
+    expr: 'sum by (instance) (rate(catena_declined_total{reason=~"busy|workers"}[10m])) > 0.1',
+    for: '10m',
+    severity: 'warning',
+    summary: `The daemon on ${NODE} leaves calls to their callers, which are slower`,
+    action: 'give its container a greater cpu request',
+  },
+  {
+    alert: 'CatenaDaemonGone',
+    expr: 'count(catena_build_info offset 1h) > count(catena_build_info) or absent(catena_build_info)',
+    for: '15m',
+    severity: 'warning',
+    summary:
+      'Fewer daemons report than an hour ago; without one, calls are slower and nothing is repaired unasked',
+    action: 'look at the logs of the daemon on the nodes that are missing',
+  },
+];
+
+/** Rules for Prometheus, as YAML. */
+function alertRules(): string {
+  const rules = ALERTS.map(
+    ({ alert, expr, severity, summary, action, ...rest }) => `      - alert: ${alert}
+        expr: ${quoted(expr)}
+        for: ${rest.for}
+        labels: { severity: ${severity} }
+        annotations:
+          summary: ${quoted(summary)}
+          description: ${quoted(action)}
+`,
+  );
+  return `# Alerts about Catena: a file of rule_files in prometheus.yml; promtool check rules <file> checks it.
+groups:
+  - name: catena
+    rules:
+${rules.join('')}`;
+}
+
+/** A scalar of YAML in single quotes. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
+/** A panel of the board: its title, the unit of its values, and queries with the legend of each. */
+type Panel = readonly [
+  title: string,
+  unit: string,
+  queries: readonly (readonly [expr: string, legend: string])[],
+];
+
+const ON = 'instance=~"$node"';
+
+const PANELS: readonly Panel[] = [
+  [
+    'Requests',
+    'reqps',
+    [[`sum by (verb) (rate(catena_requests_total{${ON}}[$__rate_interval]))`, '{{verb}}']],
+  ],
+  [
+    'Failed requests',
+    'reqps',
+    [
+      [
+        `sum by (verb, network, code) (rate(catena_requests_total{${ON}, code!="0"}[$__rate_interval]))`,
+        '{{verb}} {{network}} code {{code}}',
+      ],
+    ],
+  ],
+  [
+    'ADD and DEL: median and 99 %',
+    's',
+    [0.5, 0.99].map(share => [
+      `histogram_quantile(${share}, sum by (verb, le) (rate(catena_request_duration_seconds_bucket{${ON}, verb=~"ADD|DEL"}[$__rate_interval])))`,
+      `{{verb}} ${share * 100} %`,
+    ]),
+  ],
+  [
+    'Plugins of an ADD: mean',
+    's',
+    [
+      [
+        `sum by (link) (rate(catena_link_duration_seconds_sum{${ON}, verb="ADD"}[$__rate_interval])) / sum by (link) (rate(catena_link_duration_seconds_count{${ON}, verb="ADD"}[$__rate_interval]))`,
+        '{{link}}',
+      ],
+    ],
+  ],
+  ['Attachments', 'short', [[`sum by (network) (catena_attachments{${ON}})`, '{{network}}']]],
+  [
+    'Leased addresses',
+    'percentunit',
+    [
+      [
+        `sum by (network, range) (catena_range_addresses_used{${ON}}) / sum by (network, range) (catena_range_addresses{${ON}})`,
+        '{{network}} {{range}}',
+      ],
+    ],
+  ],
+  [
+    'Claimed blocks of pools',
+    'percentunit',
+    [
+      [
+        'max by (network, pool) (catena_pool_blocks_claimed) / max by (network, pool) (catena_pool_blocks)',
+        '{{network}} {{pool}}',
+      ],
+    ],
+  ],
+  [
+    'Not as ADD made it',
+    'short',
+    [
+      [`sum by (state) (catena_watched_drift{${ON}})`, '{{state}}'],
+      [`sum(catena_leaked_records{${ON}})`, 'outlived its container'],
+      [`sum(catena_node_routes{${ON}, state="problem"})`, 'routes to other nodes'],
+    ],
+  ],
+  [
+    'Waiting for the daemon: 99 %',
+    's',
+    [
+      [
+        `histogram_quantile(0.99, sum by (le) (rate(catena_queue_wait_seconds_bucket{${ON}}[$__rate_interval])))`,
+        'in its queue',
+      ],
+      [
+        `histogram_quantile(0.99, sum by (le) (rate(catena_lock_wait_seconds_bucket{${ON}}[$__rate_interval])))`,
+        'for another request of the container',
+      ],
+    ],
+  ],
+  [
+    'Calls left to their callers',
+    'reqps',
+    [[`sum by (reason) (rate(catena_declined_total{${ON}}[$__rate_interval]))`, '{{reason}}']],
+  ],
+];
+
+/** Grafana's grid has 24 columns. */
+const [WIDTH, HEIGHT] = [12, 8];
+const SOURCE = { type: 'prometheus', uid: '$source' };
+
+/** A board for Grafana 9 and later, as JSON: Dashboards, New, Import. */
+function board(): string {
+  const panels = PANELS.map(([title, unit, queries], i) => ({
+    id: i + 1,
+    type: 'timeseries',
+    title,
+    datasource: SOURCE,
+    gridPos: { x: (i % 2) * WIDTH, y: Math.floor(i / 2) * HEIGHT, w: WIDTH, h: HEIGHT },
+    fieldConfig: { defaults: { unit, min: 0 }, overrides: [] },
+    targets: queries.map(([expr, legendFormat], at) => ({
+      refId: String.fromCharCode('A'.charCodeAt(0) + at),
+      datasource: SOURCE,
+      expr,
+      legendFormat,
+    })),
+  }));
+  const list = [
+    { name: 'source', label: 'Prometheus', type: 'datasource', query: 'prometheus' },
+    {
+      ...{ name: 'node', label: 'Node', type: 'query', datasource: SOURCE, refresh: 2 },
+      ...{ query: 'label_values(catena_build_info, instance)', includeAll: true, multi: true },
+      current: { text: 'All', value: '$__all' },
+    },
+  ];
+  const time = { from: 'now-6h', to: 'now' };
+  const about = { uid: 'catena', title: 'Catena', tags: ['cni'], schemaVersion: 37, refresh: '1m', time };
+  return `${JSON.stringify({ ...about, templating: { list }, panels }, undefined, 2)}\n`;
+}
 
 /** The text of one of them. */
 export function printFor(what: Printable, options: PrintOptions): string {

@@ -3,8 +3,7 @@ import { lstatSync, readdirSync, readFileSync, realpathSync, statSync } from 'no
 import { basename, dirname, join } from 'node:path';
 import * as z from 'zod/mini';
 import { parseObject } from '../../cni/json.ts';
-import { type Files, REAL_FILES } from './files.ts';
-import { Inspector } from './identity.ts';
+import { type Files, Inspector, REAL_FILES } from './files.ts';
 import { takeTurn } from './lay.ts';
 
 /** What is to replace what. */

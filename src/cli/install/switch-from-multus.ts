@@ -11,13 +11,14 @@ import { printOptionsOf } from '../commands/install.ts';
 import { daemonSet } from './daemon-set.ts';
 import { kubeconfigIn } from './kubeconfig.ts';
 import {
+  type Forecast,
   findMultusList,
+  forecast,
   type MultusCluster,
   type MultusList,
   readDaemonConfig,
   readMultusCluster,
-} from './multus-found.ts';
-import { type Forecast, forecast } from './multus-pods.ts';
+} from './multus.ts';
 import type { PrintOptions } from './print-options.ts';
 
 /** A request to the cluster may take as long as one of the runner. */

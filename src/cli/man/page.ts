@@ -3,9 +3,8 @@
 // Pages of section 1, in the macros of man(7), from the same tables as `catena help`.
 import { type Command, type CommandOption, type CommandTable, optionsOf } from '../command.ts';
 import { COMMON_EXIT_CODES, type ExitCode, MORE_EXIT_CODES } from '../exit-codes.ts';
-import { EXAMPLES } from '../help/examples.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
-import { GROUPS } from '../usage.ts';
+import { EXAMPLES, GROUPS } from '../usage.ts';
 
 /** The tool's page, of which the others are part. */
 const TOP = 'catena';

@@ -2,15 +2,13 @@
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { NetworkNotFound } from '../../chain/config/load.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { explainList } from '../explain/list.ts';
-import { type RuntimeVerdict, renderList } from '../explain/render.ts';
+import { explainList, type RuntimeVerdict, renderList } from '../explain.ts';
 import { findList, type NamedList } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
 import { catalogOf } from '../plugin-catalog.ts';
-import { readCandidates } from '../runtimes/candidate.ts';
 import { readConfigured } from '../runtimes/configured.ts';
 import { installedAs } from '../runtimes/libcni.ts';
-import { choose, RUNTIMES } from '../runtimes/rules.ts';
+import { choose, RUNTIMES, readCandidates } from '../runtimes/rules.ts';
 import { widthOf } from '../terminal/lines.ts';
 
 /** Where the output is no terminal. */

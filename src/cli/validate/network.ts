@@ -8,9 +8,16 @@ import { ErrorCode } from '../../cni/errors.ts';
 import { defined, foldKeys, isObject, type JsonObject } from '../../cni/json.ts';
 import type { PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
 import { ConflistSchema, PluginConfig } from '../../cni/schemas.ts';
-import { atKey, atValue, type Document, type Path, readDocument } from './document.ts';
+import {
+  atKey,
+  atValue,
+  type Document,
+  findShapeProblems,
+  findUnknownKeys,
+  type Path,
+  readDocument,
+} from './document.ts';
 import type { Finding } from './finding.ts';
-import { findShapeProblems, findUnknownKeys } from './shape.ts';
 
 /** A plugin that a configuration names, with its description if it is one of ours. */
 export interface NamedPlugin {

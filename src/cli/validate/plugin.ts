@@ -4,10 +4,9 @@ import { decode, type JsonObject } from '../../cni/json.ts';
 import { type AddressRange, rangesIn } from '../../cni/plugin-about.ts';
 import { ListedPlugin } from '../../cni/schemas.ts';
 import { cidrContains, isSmallest, renderCidr, renderIp } from '../../net/ip.ts';
-import { atKey, atValue, type Path } from './document.ts';
+import { atKey, atValue, findShapeProblems, findUnknownKeys, type Path, type Problem } from './document.ts';
 import type { Finding, Severity } from './finding.ts';
 import type { NamedPlugin, PlacedPlugin } from './network.ts';
-import { findShapeProblems, findUnknownKeys, type Problem } from './shape.ts';
 
 /**
  * Finds what a plugin's schema and rules refuse, and keys that are never read.

@@ -5,9 +5,8 @@ import fc from 'fast-check';
 import type { Conflist } from '../../../src/chain/config/conflist.ts';
 import { findManifest, MANIFEST_NAME } from '../../../src/cli/install/files.ts';
 import { listSwaps, placeOf } from '../../../src/cli/install/swap.ts';
-import { readCandidates } from '../../../src/cli/runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../../src/cli/runtimes/configured.ts';
-import { choose, RUNTIMES } from '../../../src/cli/runtimes/rules.ts';
+import { choose, RUNTIMES, readCandidates } from '../../../src/cli/runtimes/rules.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import {
   deviceInfoArg,

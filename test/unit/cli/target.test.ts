@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test';
+import { parseNetwork } from '../../../src/chain/config/conflist.ts';
 import type { CommandCall } from '../../../src/cli/command.ts';
-import { attachmentOf, runtimeOf } from '../../../src/cli/target.ts';
+import { attachmentOf, findUnread, runtimeOf } from '../../../src/cli/target.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { deriveContainerId } from '../../../src/node/names.ts';
 
@@ -126,4 +127,21 @@ describe('runtimeOf()', () => {
     runtimeOf(asked).onWarning?.(new CniError(6, 'Cannot read it'));
     expect(asked.said).toEqual(['a warning\n', 'catena: warning: Cannot read it\n']);
   });
+});
+
+const capabilities = { portMappings: true, bandwidth: false };
+const list = parseNetwork(
+  JSON.stringify({ cniVersion: '1.0.0', name: 'n', plugins: [{ type: 'a' }, { type: 'b', capabilities }] }),
+);
+
+test('findUnread() returns capabilities that no plugin declares, and what may have been meant', () => {
+  expect(findUnread(list, { portMapping: [], bandwidth: {} }).map(({ message }) => message)).toEqual([
+    'Cannot pass capability "portMapping": no plugin of network "n" declares it; did you mean "portMappings"?',
+    'Cannot pass capability "bandwidth": no plugin of network "n" declares it',
+  ]);
+});
+
+test('findUnread() ignores capabilities that a plugin declares', () => {
+  expect(findUnread(list, { portMappings: [] })).toEqual([]);
+  expect(findUnread(list, {})).toEqual([]);
 });

@@ -3,8 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { parseArguments } from '../../../src/cli/arguments.ts';
 import { optionsOf } from '../../../src/cli/command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from '../../../src/cli/commands.ts';
-import { EXAMPLES } from '../../../src/cli/help/examples.ts';
-import { GROUPS, renderCommandUsage, renderUsage } from '../../../src/cli/usage.ts';
+import { EXAMPLES, GROUPS, renderCommandUsage, renderUsage } from '../../../src/cli/usage.ts';
 import { wordsOf } from '../../helpers/words.ts';
 
 const TABLE = { commands: COMMANDS, globalOptions: GLOBAL_OPTIONS };

@@ -1,6 +1,6 @@
 // What does a report contain, and how does it look?
 import { describe, expect, test } from 'bun:test';
-import { showable } from '../../../src/cli/showable.ts';
+import { showable } from '../../../src/cli/failure.ts';
 import {
   isProblem,
   type PluginReport,

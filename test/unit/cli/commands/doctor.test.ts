@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import { renderDiagnosis } from '../../../../src/cli/commands/doctor.ts';
-import { showable } from '../../../../src/cli/showable.ts';
+import { showable } from '../../../../src/cli/failure.ts';
 import { type Finding, judge } from '../../../../src/node/doctor/finding.ts';
 
 const broken = Array.from({ length: 12 }, (_, i): Finding => {

@@ -3,10 +3,9 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { install } from '../../../../src/cli/install/lay.ts';
+import { install, uninstall } from '../../../../src/cli/install/lay.ts';
 import type { InstallOptions } from '../../../../src/cli/install/plan.ts';
-import { uninstall } from '../../../../src/cli/install/uninstall.ts';
-import { readCandidates } from '../../../../src/cli/runtimes/candidate.ts';
+import { readCandidates } from '../../../../src/cli/runtimes/rules.ts';
 import { run } from '../../../helpers/command.ts';
 
 const KILLED = join(import.meta.dir, '../../../fixtures/install-killed.ts');

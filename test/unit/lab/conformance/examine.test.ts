@@ -1,6 +1,6 @@
 // Are the rules a table that can be relied on?
 import { expect, test } from 'bun:test';
-import { showable } from '../../../../src/cli/showable.ts';
+import { showable } from '../../../../src/cli/failure.ts';
 import type { Finding, Report } from '../../../../src/lab/conformance/exam.ts';
 import {
   RULES,

@@ -1,6 +1,7 @@
 // Is the number of events limited, also when every attachment of a node is repaired at once?
+
 import { expect, test } from 'bun:test';
-import { EventBudget } from '../../../../src/cli/daemon/pod-events.ts';
+import { EventBudget } from '../../../../src/cli/daemon/background.ts';
 
 test('25 at once, then five a minute; those left out are counted', () => {
   const budget = new EventBudget(0);

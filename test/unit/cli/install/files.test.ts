@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { nameFirst, nameUsually } from '../../../../src/cli/install/names.ts';
+import { nameFirst, nameUsually } from '../../../../src/cli/install/files.ts';
 
 describe('nameFirst()', () => {
   test.each([

@@ -1,19 +1,64 @@
-// How does a running container get one more network?
-import { hold } from '../../attachments/store.ts';
-import type { Conflist } from '../../chain/config/conflist.ts';
+// How does a running container get one more network, how does it lose one, and how do processes that do so wait for each other?
+
+import { join } from 'node:path';
+import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
+import { type AttachmentRecord, hold } from '../../attachments/store.ts';
+import { type Conflist, parseFrozen } from '../../chain/config/conflist.ts';
 import { settleEarlierAdd } from '../../chain/records/transaction.ts';
 import { withDetails } from '../../chain/run/plugin-outcome.ts';
 import { addNetwork, deleteNetwork } from '../../chain/run/run.ts';
 import { type Attachment, type ChainRuntime, holdCall } from '../../chain/run/runtime.ts';
 import { inTurn } from '../../chain/run/turns.ts';
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { type AttachmentId, digestOf } from '../../cni/attachment.ts';
+import { runDir } from '../../cni/directories.ts';
 import type { CniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { ResultOf } from '../../cni/result.ts';
 import { type Inside, readInside } from '../../node/devices.ts';
-import type { KnownContainer } from './container.ts';
-import { type ContainerPlace, checkPlace } from './place.ts';
+import type { RecordedAttachment } from '../../node/facts.ts';
+import { originOf, sinceOf } from '../../node/read-node.ts';
+import { holdFlock } from '../../sys/flock.ts';
+import { type ContainerPlace, checkPlace, type KnownContainer } from './container.ts';
+
+// The name of an interface is chosen by looking which ones are free, and plugins of foreign make delete an interface by its name.
+// So only one process at a time may choose a name in a container. Few locks serve all containers: their files stay.
+
+const PAUSE_MS = 20;
+
+/**
+ * Does the work while no other process adds networks to the container or removes them.
+ * @param waitMs how long to wait for another one
+ * @throws CniError 11 if that was not long enough
+ */
+export async function withContainer<T>(
+  containerId: string,
+  { env, signal }: Pick<ChainRuntime, 'env' | 'signal'>,
+  waitMs: number,
+  work: () => Promise<T>,
+): Promise<T> {
+  const path = join(runDir(env), 'running', `${digestOf(containerId).slice(-2)}.lock`);
+  const giveUpAt = performance.now() + waitMs;
+  for (;;) {
+    const release = holdFlock(path, { mode: 0o600, directoryMode: 0o700 });
+    if (release) {
+      try {
+        return await work();
+      } finally {
+        release();
+      }
+    }
+    if (performance.now() > giveUpAt || signal?.aborted) throw busy(containerId, path);
+    await Bun.sleep(PAUSE_MS);
+  }
+}
+
+function busy(containerId: string, path: string): CniError {
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot change the networks of container "${containerId}": another process does, and holds "${path}"; try again later`,
+  );
+}
 
 /**
  * What the caller chooses; the name is the next free `net<N>` unless given. A caller that lost the reply asks again with the same
@@ -155,4 +200,80 @@ function refuseSecondDefault(
 
 function defaultsOf({ routes }: Inside): string[] {
   return routes.map(({ destination }) => destination).filter(one => DEFAULTS.includes(one));
+}
+
+/**
+ * Refuses what the container's runtime counts on while it runs.
+ * @throws CniError 7 for an attachment that another program made, and for the container's first interface
+ */
+export function refuseNeeded(one: RecordedAttachment, { containerId, attachments }: KnownContainer): void {
+  if (hasEnded(one)) return;
+  const why = reasonToKeep(one, attachments);
+  if (why === undefined) return;
+  const { network, ifname } = one.known;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot detach interface "${ifname}" of container "${containerId}" from network "${network}": ${why}; --force detaches it nevertheless`,
+  );
+}
+
+/**
+ * Runs DEL with the configuration of the ADD.
+ * @throws CniError 6 if that is not known, 11 if it has been attached again since; else as deleteNetwork()
+ */
+export async function detach(
+  { known, record, stateDir }: RecordedAttachment,
+  runtime: ChainRuntime,
+): Promise<void> {
+  const { network, containerId, ifname, netns, args, capabilityArgs } = known;
+  const attachment = { containerId, ifname, netns, args, capabilityArgs };
+  const list = listOf(known);
+  if (record === undefined) return deleteNetwork(list, attachment, runtime);
+  let isAnother = false;
+  await deleteNetwork(list, attachment, { ...runtime, stateDir, cacheDir: record.cacheDir }, now => {
+    isAnother = now !== undefined && !isSameAdd(now, record);
+    return now !== undefined && !isAnother;
+  });
+  if (!isAnother) return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot detach container "${containerId}" from network "${network}": it has been attached again since it was looked up; try again`,
+  );
+}
+
+function isSameAdd(a: AttachmentRecord, b: AttachmentRecord): boolean {
+  const marks = ({ boot, netnsIdentity, netnsCookie, runner: { op, time } }: AttachmentRecord) =>
+    [boot, netnsIdentity, netnsCookie, op, time].join(' ');
+  return marks(a) === marks(b);
+}
+
+function listOf({ source, network, containerId }: RecordedAttachment['known']): Conflist {
+  if (source !== undefined) return parseFrozen(source);
+  throw new CniError(
+    ErrorCode.decodingFailure,
+    `Cannot detach container "${containerId}" from network "${network}": the configuration of its ADD is not on record; run DEL with the network's own`,
+  );
+}
+
+/** Its namespace is gone, and with it its interface. */
+function hasEnded({ known: { netns }, record }: RecordedAttachment): boolean {
+  if (record === undefined) return findNetnsIdentity(netns) === undefined;
+  return compareNetns(netns, record) !== 'same';
+}
+
+function reasonToKeep(one: RecordedAttachment, all: readonly RecordedAttachment[]): string | undefined {
+  const { runner } = originOf(one);
+  if (one.through !== undefined)
+    return `the delegate runner of network "${one.through}" attached it, and reports it in the pod's network status`;
+  if (one.record === undefined)
+    return `${runner} made it, reports its address, and deletes it with the container`;
+  if (firstOf(all) === one) return "it is the container's first, by which its runtime reaches it";
+  return undefined;
+}
+
+/** `eth0`, which runtimes attach first; else the oldest. */
+function firstOf(all: readonly RecordedAttachment[]): RecordedAttachment | undefined {
+  const since = (one: RecordedAttachment) => sinceOf(one, process.env) ?? '';
+  const oldestFirst = all.toSorted((a, b) => (since(a) < since(b) ? -1 : 1));
+  return all.find(({ known }) => known.ifname === 'eth0') ?? oldestFirst[0];
 }

@@ -1,13 +1,29 @@
-// Is every line of a list explained, also of lists that are wrong or have third-party plugins?
+// Is every error code explained that our code can answer?
+
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { SCHEMAS } from '../../../../plugins/build/published-schemas.ts';
-import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
-import { parseNetwork } from '../../../../src/chain/config/conflist.ts';
-import { explainList } from '../../../../src/cli/explain/list.ts';
-import type { PluginCatalog } from '../../../../src/cni/plugin-about.ts';
-import { ROOT } from '../../../helpers/source-tree.ts';
+import { SCHEMAS } from '../../../plugins/build/published-schemas.ts';
+import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
+import { parseNetwork } from '../../../src/chain/config/conflist.ts';
+import { EXPLAINED_CODES, explainCode, explainList } from '../../../src/cli/explain.ts';
+import { ADDRESS_TAKEN, ErrorCode } from '../../../src/cni/errors.ts';
+import type { PluginCatalog } from '../../../src/cni/plugin-about.ts';
+import { ROOT } from '../../helpers/source-tree.ts';
+
+test('every code of the specification and of ours has an explanation', () => {
+  const ours = [...Object.values(ErrorCode), ADDRESS_TAKEN].sort((a, b) => a - b);
+  expect(EXPLAINED_CODES).toEqual(ours);
+  for (const code of EXPLAINED_CODES) {
+    const { causes = [], advice = [] } = explainCode(code) ?? {};
+    expect([code, causes.length > 0, advice.length > 0]).toEqual([code, true, true]);
+  }
+});
+
+test('codes from 100 on are the plugins’, those below that nothing defines are not explained', () => {
+  expect(explainCode(117)?.meaning).toContain('Defined by the plugin');
+  expect(explainCode(42)).toBeUndefined();
+});
 
 const CONFLISTS = path.join(ROOT, 'conflists');
 

@@ -1,7 +1,6 @@
 import { expect, test } from 'bun:test';
-import { checkFree, nextIfname, planAttach } from '../../../../src/cli/running/attach.ts';
-import type { KnownContainer } from '../../../../src/cli/running/container.ts';
-import type { ContainerPlace } from '../../../../src/cli/running/place.ts';
+import { checkFree, nextIfname, planAttach } from '../../../../src/cli/running/change.ts';
+import type { ContainerPlace, KnownContainer } from '../../../../src/cli/running/container.ts';
 
 const known = (network: string, ifname: string, request?: string) => ({
   known: { network, ifname, containerId: 'web', netns: '/n', args: [], capabilityArgs: {} },

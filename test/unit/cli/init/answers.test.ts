@@ -1,7 +1,8 @@
 // Which list does `catena init` write for which wish?
+
 import { describe, expect, test } from 'bun:test';
 import { PLUGIN_NAMES, PLUGINS } from '../../../../plugins/registry.ts';
-import { composeList, nameDevice, readOffers, type Wish } from '../../../../src/cli/init/compose.ts';
+import { composeList, nameDevice, readOffers, type Wish } from '../../../../src/cli/init/answers.ts';
 import type { PluginCatalog } from '../../../../src/cni/plugin-about.ts';
 import { parseCidr } from '../../../../src/net/ip.ts';
 
