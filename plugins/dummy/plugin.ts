@@ -4,21 +4,16 @@ import { removeAndRelease } from '../../src/attach/addressing.ts';
 import { interfaceExists } from '../../src/attach/container.ts';
 import {
   addDevice,
-  addressesFromResult,
-  checkAddresses,
   checkDevice,
   removeDevices,
   renderDevice,
   repairDevice,
-  stateOf,
 } from '../../src/attach/device.ts';
 import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import { requireReadiness } from '../../src/attach/ready.ts';
-import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
-import { findLink, type Link, makeLink, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
+import { type Link, makeLink, removeLink } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { mend, tryAll } from '../../src/plugin/steps.ts';
 import { DummyConf, validateDummyConf } from './config.ts';
 
 /** Gives a container a device that leads nowhere, for addresses that must exist in it. */
@@ -41,7 +36,9 @@ export const dummy = definePlugin({
     checkDevice(call, { kind: 'dummy', mtu: conf.mtu });
   },
 
-  repair: repairDummy,
+  async repair(call) {
+    await repairDevice(call, 'dummy');
+  },
 
   async del(call) {
     await removeAndRelease(call, 'del', release => removeDevices(call, 'dummy', release));
@@ -73,24 +70,4 @@ function createDummy(call: Call<DummyConf>, mac: string | undefined): Link {
   if (link === undefined) throw interfaceExists(env.ifname, call.containerNetns);
   call.onFailure(`delete device "${link.name}"`, () => removeLink(container, link.index));
   return link;
-}
-
-/**
- * Restores missing addresses, then what every device gets. No neighbour can have taken an address of a dummy.
- * @throws Error when the device itself is missing
- */
-async function repairDummy(call: Call<DummyConf>): Promise<void> {
-  const { container, env, prevResult } = call;
-  const link = findLink(container, env.ifname);
-  if (link && stateOf(link) !== 'up') setLink(container, link.index, { up: true });
-  const { ips } = prevResult && link ? addressesFromResult(prevResult, env.ifname, env.netns) : { ips: [] };
-  await tryAll([
-    ...ips.map(({ cidr }) => () => {
-      mend(
-        () => link && checkAddresses(container, link, [cidr]),
-        () => link && addAddress(container, link.index, cidr, { nodad: true }),
-      );
-    }),
-    () => void repairDevice(call, 'dummy'),
-  ]);
 }

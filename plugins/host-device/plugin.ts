@@ -13,9 +13,7 @@ import {
   addRoutes,
   addressContainer,
   awaitDuplicateDetection,
-  checkRoutes,
   ignoreNeighbours,
-  putRoutesRight,
 } from '../../src/attach/container.ts';
 import {
   addressesFromResult,
@@ -26,7 +24,7 @@ import {
   type Layer3,
   onlyInterfaceHas,
   planLayer3,
-  raise,
+  repairsOf,
   requirePrevResult,
   stateOf,
 } from '../../src/attach/device.ts';
@@ -45,7 +43,7 @@ import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { isNetlinkError } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
-import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
+import { confirm, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
@@ -209,7 +207,7 @@ async function returnStale(call: Call, kept: KeptAttachments): Promise<void> {
 }
 
 /**
- * Restores the interface's state, its alias, the container's routes and the copied rules.
+ * Restores the interface, its alias, the container's routes and the copied rules.
  * @throws Error when the interface is missing: only a new ADD can fetch the device
  */
 async function repairDevice(call: Call<HostDeviceConf>): Promise<void> {
@@ -219,22 +217,14 @@ async function repairDevice(call: Call<HostDeviceConf>): Promise<void> {
   if (!prevResult || !link) {
     throw new Error(`Cannot repair the attachment: only DEL and ADD can fetch the device of "${env.ifname}"`);
   }
-  const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   await tryAll([
-    () => {
-      raise(container, link);
-    },
+    ...repairsOf(call, link),
     () => {
       if (record && link.attrs.alias !== record.name) setLink(container, link.index, { alias: record.name });
     },
     () => {
       if (record && conf.useInterfaceNetwork) restoreRoutes(container, ownNetwork(record, link.index).routes);
     },
-    () =>
-      mend(
-        () => checkRoutes(container, link, routes),
-        () => putRoutesRight(container, link, routes),
-      ),
     () => copyRules(call, record?.rules ?? []),
   ]);
 }

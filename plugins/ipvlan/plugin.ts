@@ -67,12 +67,12 @@ export const ipvlan = definePlugin({
 });
 
 /**
- * Brings the device up, and restores its routes, mode and flags. The kernel has one mode and one set of flags for all interfaces of a
+ * Restores the device with its mode and flags. The kernel has one mode and one set of flags for all interfaces of a
  * master.
  * @throws Error when the device is missing: only a new ADD can make it
  */
-function repairIpvlan(call: Call<IpvlanConf>): void {
-  const link = repairDevice(call, 'ipvlan');
+async function repairIpvlan(call: Call<IpvlanConf>): Promise<void> {
+  const link = await repairDevice(call, 'ipvlan');
   mend(
     () => checkModeAndFlags(call.conf, link),
     () => setUpper(call.container, link.index, 'ipvlan', dataOf(call.conf)),

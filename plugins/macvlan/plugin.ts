@@ -130,7 +130,7 @@ export const macvlan = definePlugin({
   },
 
   async repair(call) {
-    repairMacvlan(call);
+    await repairMacvlan(call);
     await repairAccess(call);
   },
 
@@ -214,12 +214,12 @@ export function chainedMaster({ linkInContainer }: MacvlanConf, prevResult: Resu
 }
 
 /**
- * Brings the device up, and restores its routes and mode.
+ * Restores the device with its mode.
  * @throws Error when the device is missing: only a new ADD can make it
  */
-function repairMacvlan(call: Call<MacvlanConf>): void {
+async function repairMacvlan(call: Call<MacvlanConf>): Promise<void> {
   const { conf, container } = call;
-  const link = repairDevice(call, 'macvlan');
+  const link = await repairDevice(call, 'macvlan');
   mend(
     () => checkMode(conf, link),
     () => setUpper(container, link.index, 'macvlan', { mode: MACVLAN_MODES[modeOf(conf)] }),

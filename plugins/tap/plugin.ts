@@ -11,9 +11,7 @@ import {
 import {
   addRoutes,
   addressContainer,
-  checkRoutes,
   ignoreNeighbours,
-  putRoutesRight,
   refuseTakenName,
 } from '../../src/attach/container.ts';
 import {
@@ -24,8 +22,8 @@ import {
   findDevice,
   onlyInterfaceHas,
   planLayer3,
-  raise,
   removeDevices,
+  repairsOf,
   requirePrevResult,
   stateOf,
 } from '../../src/attach/device.ts';
@@ -52,7 +50,7 @@ import {
   type tun,
 } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
+import { confirm, tryAll } from '../../src/plugin/steps.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { readTapNode } from '../../src/sys/sysctl.ts';
 import { createTap, type NewTap, requireTaps } from '../../src/sys/tun.ts';
@@ -109,28 +107,21 @@ export const tap = definePlugin({
 });
 
 /**
- * Restores the tap's state, its bridge and the routes.
+ * Restores the tap and its bridge.
  * @throws Error when the tap is missing: only a new ADD can make it
  */
-async function repairTap({ container, conf, env, prevResult }: Call<TapConf>): Promise<void> {
+async function repairTap(call: Call<TapConf>): Promise<void> {
+  const { container, conf, env, prevResult } = call;
   const link = findLink(container, env.ifname);
   if (!prevResult || !link) {
     throw new Error(`Cannot repair the attachment: only DEL and ADD can recreate tap "${env.ifname}"`);
   }
-  const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   await tryAll([
-    () => {
-      raise(container, link);
-    },
+    ...repairsOf(call, link),
     () => {
       const bridge = conf.bridge ? findLink(container, conf.bridge) : undefined;
       if (bridge && bridge.index !== link.master) setLink(container, link.index, { master: bridge.index });
     },
-    () =>
-      mend(
-        () => checkRoutes(container, link, routes),
-        () => putRoutesRight(container, link, routes),
-      ),
   ]);
 }
 

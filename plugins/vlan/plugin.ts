@@ -44,9 +44,9 @@ export const vlan = definePlugin({
     checkVlan(call);
   },
 
-  repair(call) {
+  async repair(call) {
     raiseOuter(call);
-    repairDevice(call, 'vlan');
+    await repairDevice(call, 'vlan');
   },
 
   async del(call) {

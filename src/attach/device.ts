@@ -36,6 +36,8 @@ import {
   configureContainer,
   ignoreNeighbours,
   putRoutesRight,
+  repairAddresses,
+  repairInterface,
 } from './container.ts';
 import { AUTO_MTU } from './mac-and-mtu.ts';
 import { attachmentOf } from './owner.ts';
@@ -155,11 +157,15 @@ interface FoundDevice {
 /** @throws Error if the result does not have it, or it is gone */
 export function findDevice({ env, container }: Call, prevResult: Result): FoundDevice {
   const name = `interface "${env.ifname}"`;
-  const reported = prevResult.interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
+  const reported = reportedIn(prevResult, { env });
   confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
   const link = findLink(container, env.ifname);
   if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
   return { name, reported, link };
+}
+
+function reportedIn({ interfaces }: Result, { env }: Pick<Call, 'env'>): ResultInterface | undefined {
+  return interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
 }
 
 /** Compares addresses and routes with those of the result of ADD. @throws Error naming the first difference */
@@ -237,24 +243,44 @@ export function raise(socket: NetlinkSocket, link: Link): void {
 }
 
 /**
- * Brings the device up and restores its routes.
+ * Restores what every device has.
  * @throws Error when the device is missing: only a new ADD can make it
  */
-export function repairDevice(call: Call, kind: string): Link {
-  const { container, env, prevResult } = call;
-  const link = findLink(container, env.ifname);
-  if (prevResult === undefined || link?.kind !== kind) {
+export async function repairDevice(call: Call<PluginConfig>, kind: string): Promise<Link> {
+  const link = findLink(call.container, call.env.ifname);
+  if (call.prevResult === undefined || link?.kind !== kind) {
     throw new Error(
-      `Cannot repair the attachment: only DEL and ADD can recreate the ${kind} interface "${env.ifname}"`,
+      `Cannot repair the attachment: only DEL and ADD can recreate the ${kind} interface "${call.env.ifname}"`,
     );
   }
-  raise(container, link);
-  const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
-  mend(
-    () => checkRoutes(container, link, routes),
-    () => putRoutesRight(container, link, routes),
-  );
+  await tryAll(repairsOf(call, link));
   return link;
+}
+
+/** Steps that give a device its hardware address and state, and those of its addresses and routes that are missing. */
+export function repairsOf(call: Call<PluginConfig>, link: Link): (() => Done)[] {
+  const { container, env, prevResult } = call;
+  if (prevResult === undefined) return [];
+  const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
+  return [
+    () =>
+      mend(
+        () => checkMac(`interface "${link.name}"`, reportedIn(prevResult, call), link),
+        () => void repairInterface(call, link),
+      ),
+    () => raise(container, link),
+    () =>
+      repairAddresses(
+        call,
+        link,
+        ips.map(({ cidr }) => cidr),
+      ),
+    () =>
+      mend(
+        () => checkRoutes(container, link, routes),
+        () => putRoutesRight(container, link, routes),
+      ),
+  ];
 }
 
 /** The part of a result that says how a device is addressed. */

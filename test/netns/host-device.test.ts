@@ -626,7 +626,7 @@ describeRoot('host-device', () => {
     });
   });
 
-  test('[1.1.0] CHECK names what has changed; repair restores state, alias and routes', async () => {
+  test('[1.1.0] CHECK names what has changed; repair restores all but the MTU', async () => {
     await withHost(async lab => {
       await withDevice(lab);
       const container = await lab.container();
@@ -636,9 +636,8 @@ describeRoot('host-device', () => {
         [['link', 'set', 'eth0', 'alias', 'mine'], 'alias of interface "eth0"', true],
         [['link', 'set', 'eth0', 'down'], 'state of interface "eth0"', true],
         [['link', 'set', 'eth0', 'mtu', '1300'], 'MTU of interface "eth0"', false],
-        [['link', 'set', 'eth0', 'mtu', '1400', 'address', '02:00:00:00:bb:02'], 'hardware address', false],
-        [['addr', 'del', '10.66.0.5/24', 'dev', 'eth0'], 'hardware address', false],
-        [['link', 'set', 'eth0', 'address', MAC], 'addresses of "eth0"', false],
+        [['link', 'set', 'eth0', 'mtu', '1400', 'address', '02:00:00:00:bb:02'], 'hardware address', true],
+        [['addr', 'del', '10.66.0.5/24', 'dev', 'eth0'], 'addresses of "eth0"', true],
       ];
       for (const [args, words, mendable] of changes) {
         await lab.ip(container, ...args);

@@ -82,7 +82,12 @@ describeRoot('tap', () => {
         { gateway: '10.67.0.1' },
       ]);
       expect(await ping(lab, container, '10.67.0.2')).toBe(false);
-      expect(await call(lab, 'CHECK', container, { conf, prevResult: result })).toMatchObject(OK);
+      const check = { conf, prevResult: result };
+      expect(await call(lab, 'CHECK', container, check)).toMatchObject(OK);
+      await lab.ip(container, 'addr', 'flush', 'dev', 'eth0');
+      expect((await call(lab, 'CHECK', container, check)).error?.msg).toContain('addresses of "eth0"');
+      const repaired = await call(lab, 'CHECK', container, { ...check, env: { CATENA_REPAIR: '1' } });
+      expect(repaired).toMatchObject(OK);
       expect(await lab.plugin('tap', { command: 'STATUS', conf })).toMatchObject(OK);
       for (const _ of [1, 2]) expect(await call(lab, 'DEL', container, { conf })).toMatchObject(OK);
       expect(await lab.dump(container)).toEqual(before);
@@ -124,11 +129,12 @@ describeRoot('tap', () => {
         expect(check.error?.msg).toContain(words);
       }
       const changes: [string[], string][] = [
-        [['nomaster'], 'bridge of'],
-        [['down'], 'state of'],
+        [['link', 'set', 'eth0', 'nomaster'], 'bridge of'],
+        [['link', 'set', 'eth0', 'down'], 'state of'],
+        [['link', 'set', 'eth0', 'address', '02:00:00:00:bb:02'], 'hardware address of'],
       ];
       for (const [change, words] of changes) {
-        await lab.ip(container, 'link', 'set', 'eth0', ...change);
+        await lab.ip(container, ...change);
         const check = await call(lab, 'CHECK', container, { conf, prevResult });
         expect(check.error?.msg).toContain(words);
         const repaired = { conf, prevResult, env: { CATENA_REPAIR: '1' } };
