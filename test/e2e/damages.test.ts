@@ -2,7 +2,7 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import { requiresContainerd } from '../helpers/containerd.ts';
 import { damageRows } from '../helpers/damage-scenes.ts';
-import { type DamageRow, namesOf, type Scene } from '../helpers/damage-table.ts';
+import { type DamageRow, type MadeBy, namesOf, type Scene } from '../helpers/damage-table.ts';
 import { onCatena, onContainerd, onPodman, type WholeNode } from '../helpers/damaged-nodes.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { requiresPodman } from '../helpers/podman.ts';
@@ -34,7 +34,7 @@ for (const [name, onNode, needs] of [
     () => {
       test.each(partsOf(damageRows()))(
         'are told by doctor, mended by what it prints, and gone for doctor and traffic, part %#',
-        (...rows) => onNode(node => expectMended(node, rows, name === 'our own runner')),
+        (...rows) => onNode(node => expectMended(node, rows, name)),
       );
     },
     requires('ip', 'nft', 'tc', 'iptables'),
@@ -54,7 +54,7 @@ interface Finding {
   readonly mend?: string;
 }
 
-async function expectMended(node: WholeNode, rows: readonly Row[], isOurs: boolean): Promise<void> {
+async function expectMended(node: WholeNode, rows: readonly Row[], by: MadeBy): Promise<void> {
   const { machine, outside } = node;
   const { lab } = machine;
   let { web } = node;
@@ -109,12 +109,12 @@ async function expectMended(node: WholeNode, rows: readonly Row[], isOurs: boole
     process.stdout.write(`${JSON.stringify([...told, [...lines]])}\n`);
     seen.push(told);
   }
-  expect(seen).toEqual(rows.map(row => [row.way, '', findsOf(row, isOurs), '', [], true]));
+  expect(seen).toEqual(rows.map(row => [row.way, '', findsOf(row, by), '', [], true]));
   await server.stop();
 }
 
-function findsOf({ finds, findsOurs, outcome }: Row, isOurs: boolean): readonly string[] {
-  if (isOurs && findsOurs) return findsOurs;
+function findsOf({ finds, findsFor, outcome }: Row, by: MadeBy): readonly string[] {
+  if (findsFor?.[by]) return findsFor[by];
   if (finds) return finds;
   if (outcome === 'unharmed') return [];
   return outcome?.startsWith('doctor: ') ? [outcome.slice('doctor: '.length)] : ['attachments'];

@@ -209,7 +209,7 @@ export const SCENES: readonly Scene[] = [
       undo: ({ file }) => `mv /run/${file} /etc/cni/net.d/`,
     },
     outcome: 'unharmed',
-    findsOurs: ['configuration.unlisted'],
+    findsFor: { 'our own runner': ['configuration.unlisted'] },
     mend: 'undo',
   },
   {
@@ -455,6 +455,8 @@ const TRIALS: readonly DamageRow[] = [
     way: 'the loopback in the container set down',
     damage: { line: () => 'ip link set lo down', undo: () => 'ip link set lo up', inside: 'container' },
     finds: [],
+    // It has a list of loopback's, of a version from before CHECK.
+    findsFor: { containerd: ['attachments'] },
     mend: 'undo',
   },
 ];

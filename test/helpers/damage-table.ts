@@ -22,6 +22,9 @@ export type Outcome =
   /** Not an attachment's: the doctor's finding of this name says what to do. */
   | `doctor: ${string}`;
 
+/** What makes the container of a node. */
+export type MadeBy = 'our own runner' | 'podman' | 'containerd';
+
 /** A way of damage, and what the doctor must find and print. */
 export interface DamageRow {
   readonly way: string;
@@ -32,8 +35,8 @@ export interface DamageRow {
   readonly tells?: RegExp;
   /** What may be found as well: it depends on what the container is connected to. */
   readonly mayFind?: readonly string[];
-  /** What differs where our own runner made the container. */
-  readonly findsOurs?: readonly string[];
+  /** What differs by the program that made the container. */
+  readonly findsFor?: Partial<Readonly<Record<MadeBy, readonly string[]>>>;
   /** By default the printed commands mend it. `undo`: only who did it can, so advice is printed. */
   readonly mend?: 'undo';
 }
