@@ -13,13 +13,14 @@ import {
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { defined } from '../../cni/json.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { isOwnExecutable } from '../config/own-executable.ts';
 import { listUses } from '../config/plugin-uses.ts';
-import { findExecutable } from '../run/call-plugins.ts';
+import { isOwnPlugin } from '../run/call-plugins.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import type { HeldAttachment } from './held-attachment.ts';
 
@@ -125,15 +126,8 @@ export function collectorsOf(
   const all = [...list.plugins.keys()];
   if (atLeast(list.version, SINCE.gc)) return all;
   const uses = listUses(list);
-  const isOurs = (type: string) => {
-    try {
-      const { path, stat } = findExecutable(type, { pluginDirs, ...(find ? { find } : {}) });
-      return isOwn(path, stat);
-    } catch {
-      // A missing plugin gets no GC.
-      return false;
-    }
-  };
+  // A missing plugin gets no GC.
+  const isOurs = (type: string) => isOwnPlugin(type, { pluginDirs, ...defined({ find }) }, isOwn);
   return all.filter(index => uses.every(use => use.index !== index || isOurs(use.type)));
 }
 

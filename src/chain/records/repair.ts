@@ -1,7 +1,5 @@
 // What have attachments lost behind their plugins' backs, and what of it can be put back?
 
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
@@ -18,6 +16,7 @@ import { atLeast, SINCE } from '../../cni/result.ts';
 import { type PutBack, settleHeld } from '../change/settle.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { ownExecutables } from '../config/own-executable.ts';
+import { isOwnPlugin } from '../run/call-plugins.ts';
 import { type ChainRuntime, cacheDirOf, holdCall, withRecordedDirs } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { type Rest, visitAll } from '../run/visits.ts';
@@ -204,7 +203,7 @@ function listToRepairBy(
  */
 export function listToCheckBy(
   list: Conflist | undefined,
-  { pluginDirs }: Pick<ChainRuntime, 'pluginDirs'>,
+  runtime: Pick<ChainRuntime, 'find' | 'pluginDirs'>,
 ): Conflist | { readonly why: string; readonly unchecked?: true } {
   if (list === undefined) return { why: 'its configuration cannot be used' };
   if (list.disableCheck) return { why: 'its list sets "disableCheck"', unchecked: true };
@@ -212,7 +211,7 @@ export function listToCheckBy(
   const isOwn = ownExecutables();
   // Results before that have no interfaces to compare.
   const plugins = atLeast(list.version, '0.3.0')
-    ? list.plugins.filter(({ type }) => isOwn(pluginDirs.map(dir => join(dir, type)).find(existsSync) ?? ''))
+    ? list.plugins.filter(({ type }) => isOwnPlugin(type, runtime, isOwn))
     : [];
   if (plugins.length > 0) return { ...list, version: SINCE.check, plugins, isRaised: true };
   return { why: `its list has version ${list.version}, which has no CHECK`, unchecked: true };

@@ -148,6 +148,20 @@ export function findExecutable(
   return find ? { path: find(type, pluginDirs) } : findPluginFile(type, pluginDirs);
 }
 
+/** Whether the file that a plugin's type names is ours; false without one. */
+export function isOwnPlugin(
+  type: string,
+  runtime: Pick<Runtime, 'find' | 'pluginDirs'>,
+  isOwn: NonNullable<ChainRuntime['isOwn']>,
+): boolean {
+  try {
+    const { path, stat } = findExecutable(type, runtime);
+    return isOwn(path, stat);
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Runs the work that plugins have deferred to the end of their chain, and reports how long it took.
  * @returns undefined if they deferred nothing
