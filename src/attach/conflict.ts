@@ -109,29 +109,14 @@ export async function refuseTakenAddresses(
   if (wanted.length === 0 || mac === undefined) return;
   const { isQuiet } = await import('./quiet.ts');
   if (isQuiet(call.containerNetns)) return;
-  const socket = inNetns(call.containerNetns, () => openPacketSocket(link.index, ETH_P_ARP));
-  const room = new Uint8Array(FRAME_BYTES);
   const question = { wanted, gateways: others, name, own: mac };
-  const receive = () => receivePacket(socket, room)?.bytes;
-  const started = performance.now();
-  let sent = 0;
   let listenMs = SILENT_MS;
-  try {
-    for (;;) {
-      const elapsed = performance.now() - started;
-      const hasAnswered = readAnswers(receive, question);
-      if (hasAnswered && listenMs === SILENT_MS)
-        listenMs = Math.min(SILENT_MS, Math.max(ANSWERED_MS, SLOWER * elapsed));
-      if (elapsed >= listenMs) return;
-      if (elapsed >= (PROBES_AT_MS[sent] ?? Number.POSITIVE_INFINITY)) {
-        for (const ip of [...wanted, ...others]) sendPacket(socket, encodeArpProbe(mac, ip), BROADCAST);
-        sent++;
-      }
-      await Bun.sleep(POLL_MS);
-    }
-  } finally {
-    closePacketSocket(socket);
-  }
+  await probe(call, { index: link.index, mac }, [...wanted, ...others], (receive, elapsed) => {
+    const hasAnswered = readAnswers(receive, question);
+    if (hasAnswered && listenMs === SILENT_MS)
+      listenMs = Math.min(SILENT_MS, Math.max(ANSWERED_MS, SLOWER * elapsed));
+    return elapsed >= listenMs || undefined;
+  });
 }
 
 /** Whether another host answers for one of the IPv4 addresses that interfaces of the container have. @param ifnames of those that are quiet */
@@ -141,33 +126,60 @@ export async function isAnsweredElsewhere(
 ): Promise<boolean> {
   const links = ifnames.flatMap(name => findLink(container, name) ?? []);
   const answers = await Promise.all(
-    links.map(async link => {
-      const own = listAddresses(container, link.index).flatMap(({ cidr }) =>
+    links.map(({ index, mac }) => {
+      const own = listAddresses(container, index).flatMap(({ cidr }) =>
         cidr.ip.family === 4 ? cidr.ip : [],
       );
-      if (own.length === 0 || link.mac === undefined) return false;
-      const socket = inNetns(containerNetns, () => openPacketSocket(link.index, ETH_P_ARP));
-      const room = new Uint8Array(FRAME_BYTES);
-      try {
-        const started = performance.now();
-        for (let sent = 0; performance.now() - started < SILENT_MS; await Bun.sleep(POLL_MS)) {
-          if (performance.now() - started >= (PROBES_AT_MS[sent] ?? Number.POSITIVE_INFINITY)) {
-            for (const ip of own) sendPacket(socket, encodeArpProbe(link.mac, ip), BROADCAST);
-            sent++;
-          }
-          for (let frame = receivePacket(socket, room); frame; frame = receivePacket(socket, room)) {
-            const message = decodeArp(frame.bytes);
-            // Not who probes for it, as this container does.
-            if (message && includesIp(own, message.sender)) return true;
-          }
-        }
-        return false;
-      } finally {
-        closePacketSocket(socket);
-      }
+      if (own.length === 0 || mac === undefined) return false;
+      return probe({ containerNetns }, { index, mac }, own, (receive, elapsed) => {
+        // Not who probes for it, as this container does.
+        for (const { sender } of messagesIn(receive)) if (includesIp(own, sender)) return true;
+        return elapsed >= SILENT_MS ? false : undefined;
+      });
     }),
   );
   return answers.includes(true);
+}
+
+/** The next frame, if there is one. */
+type Receive = () => Uint8Array | undefined;
+
+/**
+ * Probes for addresses on an interface of the container.
+ * @param look reads what has arrived after so many milliseconds; what it returns, unless undefined, is the answer
+ */
+async function probe<T>(
+  { containerNetns }: Pick<Call, 'containerNetns'>,
+  { index, mac }: { readonly index: number; readonly mac: string },
+  ips: readonly Ip[],
+  look: (receive: Receive, elapsed: number) => T | undefined,
+): Promise<T> {
+  const socket = inNetns(containerNetns, () => openPacketSocket(index, ETH_P_ARP));
+  const room = new Uint8Array(FRAME_BYTES);
+  const receive = () => receivePacket(socket, room)?.bytes;
+  const started = performance.now();
+  try {
+    for (let sent = 0; ; await Bun.sleep(POLL_MS)) {
+      const elapsed = performance.now() - started;
+      const answer = look(receive, elapsed);
+      if (answer !== undefined) return answer;
+      if (elapsed < (PROBES_AT_MS[sent] ?? Number.POSITIVE_INFINITY)) continue;
+      for (const ip of ips) sendPacket(socket, encodeArpProbe(mac, ip), BROADCAST);
+      sent++;
+    }
+  } finally {
+    closePacketSocket(socket);
+  }
+}
+
+/** What has arrived of ARP. */
+function* messagesIn(receive: Receive): Generator<ArpMessage> {
+  for (let left = MOST_FRAMES; left > 0; left--) {
+    const frame = receive();
+    if (frame === undefined) return;
+    const message = decodeArp(frame);
+    if (message !== undefined) yield message;
+  }
 }
 
 /** What is asked: who has the addresses that are wanted, and whether a gateway is heard. */
@@ -185,16 +197,9 @@ interface Question {
  * @returns whether one of the gateways was heard
  * @throws CniError 11 when another host answers for one of the addresses
  */
-export function readAnswers(
-  receive: () => Uint8Array | undefined,
-  { wanted, gateways, name, own }: Question,
-): boolean {
+export function readAnswers(receive: Receive, { wanted, gateways, name, own }: Question): boolean {
   let hasAnswered = false;
-  for (let left = MOST_FRAMES; left > 0; left--) {
-    const frame = receive();
-    if (frame === undefined) break;
-    const message = decodeArp(frame);
-    if (message === undefined) continue;
+  for (const message of messagesIn(receive)) {
     const ip = findTaken(message, wanted, own);
     if (ip !== undefined) throw taken(ip, name, message.senderMac);
     hasAnswered ||= message.senderMac !== own && includesIp(gateways, message.sender);
