@@ -1,6 +1,7 @@
 // How does the container's interface get its addresses and routes, and when can they be used?
 
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { Result, ResultInterface } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
 import { bySubnet, type Cidr, IP_BITS, type Ip, renderCidr, renderIp, sameIp, subnetKey } from '../net/ip.ts';
 import type { Request } from '../netlink/codec.ts';
@@ -316,12 +317,15 @@ export function interfaceExists(ifname: string, netns: Pick<Netns, 'path'>, caus
   );
 }
 
+/** What a result says of the attachment's interface. */
+export function reportedIn({ interfaces }: Result, { env }: Pick<Call, 'env'>): ResultInterface | undefined {
+  return interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
+}
+
 /** Gives the interface the hardware address and the MTU that the result reports. @returns it as it is then */
 export function repairInterface(call: Call, link: Link): Link {
-  const { env, prevResult, container } = call;
-  const reported = prevResult?.interfaces?.find(
-    ({ name, sandbox }) => name === env.ifname && sandbox === env.netns,
-  );
+  const { prevResult, container } = call;
+  const reported = prevResult && reportedIn(prevResult, call);
   const mac = reported?.mac?.toLowerCase();
   const wrongMac = mac !== undefined && mac !== link.mac ? mac : undefined;
   const wrongMtu = reported?.mtu !== undefined && reported.mtu !== link.mtu ? reported.mtu : undefined;

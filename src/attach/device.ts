@@ -38,6 +38,7 @@ import {
   putRoutesRight,
   repairAddresses,
   repairInterface,
+  reportedIn,
 } from './container.ts';
 import { AUTO_MTU } from './mac-and-mtu.ts';
 import { attachmentOf } from './owner.ts';
@@ -164,10 +165,6 @@ export function findDevice({ env, container }: Call, prevResult: Result): FoundD
   return { name, reported, link };
 }
 
-function reportedIn({ interfaces }: Result, { env }: Pick<Call, 'env'>): ResultInterface | undefined {
-  return interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
-}
-
 /** Compares addresses and routes with those of the result of ADD. @throws Error naming the first difference */
 export function checkLayer3(
   { container }: Call,
@@ -265,6 +262,7 @@ export function repairsOf(call: Call<PluginConfig>, link: Link): (() => Done)[] 
   return [
     () =>
       mend(
+        // Only then: an uplink may have another MTU since ADD.
         () => checkMac(`interface "${link.name}"`, reportedIn(prevResult, call), link),
         () => void repairInterface(call, link),
       ),
