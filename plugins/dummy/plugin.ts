@@ -37,7 +37,7 @@ export const dummy = definePlugin({
   },
 
   async repair(call) {
-    await repairDevice(call, 'dummy');
+    await repairDevice(call, { kind: 'dummy', mtu: call.conf.mtu });
   },
 
   async del(call) {

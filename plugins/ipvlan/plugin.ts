@@ -1,7 +1,7 @@
 // What does the ipvlan plugin do for each verb?
 
 import { removeAndRelease } from '../../src/attach/addressing.ts';
-import { addDevice, removeDevices, renderDevice, repairDevice } from '../../src/attach/device.ts';
+import { addDevice, removeDevices, renderDevice } from '../../src/attach/device.ts';
 import {
   checkUpper,
   findMaster,
@@ -9,6 +9,7 @@ import {
   makeUpper,
   probeUpper,
   removeStaleUppers,
+  repairUpper,
   requireMtu,
 } from '../../src/attach/upper.ts';
 
@@ -72,7 +73,7 @@ export const ipvlan = definePlugin({
  * @throws Error when the device is missing: only a new ADD can make it
  */
 async function repairIpvlan(call: Call<IpvlanConf>): Promise<void> {
-  const link = await repairDevice(call, 'ipvlan');
+  const link = await repairUpper(call, 'ipvlan');
   mend(
     () => checkModeAndFlags(call.conf, link),
     () => setUpper(call.container, link.index, 'ipvlan', dataOf(call.conf)),

@@ -2,13 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { removeAndRelease } from '../../src/attach/addressing.ts';
-import {
-  addDevice,
-  addressesFromResult,
-  removeDevices,
-  renderDevice,
-  repairDevice,
-} from '../../src/attach/device.ts';
+import { addDevice, addressesFromResult, removeDevices, renderDevice } from '../../src/attach/device.ts';
 import { derivedMac, requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { requireReadiness } from '../../src/attach/ready.ts';
@@ -20,6 +14,7 @@ import {
   makeUpper,
   probeUpper,
   removeStaleUppers,
+  repairUpper,
   requireMtu,
 } from '../../src/attach/upper.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
@@ -219,7 +214,7 @@ export function chainedMaster({ linkInContainer }: MacvlanConf, prevResult: Resu
  */
 async function repairMacvlan(call: Call<MacvlanConf>): Promise<void> {
   const { conf, container } = call;
-  const link = await repairDevice(call, 'macvlan');
+  const link = await repairUpper(call, 'macvlan');
   mend(
     () => checkMode(conf, link),
     () => setUpper(container, link.index, 'macvlan', { mode: MACVLAN_MODES[modeOf(conf)] }),

@@ -1,7 +1,7 @@
 // What does the vlan plugin do for each verb?
 
 import { removeAndRelease } from '../../src/attach/addressing.ts';
-import { addDevice, removeDevices, renderDevice, repairDevice, stateOf } from '../../src/attach/device.ts';
+import { addDevice, removeDevices, renderDevice, stateOf } from '../../src/attach/device.ts';
 import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import {
   checkUpper,
@@ -10,6 +10,7 @@ import {
   makeUpper,
   probeUpper,
   removeStaleUppers,
+  repairUpper,
   requireMtu,
 } from '../../src/attach/upper.ts';
 
@@ -46,7 +47,7 @@ export const vlan = definePlugin({
 
   async repair(call) {
     raiseOuter(call);
-    await repairDevice(call, 'vlan');
+    await repairUpper(call, 'vlan', outerOf(call));
   },
 
   async del(call) {
@@ -73,10 +74,15 @@ export const vlan = definePlugin({
  */
 function checkVlan(call: Call<VlanConf>): void {
   const [lowest, inner] = planTags(call.conf, call.env.ifname);
-  const outerOf = (link: Link): Link => (inner && findLink(call.container, link.peer)) || link;
-  const link = checkUpper(call, 'vlan', outerOf);
+  const link = checkUpper(call, 'vlan', outerOf(call));
   if (inner) checkTag(inner, link);
-  if (lowest) checkTag(lowest, outerOf(link));
+  if (lowest) checkTag(lowest, outerOf(call)(link));
+}
+
+/** Finds the device on the master: with two tags, the interface is on the outer one. */
+function outerOf({ conf, container, env }: Call<VlanConf>): (link: Link) => Link {
+  const [, inner] = planTags(conf, env.ifname);
+  return link => (inner && findLink(container, link.peer)) || link;
 }
 
 function checkTag({ name, data }: PlannedTag, link: Link): void {

@@ -37,7 +37,6 @@ import {
   ignoreNeighbours,
   putRoutesRight,
   repairAddresses,
-  repairInterface,
   reportedIn,
 } from './container.ts';
 import { AUTO_MTU } from './mac-and-mtu.ts';
@@ -137,7 +136,7 @@ interface DeviceExpectation {
   readonly kind: string;
   /** Configured MTU in bytes; 0 or undefined when the kernel chose it. */
   readonly mtu?: number | undefined;
-  /** Checks what is below the device, and returns an MTU that the device may have followed to since ADD. */
+  /** Checks what is below the device, and returns its MTU. */
   readonly checkLower?: ((link: Link) => number) | undefined;
 }
 
@@ -189,14 +188,20 @@ export function checkDevice(call: Call, expected: DeviceExpectation): Link {
   confirm(`kind of ${name}`, expected.kind, link.kind);
   // A later plugin such as tuning may have changed address and MTU, and then says so in the result.
   checkMac(name, reported, link);
-  const followed = expected.checkLower?.(link);
-  const mtu = reported?.mtu ?? (expected.mtu || undefined);
-  const hasFollowed = !expected.mtu && followed === link.mtu;
-  if (mtu !== undefined && !hasFollowed) confirm(`MTU of ${name}`, mtu, link.mtu);
+  const mtu = mtuOf(link, reported, expected);
+  if (mtu !== undefined) confirm(`MTU of ${name}`, mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
   const layer3 = addressesFromResult(prevResult, call.env.ifname, call.env.netns);
   if (layer3.ips.length > 0) checkLayer3(call, link, layer3);
   return link;
+}
+
+/** What ADD reported or the configuration says; without the latter, a device may have followed its lower device since. */
+function mtuOf(link: Link, reported: ResultInterface | undefined, expected: DeviceExpectation) {
+  const lower = expected.checkLower?.(link);
+  const wanted = reported?.mtu ?? (expected.mtu || undefined);
+  if (wanted === undefined || lower === undefined || expected.mtu) return wanted;
+  return lower === link.mtu ? lower : Math.min(wanted, lower);
 }
 
 /** The result of ADD, and the MTU that the configuration gives a pair: 0 or undefined if it gives none. */
@@ -243,30 +248,39 @@ export function raise(socket: NetlinkSocket, link: Link): void {
  * Restores what every device has.
  * @throws Error when the device is missing: only a new ADD can make it
  */
-export async function repairDevice(call: Call<PluginConfig>, kind: string): Promise<Link> {
+export async function repairDevice(call: Call<PluginConfig>, expected: DeviceExpectation): Promise<Link> {
+  const { kind } = expected;
   const link = findLink(call.container, call.env.ifname);
   if (call.prevResult === undefined || link?.kind !== kind) {
     throw new Error(
       `Cannot repair the attachment: only DEL and ADD can recreate the ${kind} interface "${call.env.ifname}"`,
     );
   }
-  await tryAll(repairsOf(call, link));
+  await tryAll(repairsOf(call, link, expected));
   return link;
 }
 
-/** Steps that give a device its hardware address and state, and those of its addresses and routes that are missing. */
-export function repairsOf(call: Call<PluginConfig>, link: Link): (() => Done)[] {
+/** Steps that give a device its hardware address, state and MTU, and those of its addresses and routes that are missing. */
+export function repairsOf(
+  call: Call<PluginConfig>,
+  link: Link,
+  expected: DeviceExpectation = { kind: link.kind },
+): (() => Done)[] {
   const { container, env, prevResult } = call;
   if (prevResult === undefined) return [];
   const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
+  const reported = reportedIn(prevResult, call);
   return [
     () =>
       mend(
-        // Only then: an uplink may have another MTU since ADD.
-        () => checkMac(`interface "${link.name}"`, reportedIn(prevResult, call), link),
-        () => void repairInterface(call, link),
+        () => checkMac(`interface "${link.name}"`, reported, link),
+        () => setLink(container, link.index, { mac: reported?.mac?.toLowerCase() }),
       ),
     () => raise(container, link),
+    () => {
+      const mtu = mtuOf(link, reported, expected);
+      if (mtu !== undefined && mtu !== link.mtu) setLink(container, link.index, { mtu });
+    },
     () =>
       repairAddresses(
         call,

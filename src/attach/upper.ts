@@ -22,7 +22,7 @@ import type { Call, Done, KeptAttachments } from '../plugin/define.ts';
 import { confirm, tryAll } from '../plugin/steps.ts';
 import { Errno } from '../sys/errno.ts';
 import { interfaceExists } from './container.ts';
-import { checkDevice, stateOf } from './device.ts';
+import { checkDevice, repairDevice, stateOf } from './device.ts';
 import { listDefaultRoutes } from './mac-and-mtu.ts';
 import { attachmentOf } from './owner.ts';
 import { requireReadiness } from './ready.ts';
@@ -197,18 +197,21 @@ type UpperConf = PluginConfig & MasterConf & { readonly mtu: number };
  * @param lowestOf the device on the master, if there are others between it and the interface
  * @throws Error naming the first difference, CniError 7 without a result
  */
-export function checkUpper(
-  call: Call<UpperConf>,
-  kind: UpperKind,
-  lowestOf: (link: Link) => Link = link => link,
-): Link {
-  const { conf } = call;
-  return checkDevice(call, {
-    kind,
-    mtu: conf.mtu,
-    // The kernel lowers a device's MTU with its master's.
-    checkLower: link => checkMaster(call, lowestOf(link)).mtu,
-  });
+export function checkUpper(call: Call<UpperConf>, kind: UpperKind, lowestOf?: LowestOf): Link {
+  return checkDevice(call, expectationOf(call, kind, lowestOf));
+}
+
+/** Restores what {@link checkUpper} compares, but for the master. @throws Error as repairDevice() */
+export function repairUpper(call: Call<UpperConf>, kind: UpperKind, lowestOf?: LowestOf): Promise<Link> {
+  return repairDevice(call, expectationOf(call, kind, lowestOf));
+}
+
+type LowestOf = (link: Link) => Link;
+
+function expectationOf(call: Call<UpperConf>, kind: UpperKind, lowestOf: LowestOf = link => link) {
+  // The kernel lowers a device's MTU with its master's.
+  const checkLower = (link: Link) => checkMaster(call, lowestOf(link)).mtu;
+  return { kind, mtu: call.conf.mtu, checkLower };
 }
 
 function checkMaster({ conf, container, host }: Call<UpperConf>, link: Link): Link {

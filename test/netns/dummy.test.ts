@@ -180,6 +180,8 @@ describeRoot(
           ['addr', 'del', 'fd60::2/64', 'dev', 'eth0'],
           ['route', 'del', '10.98.0.0/16', 'table', '700'],
           ['link', 'set', 'eth0', 'down'],
+          ['link', 'set', 'eth0', 'mtu', '1300'],
+          ['link', 'set', 'eth0', 'address', '02:00:00:00:00:0f'],
         ];
         for (const change of changes) {
           await lab.ip(container, ...change);
@@ -188,9 +190,6 @@ describeRoot(
           const { exitCode, stdout } = await call(place, 'CHECK', conf, { prevResult, env });
           expect({ change, exitCode, stdout }).toEqual({ change, exitCode: 0, stdout: '' });
         }
-        await lab.ip(container, 'link', 'set', 'eth0', 'address', '02:00:00:00:00:0f');
-        const { error } = await call(place, 'CHECK', conf, { prevResult });
-        expect(error?.msg).toContain('hardware address of interface "eth0"');
       });
     });
 

@@ -437,14 +437,14 @@ describeRoot(
       });
     });
 
-    test('repair restores hardware address, addresses, mode, state and routes', async () => {
+    test('repair restores hardware address, MTU, addresses, mode, state and routes', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         await lab.outside();
         const conf = confOf(lab);
         const prevResult = await add(lab, container, conf);
         await lab.ip(container, 'link', 'set', 'eth0', 'type', 'macvlan', 'mode', 'private');
-        await lab.ip(container, 'link', 'set', 'eth0', 'down', 'address', '02:00:00:00:bb:02');
+        await lab.ip(container, 'link', 'set', 'eth0', 'down', 'address', '02:00:00:00:bb:02', 'mtu', '1300');
         await lab.ip(container, 'route', 'flush', 'table', '77');
         await lab.ip(container, 'addr', 'flush', 'dev', 'eth0');
         const call = { command: 'CHECK', conf, container, prevResult };

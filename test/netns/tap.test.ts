@@ -131,6 +131,7 @@ describeRoot('tap', () => {
       const changes: [string[], string][] = [
         [['link', 'set', 'eth0', 'nomaster'], 'bridge of'],
         [['link', 'set', 'eth0', 'down'], 'state of'],
+        [['link', 'set', 'eth0', 'mtu', '1300'], 'MTU of'],
         [['link', 'set', 'eth0', 'address', '02:00:00:00:bb:02'], 'hardware address of'],
       ];
       for (const [change, words] of changes) {
@@ -140,8 +141,6 @@ describeRoot('tap', () => {
         const repaired = { conf, prevResult, env: { CATENA_REPAIR: '1' } };
         expect(await call(lab, 'CHECK', container, repaired)).toMatchObject(OK);
       }
-      await lab.ip(container, 'link', 'set', 'eth0', 'mtu', '1300');
-      expect((await call(lab, 'CHECK', container, { conf, prevResult })).error?.msg).toContain('MTU of');
       expect(await call(lab, 'DEL', container, { conf })).toMatchObject(OK);
       expect(await linkOf(lab, container)).toBeUndefined();
     });

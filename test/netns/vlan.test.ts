@@ -105,10 +105,15 @@ describeRoot(
         expect(await ping(lab, container, '10.88.0.1')).toBe(true);
         const call = { command: 'CHECK', conf, container, prevResult };
         expect(await lab.plugin('vlan', call)).toMatchObject({ exitCode: 0 });
-        await lab.ip(container, 'link', 'set', 'eth0-100', 'down');
-        expect(await lab.plugin('vlan', call)).toMatchObject({ exitCode: 1 });
-        const repaired = await lab.plugin('vlan', { ...call, env: { CATENA_REPAIR: '1' } });
-        expect(repaired).toMatchObject({ exitCode: 0 });
+        for (const damage of [
+          ['eth0-100', 'down'],
+          ['eth0', 'mtu', '1300'],
+        ]) {
+          await lab.ip(container, 'link', 'set', ...damage);
+          expect(await lab.plugin('vlan', call)).toMatchObject({ exitCode: 1 });
+          const repaired = await lab.plugin('vlan', { ...call, env: { CATENA_REPAIR: '1' } });
+          expect(repaired).toMatchObject({ exitCode: 0 });
+        }
         // Even if the configuration has changed since.
         await del(lab, container, confOf(lab, { vlanId: 9 }));
         expect(await namesIn(lab, container)).toEqual(['lo']);
