@@ -36,7 +36,7 @@ export const about = aboutPlugin({
     const { ingress, egress, subnets } = limitsOf(decode(BandwidthConf, request, 'request'), request);
     return {
       rates: defined({ ingressBits: ingress?.rateBits, egressBits: egress?.rateBits }),
-      policies: subnets === undefined ? [] : ['its limits apply to some subnets only'],
+      policies: subnets === undefined ? [] : ['is limited on the way from and to some subnets only'],
     };
   },
 });

@@ -17,6 +17,6 @@ export const about = aboutPlugin({
   mtuOf: ({ mtu }) => (typeof mtu === 'number' ? mtu : undefined),
   effectsOf(request) {
     const { sysctl = {} } = decode(TuningConf, request, 'request');
-    return { policies: Object.entries(sysctl).map(([name, value]) => `${name} = ${value}`) };
+    return { policies: Object.entries(sysctl).map(([name, value]) => `has ${name} = ${value}`) };
   },
 });

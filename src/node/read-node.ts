@@ -29,6 +29,7 @@ import type {
   NodePool,
 } from './model.ts';
 import { namesOf, readStorageNames } from './names.ts';
+import { titleOf } from './words.ts';
 
 /**
  * Who made it: by our record if that is of this ADD, else by the path of the namespace, which runtimes choose differently. A cached result
@@ -184,8 +185,10 @@ function addressesOf(result: RecordedAttachment['known']['result']): string[] {
   return [...listed, ...older].filter(text => typeof text === 'string');
 }
 
+/** As it is shown first, then by network and interface. */
 function byName(a: NodeAttachment, b: NodeAttachment): number {
-  return keyOf(a) < keyOf(b) ? -1 : 1;
+  const keyed = (one: NodeAttachment) => [titleOf(one), keyOf(one)].join('\0');
+  return keyed(a) < keyed(b) ? -1 : 1;
 }
 
 type Effects = Pick<NodeAttachment, 'ports' | 'rates' | 'policies'>;

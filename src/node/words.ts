@@ -58,13 +58,23 @@ export function leavesNode(hops: readonly { readonly evidence: string }[]): bool
   return hops.some(({ evidence }) => evidence.startsWith('leaves through'));
 }
 
-const ELEMENT = /\{[^{}]*\} of "\w+" is missing/;
-const ELEMENTS = new RegExp(`${ELEMENT.source}(?:(?:, | and )${ELEMENT.source})+(?: and (\\d+) more)?`, 'g');
+const ELEMENT = /\{[^{}]*\} of "\w+" is missing/.source;
+const [ELEMENTS, ANY_ELEMENTS] = ['+', '*'].map(
+  often => new RegExp(`${ELEMENT}(?:(?:, | and )${ELEMENT})${often}(?: and (\\d+) more)?`, 'g'),
+) as [RegExp, RegExp];
 
 /** What CHECK says, with several elements of sets counted: their names tell a person nothing. */
 export function withoutElements(problem: string): string {
   return problem.replace(ELEMENTS, (all, more = '0') => {
     return `${all.split('" is missing').length - 1 + Number(more)} elements are missing`;
+  });
+}
+
+/** The same of all attachments that have lost elements of the same sets, which are named instead. */
+export function withoutKeys(problem: string): string {
+  return problem.replace(ANY_ELEMENTS, all => {
+    const sets = new Set([...all.matchAll(/\} of ("\w+") is missing/g)].map(([, set]) => set));
+    return `elements of ${[...sets].join(', ')} are missing`;
   });
 }
 

@@ -71,7 +71,7 @@ describeRoot('a node', () => {
         origin: { runner: 'catena' },
         ports: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }],
         rates: { ingressBits: 8_000_000 },
-        policies: ['masquerades traffic to other subnets', 'net.core.somaxconn = 321'],
+        policies: ['masquerades traffic to other subnets', 'has net.core.somaxconn = 321'],
         hostDevice: { kind: 'veth', master: 'br0', up: true },
       });
       expect(other?.state).toBe('gone');

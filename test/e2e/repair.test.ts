@@ -156,16 +156,20 @@ describeRoot('catena repair', () => {
       const other = await lab.container();
       await chain.add(container, { cap: { portMappings: PORTS } });
       await chain.add(other);
-      await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br0']);
-      // What both have lost alike is told once.
+      // What both have lost alike is told once, also if each has lost an element of its own.
       const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
-      const doctor = await lab.run(lab.host, [`${BIN_DIR}/catena`, 'doctor', '--json'], { env });
-      const { findings } = JSON.parse(doctor.stdout);
-      expect(findings.filter(({ id }: Row) => id === 'attachments')).toEqual([
-        expect.objectContaining({
-          found: expect.stringMatching(/^2 containers \(.*are not as their ADD left them/),
-        }),
-      ]);
+      const damages = [
+        [['nft', 'flush', 'map', 'inet', 'catena_masquerade', 'pods4'], 'elements of "pods4" are missing'],
+        [['ip', 'addr', 'flush', 'dev', 'br0'], 'of "br0"'],
+      ] as const;
+      for (const [damage, words] of damages) {
+        await lab.run(lab.host, damage);
+        const doctor = await lab.run(lab.host, [`${BIN_DIR}/catena`, 'doctor', '--json'], { env });
+        const { findings } = JSON.parse(doctor.stdout);
+        expect(findings.flatMap(({ id, found }: Row) => (id === 'attachments' ? [found] : []))).toEqual([
+          expect.stringMatching(new RegExp(`^2 containers \\(.*are not as their ADD left them.*${words}`)),
+        ]);
+      }
       await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
       const seen = await repair(lab, '--dry-run');
       const both = (state: string) => ({ attachments: [{ state }, { state }] });

@@ -65,6 +65,18 @@ test('options are those of the list, defaults the rest', async () => {
   expect(second).toMatchObject({ capabilities: ['portMappings'], idleWithout: 'portMappings' });
 });
 
+test('what a container is held to is said with a verb', async () => {
+  const plugins = [
+    { type: 'tuning', sysctl: { 'net.core.somaxconn': '512' } },
+    { type: 'bandwidth', ingressRate: 8000, ingressBurst: 8000, shapedSubnets: ['10.0.0.0/8'] },
+  ];
+  const explained = await explain({ cniVersion: '1.0.0', name: 'net', plugins });
+  expect(explained.plugins.map(({ effects }) => effects[0])).toEqual([
+    'the container has net.core.somaxconn = 512',
+    'the container is limited on the way from and to some subnets only',
+  ]);
+});
+
 test('a third-party plugin, an unknown option and an impossible value are explained as far as possible', async () => {
   const bridge = { type: 'bridge', brigde: 'x', vlan: 'many', ipam: { type: 'theirs', pool: 7 } };
   const { plugins } = await explain({

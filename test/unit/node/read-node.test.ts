@@ -8,7 +8,35 @@ import { writeAttachment } from '../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../src/attachments/generation.ts';
 import { cacheFileOf } from '../../../src/attachments/place.ts';
 import { runDir } from '../../../src/cni/directories.ts';
-import { sinceOf } from '../../../src/node/read-node.ts';
+import { factsIn } from '../../../src/node/facts.ts';
+import { readNode, sinceOf } from '../../../src/node/read-node.ts';
+
+test('attachments are in the order of the names that people see', async () => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-names-'));
+  try {
+    const [cacheDir, stateDir] = [`${dir}/cni`, `${dir}/state`];
+    const pods = [
+      ['c1', 'web', 'podnet'],
+      ['c2', 'db', 'podnet'],
+      ['c3', 'app', 'zone'],
+    ] as const;
+    for (const [containerId, pod, network] of pods) {
+      const args = [
+        ['K8S_POD_NAMESPACE', 'shop'],
+        ['K8S_POD_NAME', pod],
+      ] as const;
+      const known = { network, containerId, ifname: 'eth0', netns: '/run/netns/none', args };
+      writeAttachment(cacheDir, { ...known, capabilityArgs: {}, source: undefined, result: undefined });
+    }
+    const runtime = { cacheDir, stateDir, env: { CATENA_RUN_DIR: `${dir}/run` }, pluginDirs: [] };
+    const facts = factsIn(`${dir}/conf`, runtime);
+    const places = { facts, runtime, findAbout: () => undefined, daemon: { state: 'none' }, version: '1' };
+    const { attachments } = await readNode(places as unknown as Parameters<typeof readNode>[0]);
+    expect(attachments.map(({ podName }) => podName)).toEqual(['app', 'db', 'web']);
+  } finally {
+    fs.rmSync(dir, { recursive: true });
+  }
+});
 
 test('of an attachment of another runtime, sinceOf() is the time of its ADD, also after its cached result was written again', () => {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-origin-'));

@@ -5,6 +5,7 @@ import {
   renderAge,
   renderMoment,
   withoutElements,
+  withoutKeys,
   withoutStandIns,
 } from '../../../src/node/words.ts';
 
@@ -38,6 +39,14 @@ test('several elements of sets are counted, one is named', () => {
     'Cannot confirm masquerading: 2 elements are missing',
     'Cannot confirm masquerading: 7 elements are missing',
   ]);
+});
+
+test('elements of the same sets are said alike, whatever their keys are', () => {
+  const lost = (...keys: string[]) =>
+    withoutKeys(`Cannot confirm ports: ${keys.map(key => `{ ${key} } of "pods4" is missing`).join(', ')}`);
+  const alike = 'Cannot confirm ports: elements of "pods4" are missing';
+  expect([lost('10.1.0.2'), lost('10.1.0.3', '10.1.0.4')]).toEqual([alike, alike]);
+  expect(withoutKeys('Cannot confirm ports: rules of chain "guard" are not ours')).toContain('"guard"');
 });
 
 test('a packet for another host is known to leave, not to arrive', () => {

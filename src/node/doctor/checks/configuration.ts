@@ -141,11 +141,14 @@ function findMixed({ pluginDirs, ownNames }: NodeView): Problem[] {
     if (tool === undefined) return [];
     const others = ownNames.filter(name => {
       const file = statSync(`${dir}/${name}`, { bigint: true, throwIfNoEntry: false });
-      return file !== undefined && file.ino !== tool.ino && file.size !== tool.size;
+      const isOther = file !== undefined && file.ino !== tool.ino && file.size !== tool.size;
+      return isOther && findUnusable(`${dir}/${name}`).length === 0;
     });
     if (others.length === 0) return [];
     const names = others.map(name => `"${name}"`).join(', ');
-    const found = `${names} in "${dir}" are other programs than "catena" there: plugins of another release or another vendor`;
+    const [are, plugins] =
+      others.length === 1 ? ['is another program', 'a plugin'] : ['are other programs', 'plugins'];
+    const found = `${names} in "${dir}" ${are} than "catena" there: ${plugins} of another release or another vendor`;
     return [problem('info', found, `catena install --bin-dir ${dir} --dry-run`)];
   });
 }

@@ -20,6 +20,7 @@ import {
   forgetCommand,
 } from '../../../watch/examine.ts';
 import { BLINDNESS } from '../../garbage/find-traced.ts';
+import { withoutKeys } from '../../words.ts';
 import {
   type Check,
   type DaemonState,
@@ -133,8 +134,9 @@ export const garbage: Check = ({ facts, held, user = ROOT }) => {
   if (left.some(({ inUse }) => inUse !== undefined))
     return [problem('unexamined', `what attachments without a record hold: ${BLINDNESS}`)];
   return left.map(({ network, containerId, ifname, isNamed, traces }) => {
-    const more = traces.length > 1 ? ` and ${traces.length - 1} more` : '';
-    const found = `container "${shortId(containerId)}", interface "${ifname}", on network "${network}" has no record and is gone, but has left ${traces[0]}${more}`;
+    const left =
+      traces.length > 1 ? `${traces.length} things of it are left, such as its` : 'there is still its';
+    const found = `container "${shortId(containerId)}", interface "${ifname}", on network "${network}" has no record and is gone, but ${left} ${traces.at(-1)}`;
     return problem('warning', found, isNamed ? deleteCommand({ network, containerId, ifname }) : undefined);
   });
 };
@@ -210,16 +212,18 @@ function describeFlushed(checks: readonly AttachmentCheck[], node: NodeView): Pr
   ];
 }
 
-/** What many have lost alike, as the address of their bridge, is one problem. */
+/** What many have lost alike, as the address of their bridge or the elements of a set, is one problem. */
 function describeBroken(checks: readonly AttachmentCheck[], node: NodeView): Problem[] {
   const broken = checks.filter(({ state }) => state === 'broken');
-  const alike = groupBy(broken, one => JSON.stringify([one.network, one.problem, one.mend]));
+  const alike = groupBy(broken, one =>
+    JSON.stringify([one.network, withoutKeys(one.problem ?? ''), one.mend]),
+  );
   return [...alike.values()].flatMap(those => {
     const [first] = those;
     if (first === undefined) return [];
     const { network, containerId, ifname, mend } = first;
     if (those.length > 1) {
-      const found = `${namePods(those, node)} are not as their ADD left them: ${first.problem}`;
+      const found = `${namePods(those, node)} are not as their ADD left them: ${withoutKeys(first.problem ?? '')}`;
       return [problem('error', found, mend)];
     }
     const title = titleIn(node, containerId);
