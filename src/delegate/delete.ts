@@ -26,7 +26,7 @@ import {
   type Runtime,
 } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { removeDeviceInfo } from './device-info.ts';
 import {
   inPods,
@@ -37,6 +37,7 @@ import {
   recall,
   removeMultusNote,
   runtimeOf,
+  whyEnded,
 } from './record.ts';
 import type { Runner } from './runner.ts';
 
@@ -205,14 +206,43 @@ export async function endOrphanPlugins(
 
 /**
  * Deletes the networks of pods: those with an operation that began and never ended because its runner died, those whose DEL failed, and those
- * of an earlier boot. Never throws: the record of a pod that could not be deleted is kept for the next attempt.
+ * of an earlier boot; and, if all are asked for, the records that are all there is of a pod. Never throws: the record of a pod that could not be
+ * deleted is kept for the next attempt.
  */
-export function recoverPods(
+export async function recoverPods(
   podsDir: string,
   scope: RecoveryScope,
   runtime: ChainRuntime,
 ): Promise<Recovery[]> {
-  return recover(scope, inPods(podsDir, runtime), deleteByRecord);
+  const own = inPods(podsDir, runtime);
+  const recovered = await recover(scope, own, deleteByRecord);
+  if (!scope.all) return recovered;
+  try {
+    return [...recovered, ...listPods(podsDir, scope.network).pods.flatMap(pod => forgetEnded(pod, own))];
+  } catch (error) {
+    runtime.onWarning?.(toCniError(error));
+    return recovered;
+  }
+}
+
+/** Removes the record of a pod of which nothing else is left, and the files beside it that only its DEL would have removed. */
+function forgetEnded({ record }: PodRecord, runtime: ChainRuntime & Record<'stateDir', string>): Recovery[] {
+  const { network, containerId, ifname } = record;
+  const held = tryHold(record, holdCall(runtime, 'del'));
+  if ('holder' in held) return [];
+  try {
+    if (!isKnown(held)) return [];
+    const pod = parsePod(held.record);
+    const why = whyEnded(pod, runtime.env);
+    if (why === undefined) return [];
+    held.beginDel();
+    for (const one of pod.networks) removeDeviceInfo(recall(record, one, ''));
+    removeMultusNote({ ...pod, containerId });
+    held.drop();
+    return [{ network, containerId, ifname, why }];
+  } finally {
+    held.release();
+  }
 }
 
 function deleteByRecord(held: HeldKnown, runtime: ChainRuntime): Promise<boolean> {

@@ -6,8 +6,15 @@
 
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { type AttachmentRecord, listKnown } from '../attachments/store.ts';
+import {
+  type AttachmentRecord,
+  listKnown,
+  pastOf,
+  readAttachment,
+  readRecord,
+} from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
+import { isNamespaceGone } from '../chain/records/gone.ts';
 import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, describeIssue, type JsonObject, parseJson } from '../cni/json.ts';
@@ -122,6 +129,28 @@ export function listPods(podsDir: string, network?: string): { pods: PodRecord[]
     }
   }
   return { pods, damaged: broken };
+}
+
+/**
+ * Why a record is all that there is of a pod: after a way back to multus, its DEL deletes the networks that it finds in the result cache, and
+ * knows no record of ours. Undefined if a network is there, or cannot be read.
+ */
+export function whyEnded(
+  { record, networks, cacheDir, stateDir }: PodRecord,
+  env: ChainRuntime['env'],
+): string | undefined {
+  const { stands, kind } = pastOf(record, env);
+  if (!stands || kind === 'elsewhere' || !isNamespaceGone({ known: record, record })) return undefined;
+  const { containerId } = record;
+  try {
+    for (const { network, ifname } of networks) {
+      const id = { network, containerId, ifname };
+      if (readRecord(stateDir, id) ?? readAttachment(cacheDir, id)) return undefined;
+    }
+  } catch {
+    return undefined;
+  }
+  return `its namespace "${record.netns}" is gone, and another program has deleted its networks`;
 }
 
 /** A runtime for records of pods: their entries are beside their notes. */

@@ -7,7 +7,7 @@ import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import type { CniError } from '../cni/errors.ts';
-import { listPods } from '../delegate/record.ts';
+import { listPods, whyEnded } from '../delegate/record.ts';
 import { Tables } from '../netlink/tables.ts';
 import { standingOf, toListed, type WatchedAttachment, withPods } from '../watch/attachments.ts';
 
@@ -72,6 +72,7 @@ export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' 
   const podList = listPods(pods);
   const records = [...podList.pods, ...listed.attachments].flatMap(({ record }) => record ?? []);
   const reasons = new Map(records.map(record => [record, pastOf(record, env).toDelete]));
+  for (const pod of podList.pods) reasons.set(pod.record, reasons.get(pod.record) ?? whyEnded(pod, env));
   const unsettled = [...reasons].flatMap(([record, why]) => (why === undefined ? [] : { record, why }));
   const through = new Map(
     podList.pods.flatMap(({ record: { network, containerId }, networks }) =>

@@ -90,10 +90,17 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
   return { recovered, attachments: conditions, damaged };
 }
 
-/** What a repair would delete: the attachment of the record, or nothing. */
-export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntime, 'env'>): Recovery[] {
+/**
+ * What a repair would delete: the attachment of the record, or nothing.
+ * @param other reason to, if the record has none
+ */
+export function findRecovery(
+  record: AttachmentRecord,
+  { env }: Pick<ChainRuntime, 'env'>,
+  other?: string,
+): Recovery[] {
   const { network, containerId, ifname } = record;
-  const why = pastOf(record, env).toDelete;
+  const why = pastOf(record, env).toDelete ?? other;
   return why === undefined ? [] : [{ network, containerId, ifname, why }];
 }
 

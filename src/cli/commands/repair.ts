@@ -13,7 +13,7 @@ import { runnerJournals } from '../../cni/directories.ts';
 import type { CniError } from '../../cni/errors.ts';
 import { defined, didYouMean } from '../../cni/json.ts';
 import { recoverPods } from '../../delegate/delete.ts';
-import { listPods } from '../../delegate/record.ts';
+import { listPods, whyEnded } from '../../delegate/record.ts';
 import { oneLine } from '../../lab/words.ts';
 import { titleOf, withoutElements } from '../../node/words.ts';
 import { appendHistory } from '../../observe/history.ts';
@@ -56,7 +56,9 @@ async function repairAll(scope: RepairScope, runtime: Runtime): Promise<RepairRe
   const { pods, delegates } = runnerJournals(runtime.stateDir ?? '');
   const recovered = scope.dryRun ? [] : await recoverPods(pods, { ...scope, all: true }, runtime);
   const { pods: listed, damaged } = listPods(pods, scope.network);
-  const waiting = scope.dryRun ? listed.flatMap(({ record }) => findRecovery(record, runtime)) : [];
+  const waiting = scope.dryRun
+    ? listed.flatMap(pod => findRecovery(pod.record, runtime, whyEnded(pod, runtime.env)))
+    : [];
   const inParts = new Set(listed.map(({ record }) => keyOf(record)));
   const report = await repair({ ...scope, journals: [delegates], inParts }, runtime);
   return {

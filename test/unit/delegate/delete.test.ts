@@ -223,6 +223,28 @@ describe('recoverPods()', () => {
     withoutOurs(file);
   }
 
+  test('forgets a pod whose namespace is gone and whose networks another program has deleted', async () => {
+    const netns = path.join(runner.podsDir, '..', 'netns');
+    fs.symlinkSync('/proc/self/ns/net', netns);
+    const key = { ...KEY, containerId: 'other' };
+    await addPod(runner, makePod({ containerId: 'other', netns }));
+    const forgotten = () => recoverPods(runner.podsDir, { all: true }, runner.runtime);
+    fs.rmSync(netns);
+    expect(await forgotten()).toEqual([]);
+    const results = path.join(runner.runtime.cacheDir, 'results');
+    for (const name of fs.readdirSync(results).filter(one => one.includes('-other-')))
+      fs.rmSync(path.join(results, name));
+    const calls = chain.order().length;
+    fs.symlinkSync('/proc/self/ns/net', netns);
+    expect(await forgotten()).toEqual([]);
+    fs.rmSync(netns);
+    expect(await forgotten()).toMatchObject([{ ...key, why: expect.stringContaining('another program') }]);
+    expect(readRecord(runner.podsDir, key)).toBeUndefined();
+    expect(readRecord(runner.podsDir, KEY)).toBeDefined();
+    expect(chain.order()).toHaveLength(calls);
+    expect(await forgotten()).toEqual([]);
+  });
+
   describe('recoverPods() after a reboot', () => {
     test('deletes the attachments of a pod', async () => {
       expect(await recover()).toMatchObject([{ ...KEY, why: 'it is from an earlier boot of the machine' }]);
