@@ -5,11 +5,15 @@
 // So the second asks for silence by an annotation of the first pod, the daemon of that node makes its networks quiet and says so, and only
 // then the second speaks. Where nothing is said, since that daemon or the API server is away, the link itself is asked who has the addresses.
 // A daemon looks, so without one nothing moves: the ADD fails with code 11 as long as the address is in use.
+//
+// Either daemon may be killed or stand still in between. So the first pod, once quiet, asks the link in turn, and speaks again if the second does
+// not in time; and the second, which may have stood still since then, never acts on what it saw long ago.
 
 import { compareNetns } from '../attachments/netns-identity.ts';
 import { hold, isKnown, pastOf, readRecord } from '../attachments/store.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
+import { parseIp } from '../net/ip.ts';
 import { pause } from '../wait.ts';
 import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
 import type { Pod, Selection } from './options.ts';
@@ -29,11 +33,18 @@ const SILENCE_MS = 5_000;
 /** Then another host has the addresses, which nothing here can change. */
 const MOST_SILENCE_MS = 60_000;
 /** So long one look waits, which is about a request each time; and while the API server, which had been asked, is away. */
-const LOOK_MS = 1_000;
+const LOOK_MS = 3_000;
 const OUTAGE_MS = 15_000;
 const ASK_AGAIN_MS = 40;
-/** So often in turn the link has to be without an answer: a busy node answers late. */
+/** So often in turn the link has to be without an answer, 200 ms each time: a busy node answers late. */
 const ASK_LINK = 2;
+/**
+ * So long a pod that was made quiet waits for the other one, and then asks the link once more. Longer than the other one needs that is
+ * told nothing and asks the link, and all in all less than a second.
+ */
+const UNTAKEN_MS = 500;
+/** What was seen earlier may have changed. */
+const FRESH_MS = 400;
 
 /** A pod to which a machine moves, and the other pods of that machine. */
 interface Move {
@@ -92,13 +103,14 @@ export function isOfMachine({ claim, capabilityArgs: { ips, mac } }: Selection):
 
 /** Lets the networks of a pod speak to which a machine was moving, once it has arrived. @throws CniError 11 as {@link isMovingTo} */
 export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<void> {
-  const own = machineOf(runner, key, pod);
-  if (!own?.moves) return;
+  const own = contentsOf(runner, key, pod);
+  if (!own?.machine?.moves) return;
   const move = await findMove(runner, pod);
-  if (isOnItsWay(move) || (move && !(await areSilent(runner, own.ifnames, move)))) return;
+  if (isOnItsWay(move) || (move && !(await areSilent(runner, own, move)))) return;
+  const seen = performance.now();
   const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
-    if (!isKnown(held) || !held.past.stands) return;
+    if (!isKnown(held) || !held.past.stands || !isFresh(seen)) return;
     const contents = parsePod(held.record);
     if (!contents.machine?.moves) return;
     await runner.endQuiet?.(contents.machine.ifnames);
@@ -108,45 +120,104 @@ export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<vo
   }
 }
 
-/** What the record of a pod that runs has of its machine. */
-function machineOf({ podsDir }: Runner, key: PodKey, { netns }: Pod): PodContents['machine'] {
+/** What the record of a pod that runs says. */
+function contentsOf({ podsDir }: Runner, key: PodKey, { netns }: Pod): PodContents | undefined {
   const record = readRecord(podsDir, key);
   const stands = record && pastOf(record, undefined).stands;
   const isThere = stands && compareNetns(netns, record) === 'same';
-  return isThere ? parsePod(record).machine : undefined;
+  return isThere ? parsePod(record) : undefined;
 }
 
 /** Whether no other pod answers for the addresses. Asks those that may. */
-async function areSilent(runner: Runner, ifnames: readonly string[], move: Move): Promise<boolean> {
+async function areSilent(runner: Runner, own: PodContents, move: Move): Promise<boolean> {
   const { api, namespace, uid, machine } = move;
+  const link = watchLink(askingFor(runner, own));
   const began = performance.now();
   let known = move.others;
-  for (; ; await pause(ASK_AGAIN_MS)) {
-    const now = Date.now();
-    const speaking = speakingIn(known).filter(({ annotations }) => annotations[QUIET_ANNOTATION] !== uid);
-    const askedFor = ({ annotations }: PodOfMachine) => {
-      const [by, at] = askedIn(annotations);
-      return by === uid ? now - at : -1;
-    };
-    // All have said so, or no longer matter; one that has vanished may still run.
-    if (known.length > 0 && speaking.every(one => askedFor(one) > MOST_SILENCE_MS)) return true;
-    const isUnheard = speaking.every(one => one.isOver || askedFor(one) > SILENCE_MS);
-    if (isUnheard && (await isLinkSilent(runner, ifnames))) return true;
-    if (performance.now() - began > LOOK_MS) return false;
-    try {
-      for (const one of speaking)
-        if (askedFor(one) < 0) await api.annotate(namespace, one, { [LEFT_ANNOTATION]: `${uid} ${now}` });
-      known = await othersOf(api, namespace, machine, uid);
-    } catch (error) {
-      // It may have been asked, and be quiet already.
-      while (performance.now() - began < OUTAGE_MS) if (await isLinkSilent(runner, ifnames)) return true;
-      throw error;
+  let looked = began;
+  let spoke = Number.NEGATIVE_INFINITY;
+  try {
+    for (; ; await pause(ASK_AGAIN_MS)) {
+      const now = Date.now();
+      const speaking = speakingIn(known).filter(({ annotations }) => annotations[QUIET_ANNOTATION] !== uid);
+      const askedFor = ({ annotations }: PodOfMachine) => {
+        const [by, at] = askedIn(annotations);
+        return by === uid ? now - at : -1;
+      };
+      if (speaking.length > 0) spoke = looked;
+      // All have said so, just now, or no longer matter; one that has vanished may still run.
+      const isSaid = known.length > 0 && speaking.every(one => askedFor(one) > MOST_SILENCE_MS);
+      if (isSaid && (!link || isFresh(spoke))) return true;
+      const isUnheard = speaking.every(one => one.isOver || askedFor(one) > (link ? 0 : SILENCE_MS));
+      if (isUnheard && (await isSilent(link, runner, own))) return true;
+      if (performance.now() - began > LOOK_MS) return false;
+      try {
+        for (const one of speaking)
+          if (askedFor(one) < 0) await api.annotate(namespace, one, { [LEFT_ANNOTATION]: `${uid} ${now}` });
+        looked = performance.now();
+        known = await othersOf(api, namespace, machine, uid);
+      } catch (error) {
+        // It may have been asked, and be quiet already.
+        for (; performance.now() - began < OUTAGE_MS; await pause(ASK_AGAIN_MS))
+          if (await isSilent(link, runner, own)) return true;
+        throw error;
+      }
     }
+  } finally {
+    link?.stop();
   }
 }
 
-async function isLinkSilent({ isAnsweredElsewhere }: Runner, ifnames: readonly string[]): Promise<boolean> {
-  for (let i = 0; i < ASK_LINK; i++) if (await isAnsweredElsewhere?.(ifnames)) return false;
+function isFresh(at: number): boolean {
+  return performance.now() - at < FRESH_MS;
+}
+
+/**
+ * Asks the link whether another one has the addresses. Undefined if it cannot be asked all the time: it knows IPv4 only, and where both pods
+ * have one hardware address, the question itself would lead the frames for the other one here.
+ */
+function askingFor({ isAnsweredElsewhere }: Runner, own: PodContents): Ask | undefined {
+  const { ifnames = [] } = own.machine ?? {};
+  const those = own.networks.filter(({ ifname }) => ifnames.includes(ifname));
+  const isPlain = those.every(({ capabilityArgs, status }) => {
+    const ips = Array.isArray(status?.ips) ? status.ips : [];
+    return capabilityArgs.mac === undefined && ips.some(ip => parseIp(String(ip)).family === 4);
+  });
+  if (!isAnsweredElsewhere || those.length === 0 || !isPlain) return undefined;
+  return () => isAnsweredElsewhere(ifnames);
+}
+
+type Ask = () => Promise<boolean>;
+
+/** Asks again and again, beside other work. */
+function watchLink(ask: Ask | undefined) {
+  if (!ask) return undefined;
+  let [silences, at, isOver] = [0, 0, false];
+  (async () => {
+    for (; !isOver; await pause(ASK_AGAIN_MS)) {
+      const began = performance.now();
+      const isAnswered = await ask();
+      at = performance.now();
+      silences = isAnswered || !isFresh(began) ? 0 : silences + 1;
+    }
+  })().catch(() => {
+    silences = 0;
+  });
+  return {
+    isSilent: () => silences >= ASK_LINK && isFresh(at),
+    stop() {
+      isOver = true;
+    },
+  };
+}
+
+async function isSilent(
+  link: ReturnType<typeof watchLink>,
+  { isAnsweredElsewhere }: Runner,
+  { machine }: PodContents,
+): Promise<boolean> {
+  if (link) return link.isSilent();
+  for (let i = 0; i < ASK_LINK; i++) if (await isAnsweredElsewhere?.(machine?.ifnames ?? [])) return false;
   return true;
 }
 
@@ -167,15 +238,42 @@ export function isAskedForSilence({ annotations }: KubernetesPod): boolean {
   return uid !== undefined && annotations[QUIET_ANNOTATION] !== uid;
 }
 
-/** Makes the networks of a machine quiet that has left the pod, if that is asked for. @throws CniError 11 as {@link isMovingTo} */
+/**
+ * Makes the networks of a machine quiet that has left the pod, if that is asked for. They speak again if the pod that has asked does not
+ * in time, which has to ask again then.
+ * @throws CniError 11 as {@link isMovingTo}
+ */
 export async function leaveMachine(runner: Runner, key: PodKey, pod: Pod): Promise<void> {
-  const machine = machineOf(runner, key, pod);
+  const own = contentsOf(runner, key, pod);
   const { namespace = '', name = '' } = podNamedIn(pod) ?? {};
   const api = await runner.cluster?.();
-  if (!machine || machine.moves || !api) return;
+  if (!own?.machine || own.machine.moves || !api) return;
   const found = await api.findPod(namespace, name);
   if (!found || !isOwnPod(found, pod) || !isAskedForSilence(found)) return;
-  await runner.beginQuiet?.(machine.ifnames);
+  const { ifnames } = own.machine;
+  await runner.beginQuiet?.(ifnames);
+  const place = { name, uid: found.uid };
   const [by] = askedIn(found.annotations);
-  await api.annotate(namespace, { name, uid: found.uid }, { [QUIET_ANNOTATION]: by ?? '' });
+  const saying = api.annotate(namespace, place, { [QUIET_ANNOTATION]: by ?? '' });
+  const said = saying.catch(() => undefined);
+  const ask = askingFor(runner, own);
+  if (!ask || (await isTaken(ask))) return saying;
+  await runner.endQuiet?.(ifnames);
+  // It may have begun to speak in this very moment.
+  if (await ask()) {
+    await runner.beginQuiet?.(ifnames);
+    return saying;
+  }
+  await said;
+  await api.annotate(namespace, place, { [LEFT_ANNOTATION]: null, [QUIET_ANNOTATION]: null });
+}
+
+/** Waits until another one has the addresses, or {@link UNTAKEN_MS}. */
+async function isTaken(ask: Ask): Promise<boolean> {
+  const began = performance.now();
+  for (;;) {
+    const asked = performance.now();
+    if (await ask()) return true;
+    if (performance.now() - began >= UNTAKEN_MS && isFresh(asked)) return false;
+  }
 }

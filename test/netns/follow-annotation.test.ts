@@ -19,6 +19,8 @@ const SLOW = { withinMs: 60_000, everyMs: 100 };
 
 /** Asks the pod that a machine has left to be quiet. */
 const LEFT = 'catena.cni.cncf.io/machine-left';
+/** Its answer. */
+const QUIET = 'catena.cni.cncf.io/quiet-for';
 
 interface Scene {
   readonly lab: Lab;
@@ -114,10 +116,10 @@ async function startMove({ lab, api, conf }: Scene, isUnknown = false) {
   const labels = { 'kubevirt.io': 'virt-launcher', 'kubevirt.io/created-by': 'vmi-1' };
   const makePod = async (name: string, more: Row = {}) => {
     const container = await lab.container();
-    const put = (further: Row = {}, status: Row = {}) => {
+    const put = (further: Row = {}, status: Row = {}, asked: Row = {}) => {
       api.addPod('ns', name, {
         uid: `uid-${name}`,
-        annotations: { ...annotations, ...api.annotations('ns', name) },
+        annotations: { ...annotations, ...api.annotations('ns', name), ...asked },
         labels: { ...labels, ...more, ...further },
       });
       const path = `/api/v1/namespaces/ns/pods/${name}`;
@@ -391,6 +393,22 @@ describeRoot(
         await until(async () => !(await target.isQuiet()), SLOW);
         const second = await target.mac();
         expect(await holders(true)).toEqual([second, second]);
+        expect(await daemon.stop()).toBe(0);
+      });
+    });
+
+    test('the former pod speaks again where the one that has asked for silence does not speak', async () => {
+      await withScene(async scene => {
+        const daemon = await scene.daemon();
+        const { source, holders } = await startMove(scene);
+        const mac = await source.mac();
+        // Of a daemon that stands still since then.
+        source.put({}, {}, { [LEFT]: `uid-vm-2 ${Date.now()}` });
+        const answer = `"${QUIET}":"uid-vm-2"`;
+        await until(() => scene.api.requests.some(({ body }) => body.includes(answer)), SLOW);
+        await until(async () => !(LEFT in scene.api.annotations('ns', 'vm-1')), SLOW);
+        expect(await source.isQuiet()).toBe(false);
+        expect(await holders(true)).toEqual([mac, mac]);
         expect(await daemon.stop()).toBe(0);
       });
     });
