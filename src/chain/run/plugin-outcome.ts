@@ -20,12 +20,18 @@ export function withDetails(error: unknown, details: string, causes: readonly un
   });
 }
 
-/** One error for several: a single one unchanged, else one with the first one's code and all of them in its details. */
+/** Errors that a message tells; the rest is in its details. */
+const MOST_TOLD = 5;
+
+/** One error for several: a single one unchanged, else one with the first one's code that tells them. */
 export function joinErrors(what: string, errors: readonly unknown[]): unknown {
   const [first] = errors;
   if (errors.length === 1) return first;
-  return new CniError(toCniError(first).code, `${what}: ${errors.length} steps failed`, {
-    details: errors.map(describePluginError).join('; '),
+  const all = errors.map(describePluginError);
+  const rest = all.slice(MOST_TOLD);
+  const more = rest.length ? ` and ${rest.length} more` : '';
+  return new CniError(toCniError(first).code, `${what}: ${all.slice(0, MOST_TOLD).join('; ')}${more}`, {
+    ...(rest.length ? { details: rest.join('; ') } : {}),
     cause: new AggregateError(errors),
   });
 }

@@ -91,7 +91,7 @@ describe('toFailureJson()', () => {
     const other = new CniError(8, 'second', { plugin: { ...plugin, index: 0 } });
     const wrapped = new Error('Cannot delete stale attachment', { cause: withDetails(one, 'more', [other]) });
     const { catena, ...reply } = toFailureJson(joinErrors('Cannot collect', [wrapped, other]));
-    expect(reply).toMatchObject({ code: 7, msg: 'Cannot collect: 2 steps failed' });
+    expect(reply).toMatchObject({ code: 7, msg: expect.stringMatching(/^Cannot collect: .*first.*second/) });
     expect(catena?.failures.map(({ index, code }) => [index, code])).toEqual([
       [1, 7],
       [0, 8],

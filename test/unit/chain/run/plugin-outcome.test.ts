@@ -81,7 +81,11 @@ test('joinErrors() leaves one alone and joins several under the first code', () 
   expect(joinErrors('Cannot x', [failed])).toBe(failed);
   expect(joinErrors('Cannot x', [failed, new Error('boom')])).toMatchObject({
     code: 11,
-    message: 'Cannot x: 2 steps failed',
-    details: 'bridge DEL: try later (busy); boom',
+    message: 'Cannot x: bridge DEL: try later (busy); boom',
+    details: undefined,
+  });
+  expect(joinErrors('Cannot x', [...'abcdefg'])).toMatchObject({
+    message: 'Cannot x: a; b; c; d; e and 2 more',
+    details: 'f; g',
   });
 });

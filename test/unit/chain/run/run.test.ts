@@ -484,8 +484,8 @@ describe('deleteNetwork()', () => {
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
     expect(error).toMatchObject({
       code: 101,
-      message: 'Cannot delete interface "eth0" of container "c1" from network "testnet": 2 steps failed',
-      details: 'noop DEL: three is stuck; noop DEL: one is stuck',
+      message:
+        'Cannot delete interface "eth0" of container "c1" from network "testnet": noop DEL: three is stuck; noop DEL: one is stuck',
     });
     expect(fs.existsSync(cacheFile())).toBe(true);
     chain.rescript('three', {});
