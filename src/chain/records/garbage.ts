@@ -4,7 +4,7 @@ import { statSync } from 'node:fs';
 import { FILE_CLOCK_LAG_MS } from '../../attachments/snapshot.ts';
 import {
   type AttachmentRecord,
-  cacheFileOf,
+  findCacheFile,
   lifeOf,
   listKnown,
   pastOf,
@@ -145,11 +145,10 @@ function findAll(
   const journals = place.stateDir === undefined ? [] : [place.stateDir];
   const { attachments, damaged } = listKnown({ cacheDir: cacheDirOf(place), journals }, network);
   const found = new Map<string, JudgedCandidate>();
-  for (const { known, record, cached } of attachments) {
+  for (const one of attachments) {
+    const { known, record, cached } = one;
     const life = lifeOf(record, cached);
-    const judged = record
-      ? judge(record, scope, place.env)
-      : judgeForeign(cacheFileOf(cacheDirOf(place), known), scope);
+    const judged = record ? judge(record, scope, place.env) : judgeForeign(findCacheFile(one), scope);
     found.set(idText(known), { ...known, ...judged, life });
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
@@ -199,8 +198,8 @@ function judge(
 }
 
 /** Nothing but the time of its entry says when another runtime's ADD with another's plugins was. */
-function judgeForeign(file: string, { since }: GcScope): Pick<JudgedCandidate, 'stays' | 'why'> {
-  const written = since === undefined ? undefined : statSync(file, { throwIfNoEntry: false })?.mtimeMs;
+function judgeForeign(file: string | undefined, { since }: GcScope): Pick<JudgedCandidate, 'stays' | 'why'> {
+  const written = since && file ? statSync(file, { throwIfNoEntry: false })?.mtimeMs : undefined;
   if (since === undefined || written === undefined || written < since - FILE_CLOCK_LAG_MS) return {};
   return { stays: true, why: ADDED_SINCE };
 }

@@ -66,6 +66,14 @@ describe('collectGarbage()', () => {
     expect(files()).toEqual(['testnet-c9-eth0']);
   });
 
+  test('lists an entry that names what no container can be called, beside the others', async () => {
+    await add('c1');
+    const entry = fs.readFileSync(path.join(results(), 'testnet-c1-eth0'), 'utf8');
+    fs.writeFileSync(path.join(results(), 'testnet-odd-eth0'), entry.replace('"c1"', '"a/b"'));
+    const { stale } = planGarbage(threePlugins(), { valid: [] }, chain.runtime);
+    expect(stale.map(({ containerId }) => containerId)).toEqual(['a/b', 'c1']);
+  });
+
   test('keeps what another runner made, if it is asked for those of one', async () => {
     const runtime = { ...chain.runtime, stateDir: path.join(chain.runtime.cacheDir, 'state') };
     await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, owner: 'ours' });
