@@ -50,7 +50,7 @@ import {
   tryEntry,
   writeNote,
 } from './notes.ts';
-import { type Past, pastOf, refuseElsewhere } from './past.ts';
+import { type Past, pastOf } from './past.ts';
 import { cacheFileOf } from './place.ts';
 
 /** Who holds an attachment, and what for. */
@@ -71,11 +71,6 @@ export interface HoldCall {
 export interface HeldKnown extends Held {
   readonly record: AttachmentRecord;
   readonly past: Past;
-}
-
-/** Whether anything is known of it. */
-export function isKnown(held: Held): held is HeldKnown {
-  return held.record !== undefined;
 }
 
 /** Longest wait for another process that works on the attachment. */
@@ -101,7 +96,7 @@ export async function hold(id: AttachmentId, call: HoldCall): Promise<Held> {
       onWarning?.(error);
       found = new Held(id, call, undefined, lookQuietly(stateDir, id));
     }
-    if (!('holder' in found)) return inReach(found, env);
+    if (!('holder' in found)) return inReach(found);
     if ((await wait(found.holder)) && stateDir !== undefined) buryOwner({ stateDir, env }, id, found.holder);
   }
 }
@@ -120,9 +115,9 @@ export function tryHold(id: AttachmentId, call: HoldCall): Held | { readonly hol
   return { holder };
 }
 
-function inReach(held: Held, env: HoldCall['env']): Held {
+function inReach(held: Held): Held {
   try {
-    if (held.record) refuseElsewhere(held.record, env);
+    held.past?.refuseElsewhere();
     return held;
   } catch (error) {
     held.release();
@@ -210,6 +205,11 @@ export class Held {
   /** What is known of it, with what this operation has begun; undefined if nothing is, or its note cannot be used. */
   get record(): AttachmentRecord | undefined {
     return this.#record;
+  }
+
+  /** The same, if anything is known of it. */
+  get known(): HeldKnown | undefined {
+    return this.#record && (this as HeldKnown);
   }
 
   /** What operations or a reboot have left of it; undefined if nothing is known of it. */

@@ -30,6 +30,17 @@ export interface Past {
   readonly holder: Runner | undefined;
   /** Why it is to be deleted now; undefined if it is there, a process works on it, or that is up to another network namespace. */
   readonly toDelete: string | undefined;
+  /**
+   * Where the namespace of its ADD is: `same` if a path, that of the ADD unless given, leads to it, `gone` if it does not exist, as after a
+   * reboot, `other` if the path leads to another one.
+   */
+  netns(path?: string): 'same' | 'gone' | 'other';
+  /**
+   * For a DEL or an ADD that names this attachment. If no process and no mount that can be seen has that namespace any longer, what was
+   * made in it has ended with it, as after a restart of a node that is itself a container.
+   * @throws CniError 11 naming a path of the namespace
+   */
+  refuseElsewhere(): void;
 }
 
 /** @param record as it was read; a process may be at work on it */
@@ -37,7 +48,11 @@ export function pastOf(record: AttachmentRecord, env: Environment): Past {
   const [kind, why] = leftOf(record, env);
   const holder = holderOf(record);
   const toDelete = kind === 'elsewhere' || holder ? undefined : why;
-  return { kind, why, stands: record.phase === 'attached', holder, toDelete };
+  return {
+    ...{ kind, why, stands: record.phase === 'attached', holder, toDelete },
+    netns: (path = record.netns) => (isOfEarlierBoot(record, env) ? 'gone' : compareNetns(path, record)),
+    refuseElsewhere: () => kind === 'elsewhere' && refuseElsewhere(record),
+  };
 }
 
 function leftOf(record: AttachmentRecord, env: Environment): [kind: Past['kind'], why?: string] {
@@ -56,18 +71,6 @@ function leftOf(record: AttachmentRecord, env: Environment): [kind: Past['kind']
 /** Why an attachment of an earlier boot is deleted, human-readable. */
 export const EARLIER_BOOT = 'it is from an earlier boot of the machine';
 
-/**
- * Where the namespace of its ADD is: `same` if a path leads to it, `gone` if it does not exist, as after a reboot, `other` if the path leads
- * to another one.
- */
-export function findNetns(
-  record: AttachmentRecord,
-  env: Environment,
-  path = record.netns,
-): 'same' | 'gone' | 'other' {
-  return isOfEarlierBoot(record, env) ? 'gone' : compareNetns(path, record);
-}
-
 const ELSEWHERE = 'it was attached in another network namespace of this machine';
 
 type Made = Pick<AttachmentRecord, 'boot' | 'hostCookie'>;
@@ -79,13 +82,7 @@ function isElsewhere(record: Made, env: Environment): boolean {
   return here !== undefined && here !== record.hostCookie;
 }
 
-/**
- * For a DEL or an ADD that names this attachment. If no process and no mount that can be seen has that namespace any longer, what was
- * made in it has ended with it, as after a restart of a node that is itself a container.
- * @throws CniError 11 naming a path of the namespace
- */
-export function refuseElsewhere(record: AttachmentRecord, env: Environment): void {
-  if (!isElsewhere(record, env)) return;
+function refuseElsewhere(record: AttachmentRecord): void {
   const path = pathsOfNamespaces().find(one => findNetnsCookie(one) === record.hostCookie);
   if (path === undefined) return;
   const { network, containerId, ifname } = record;

@@ -44,10 +44,10 @@ import { cacheFileOf, noteFileOf, notesDir } from './place.ts';
 import { sweepSnapshots } from './snapshot.ts';
 
 export { type CachedAttachment, editEntry, listAttachments, readAttachment } from './entries.ts';
-export { type Held, type HeldKnown, type HoldCall, hold, isKnown, tryHold, type WantedAdd } from './hold.ts';
+export { type Held, type HeldKnown, type HoldCall, hold, tryHold, type WantedAdd } from './hold.ts';
 export type { AttachmentRecord, KnownAttachment, RememberedAdd, Settings } from './notes.ts';
 export { findLaterEntry, readRecord } from './notes.ts';
-export { findNetns, type Past, pastOf, refuseElsewhere } from './past.ts';
+export { type Past, pastOf } from './past.ts';
 export { cacheFileOf } from './place.ts';
 
 /** What a state directory and the entries that it names hold. */

@@ -1,6 +1,6 @@
 // How does a pod get either all of its networks, or none?
 
-import { editEntry, findNetns, type Held, type HeldKnown, hold, isKnown } from '../attachments/store.ts';
+import { editEntry, type Held, type HeldKnown, hold } from '../attachments/store.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -54,7 +54,7 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
   const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
-    if (isKnown(held)) await settleEarlierAdd(runner, key.netns, held);
+    if (held.known) await settleEarlierAdd(runner, key.netns, held.known);
     refuseTaken(runner, networks);
     const commit = beginPod(runner, key, networks, annotations, machine, held);
     return await attachAll(runner, pod, { key, networks, claims, defaults, quiet, commit }, held);
@@ -69,8 +69,7 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
  */
 async function settleEarlierAdd(runner: Runner, netns: string, held: HeldKnown): Promise<void> {
   const { record, past } = held;
-  const { env } = runner.runtime;
-  if (past.stands && findNetns(record, env, netns) === 'same')
+  if (past.stands && past.netns(netns) === 'same')
     throw new CniError(
       ErrorCode.invalidConfig,
       `Cannot attach "${record.ifname}" of container "${record.containerId}": it is already attached; run DEL first`,

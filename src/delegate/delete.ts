@@ -4,11 +4,9 @@ import { endOrphanProcesses, findPlugins } from '../attachments/lock.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
-  findNetns,
   type Held,
   type HeldKnown,
   hold,
-  isKnown,
   listAttachments,
   pastOf,
   tryHold,
@@ -130,7 +128,8 @@ async function deleteAll(runner: Runner, key: PodKey, held: Held, netns: string)
 /** A path at which the namespace of the ADD exists now; empty when it is gone, or of an earlier boot. */
 export function ownNetns({ record }: PodRecord, given: string, env: Runtime['env']): string {
   const { netns } = record;
-  const isOwn = (path: string) => findNetns(record, env, path) === 'same';
+  const past = pastOf(record, env);
+  const isOwn = (path: string) => past.netns(path) === 'same';
   if (given === '' || isOwn(given)) return given;
   return isOwn(netns) ? netns : '';
 }
@@ -231,7 +230,7 @@ function forgetEnded({ record }: PodRecord, runtime: ChainRuntime & Record<'stat
   const held = tryHold(record, holdCall(runtime, 'del'));
   if ('holder' in held) return [];
   try {
-    if (!isKnown(held)) return [];
+    if (!held.record) return [];
     const pod = parsePod(held.record);
     const why = whyEnded(pod, runtime.env);
     if (why === undefined) return [];
@@ -280,7 +279,7 @@ async function isAttachedAgain(
   const held = tryHold(id, holdCall(within, 'del'));
   if ('holder' in held) return false;
   try {
-    return isKnown(held) && (await yieldToSuccessor(held, within));
+    return held.known !== undefined && (await yieldToSuccessor(held.known, within));
   } finally {
     held.release();
   }

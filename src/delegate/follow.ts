@@ -3,14 +3,7 @@
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
 import { compareNetns } from '../attachments/netns-identity.ts';
-import {
-  type AttachmentRecord,
-  type HeldKnown,
-  hold,
-  isKnown,
-  pastOf,
-  readRecord,
-} from '../attachments/store.ts';
+import { type AttachmentRecord, type HeldKnown, hold, pastOf, readRecord } from '../attachments/store.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
@@ -73,7 +66,8 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
   if (found === undefined) return;
   const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
-    if (isKnown(held) && isFollowing(held.record, pod)) await followHeld(runner, pod, { held, place, found });
+    const { known } = held;
+    if (known && isFollowing(known.record, pod)) await followHeld(runner, pod, { held: known, place, found });
   } catch (error) {
     const said = failureEvents('NetworksNotChanged', toCniError(error), annotationOf(found));
     await tellCluster(cluster, { ...place, uid: found.uid }, said, runner.warn);

@@ -10,7 +10,7 @@
 // not in time; and the second, which may have stood still since then, never acts on what it saw long ago.
 
 import { compareNetns } from '../attachments/netns-identity.ts';
-import { hold, isKnown, pastOf, readRecord } from '../attachments/store.ts';
+import { hold, pastOf, readRecord } from '../attachments/store.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { parseIp } from '../net/ip.ts';
@@ -110,8 +110,8 @@ export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<vo
   const seen = performance.now();
   const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
-    if (!isKnown(held) || !held.past.stands || !isFresh(seen)) return;
-    const contents = parsePod(held.record);
+    if (!held.known?.past.stands || !isFresh(seen)) return;
+    const contents = parsePod(held.known.record);
     if (!contents.machine?.moves) return;
     await runner.endQuiet?.(contents.machine.ifnames);
     held.restate(renderPod({ ...contents, machine: { ...contents.machine, moves: false } }));

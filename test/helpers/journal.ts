@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { parseRecord, writeAttachment } from '../../src/attachments/entries.ts';
-import { type HeldKnown, isKnown, tryHold } from '../../src/attachments/hold.ts';
+import { type HeldKnown, tryHold } from '../../src/attachments/hold.ts';
 import { endRunner, type Purpose, startRunner } from '../../src/attachments/lock.ts';
 import {
   begunAdd,
@@ -64,10 +64,10 @@ export function unfinished(file: string): string {
 /** Holds a recorded attachment, and begins its DEL if it is for that: until it is released, or by endClaims(). */
 export function mustClaim(stateDir: string, id: AttachmentId, purpose: Purpose = 'del'): HeldKnown {
   const held = tryHold(id, { stateDir, purpose });
-  if ('holder' in held || !isKnown(held)) throw new Error(`Cannot hold ${JSON.stringify(id)}`);
+  if ('holder' in held || !held.known) throw new Error(`Cannot hold ${JSON.stringify(id)}`);
   if (purpose === 'del') held.beginDel();
-  claims.push(held);
-  return held;
+  claims.push(held.known);
+  return held.known;
 }
 
 /** Gives back what a test has held and not released: the run directory outlives it. */

@@ -2,14 +2,7 @@
 //
 // One transaction over all plugins of the chain. A note has the intent before the first plugin is called, and the rename of libcni's entry
 // commits the change after the last. Until then it is undone, by a failure as well as by the process that finds the note of a dead runner.
-import {
-  type AttachmentRecord,
-  findNetns,
-  type HeldKnown,
-  hold,
-  isKnown,
-  readAttachment,
-} from '../../attachments/store.ts';
+import { type HeldKnown, hold, readAttachment } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -65,7 +58,7 @@ async function settleAndChange(
 ): Promise<ResultOf> {
   const record = await settleHeld(held, runtime, work);
   if (record === undefined) throw unknown(held.record, JUST_DELETED);
-  refuseUnreachable(record, runtime);
+  refuseUnreachable(held);
   return changeHeld(held, change, work, { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir });
 }
 
@@ -126,7 +119,7 @@ async function holdToChange(id: AttachmentId, runtime: ChainRuntime): Promise<He
   const held = await hold(id, holdCall(runtime, 'change'));
   try {
     if (held.past?.stands === false) throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
-    if (isKnown(held)) return held;
+    if (held.known) return held.known;
     const cached = readAttachment(cacheDirOf(runtime), id);
     if (cached?.source === undefined) throw unknown(id, "libcni's cache has no settings of its ADD");
     if (!(await hasItsInterface(cached, runtime)))
@@ -138,9 +131,9 @@ async function holdToChange(id: AttachmentId, runtime: ChainRuntime): Promise<He
   }
 }
 
-function refuseUnreachable(record: AttachmentRecord, { env }: ChainRuntime): void {
+function refuseUnreachable({ record, past }: HeldKnown): void {
   const { netns } = record;
-  const place = findNetns(record, env);
+  const place = past.netns();
   if (place === 'same') return;
   const state = place === 'gone' ? 'no longer exists' : 'is no longer the namespace of its ADD';
   throw new CniError(ErrorCode.invalidNetns, `Cannot change ${nameOf(record)}: "${netns}" ${state}; run DEL`);

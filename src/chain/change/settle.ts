@@ -3,15 +3,7 @@
 // The plugins are told once more what the attachment was before. If one of them cannot go back, for example because another
 // attachment has taken a port since, all of them are told what it was to become. Either way the settings on record are
 // those in the kernel.
-import {
-  type AttachmentRecord,
-  findNetns,
-  type Held,
-  type HeldKnown,
-  hold,
-  isKnown,
-  pastOf,
-} from '../../attachments/store.ts';
+import { type AttachmentRecord, type Held, type HeldKnown, hold } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { isAbandoned, undoIfDeleted } from '../records/foreign.ts';
@@ -27,8 +19,8 @@ import { changeParts, goalOf } from './call.ts';
 export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
   const work: PutBack = {};
   const held = await hold(id, holdCall(runtime, 'change'));
-  const { record } = held;
-  const settling = isKnown(held) && needsWork(held.record, runtime) && settleHeld(held, runtime, work);
+  const { record, known } = held;
+  const settling = known && needsWork(known, runtime) && settleHeld(known, runtime, work);
   await whileHeld(held, settling);
   if (!(record && (await wasDeleted(record, work, runtime)))) await settling;
 }
@@ -40,9 +32,8 @@ export async function whileHeld(held: Held, work: unknown): Promise<void> {
 }
 
 /** Without its namespace an attachment cannot be changed, and DEL removes whatever it has. */
-function needsWork(record: AttachmentRecord, runtime: ChainRuntime): boolean {
-  const { kind } = pastOf(record, runtime.env);
-  return kind === 'changing' && (findNetns(record, runtime.env) === 'same' || isAbandoned(record, runtime));
+function needsWork({ record, past }: HeldKnown, runtime: ChainRuntime): boolean {
+  return past.kind === 'changing' && (past.netns() === 'same' || isAbandoned(record, runtime));
 }
 
 /** What plugins have put back. */

@@ -6,10 +6,10 @@ import { findGeneration, type Generation } from '../../attachments/generation.ts
 import {
   type AttachmentRecord,
   findLaterEntry,
-  findNetns,
   type Held,
   type HeldKnown,
   hold,
+  pastOf,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
@@ -113,7 +113,7 @@ function withOwnNetns(
   const { netns, containerId } = attachment;
   if (netns === '' || record === undefined) return attachment;
   if (isOfEarlierBoot(record, env)) return { ...attachment, netns: '' };
-  if (findNetns(record, env, netns) !== 'other') return attachment;
+  if (pastOf(record, env).netns(netns) !== 'other') return attachment;
   onWarning?.(
     new CniError(
       ErrorCode.invalidNetns,

@@ -8,9 +8,7 @@ import { findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
-  findNetns,
   hold,
-  isKnown,
   lifeOf,
   pastOf,
 } from '../../attachments/store.ts';
@@ -56,8 +54,9 @@ function isCached(cached: CachedAttachment, { onWarning: _, ...quiet }: ChainRun
 
 /** Whether another runtime made it, and has deleted it or made it again since: then nothing of a change of it is left. */
 export function isAbandoned(record: AttachmentRecord, runtime: Pick<ChainRuntime, 'env'>): boolean {
-  if (!record.foreign || pastOf(record, runtime.env).kind !== 'changing') return false;
-  return findNetns(record, runtime.env) !== 'same' || isNoteGone(record, record.generation, runtime);
+  const past = pastOf(record, runtime.env);
+  if (!record.foreign || past.kind !== 'changing') return false;
+  return past.netns() !== 'same' || isNoteGone(record, record.generation, runtime);
 }
 
 /** A runtime whose DEL takes longer has most likely failed, and calls it again. */
@@ -95,7 +94,7 @@ export async function undoIfDeleted(
   await inTurn(cached, quiet, async () => {
     const held = await hold(cached, holdCall(quiet, 'del'));
     try {
-      if (isKnown(held) && isAbandoned(held.record, quiet)) held.forget();
+      if (held.record && isAbandoned(held.record, quiet)) held.forget();
       const list = findConfigOfAdd(cached, runtime);
       held.become('remove');
       if (list !== undefined && isUnnoted() && !findCached(cached, quiet))

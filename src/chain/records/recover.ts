@@ -4,7 +4,6 @@ import { dirname } from 'node:path';
 import {
   type AttachmentRecord,
   type HeldKnown,
-  isKnown,
   type Left,
   listLeft,
   tryHold,
@@ -98,9 +97,9 @@ export async function deleteUnsettled(
   const held = tryHold(id, holdCall(runtime, 'del'));
   if ('holder' in held) return false;
   try {
-    if (!isKnown(held) || held.past.toDelete === undefined) return false;
+    if (held.known?.past.toDelete === undefined) return false;
     held.beginDel();
-    return await how(held, runtime);
+    return await how(held.known, runtime);
   } finally {
     held.release();
   }

@@ -3,7 +3,6 @@
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
-  isKnown,
   type KnownAttachment,
   listKnown,
   pastOf,
@@ -168,7 +167,7 @@ async function repairHeld(
     if (held) {
       // What the plugins of a dead repair still put back would be found twice.
       await held.awaitOrphans();
-      if (isKnown(held)) record = (await settleHeld(held, own, work)) ?? held.record;
+      if (held.known) record = (await settleHeld(held.known, own, work)) ?? held.record;
     }
     const known = (recorded && record) ?? findCached(seen, own);
     if (known === undefined) return skipped(seen, JUST_DELETED);

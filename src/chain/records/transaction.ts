@@ -6,10 +6,8 @@
 import {
   type CachedAttachment,
   cacheFileOf,
-  findNetns,
   type Held,
   hold,
-  isKnown,
   type WantedAdd,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
@@ -86,11 +84,11 @@ export async function settleEarlierAdd(
   held: Held,
   runtime: ChainRuntime,
 ): Promise<string | undefined> {
-  if (isKnown(held)) {
-    const { record, past } = held;
-    if (past.stands && findNetns(record, runtime.env) === 'same') return record.file;
+  if (held.known) {
+    const { record, past } = held.known;
+    if (past.stands && past.netns() === 'same') return record.file;
     held.beginDel();
-    await deleteHeld(held, runtime);
+    await deleteHeld(held.known, runtime);
     held.become('add');
   } else await held.awaitOrphans();
   // If the cache cannot be read, do not begin: the same disk is to hold the new record.

@@ -1,12 +1,5 @@
 // How do ADD, CHECK, DEL and STATUS run over the plugins of a list?
-import {
-  type AttachmentRecord,
-  cacheFileOf,
-  findNetns,
-  pastOf,
-  readAttachment,
-  refuseElsewhere,
-} from '../../attachments/store.ts';
+import { type AttachmentRecord, cacheFileOf, pastOf, readAttachment } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -173,9 +166,10 @@ function refuseOtherNetns(
   { env }: ChainRuntime,
 ): void {
   if (record === undefined) return;
-  refuseElsewhere(record, env);
-  const isOutlived = pastOf(record, env).kind === 'outlived';
-  if (!isOutlived && findNetns(record, env, netns) !== 'other') return;
+  const past = pastOf(record, env);
+  past.refuseElsewhere();
+  const isOutlived = past.kind === 'outlived';
+  if (!isOutlived && past.netns(netns) !== 'other') return;
   throw new CniError(
     ErrorCode.invalidNetns,
     `Cannot check container "${containerId}": ${isOutlived ? 'its ADD ran in an earlier boot of the machine' : `"${netns}" is no longer the namespace of its ADD`}`,

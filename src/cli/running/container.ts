@@ -6,7 +6,7 @@ import {
   identifyNetns,
   type NetnsIdentity,
 } from '../../attachments/netns-identity.ts';
-import { findNetns } from '../../attachments/store.ts';
+import { pastOf } from '../../attachments/store.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import type { CniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -147,7 +147,7 @@ function placeBy(one: RecordedAttachment, { env }: ChainRuntime): ContainerPlace
   const { known } = one;
   const { netns, ifname } = known;
   const record = isRecorded(one) ? one.record : undefined;
-  if (record && findNetns(record, env, netns) !== 'same') return undefined;
+  if (record && pastOf(record, env).netns(netns) !== 'same') return undefined;
   const identity = record ?? identifyNetns(netns);
   if (identity.netnsIdentity === undefined) return undefined;
   const inside = readInside(netns);

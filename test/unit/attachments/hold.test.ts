@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { type HeldKnown, isKnown, tryHold } from '../../../src/attachments/hold.ts';
+import { type HeldKnown, tryHold } from '../../../src/attachments/hold.ts';
 import {
   endRunner,
   type LockPlace,
@@ -37,12 +37,10 @@ function abandoned(): void {
 function attempt(purpose: Purpose = 'del'): HeldKnown | { readonly holder: Runner } | undefined {
   const held = tryHold(ID, { ...place, purpose });
   if ('holder' in held) return held;
-  if (!isKnown(held)) {
-    held.release();
-    return undefined;
-  }
-  if (purpose === 'del') held.beginDel();
-  return held;
+  const { known } = held;
+  if (!known) held.release();
+  else if (purpose === 'del') held.beginDel();
+  return known;
 }
 function won(held: ReturnType<typeof attempt>): HeldKnown {
   if (held && 'drop' in held) return held;
