@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { join } from 'node:path';
+import { compileBroken } from '../helpers/compare.ts';
 import { withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -22,12 +23,7 @@ describeRoot(
   () => {
     beforeAll(async () => {
       beginSwaps();
-      await Bun.build({
-        entrypoints: [join(import.meta.dir, '../fixtures/broken-plugins.ts')],
-        target: 'bun',
-        define: { WRONG: '"forgotten-sysctl"' },
-        compile: { outfile: join(tmp, 'broken') },
-      });
+      await compileBroken(join(tmp, 'broken'), 'forgotten-sysctl');
     });
     afterAll(endSwaps);
 

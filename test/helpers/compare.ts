@@ -3,6 +3,7 @@ import { expect } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { quickZod } from '../../plugins/build/embedded.ts';
 import { CATENA } from './catena.ts';
 import { run, TEST_PATH } from './command.ts';
 import { deadline } from './deadline.ts';
@@ -43,12 +44,26 @@ export async function compare(...args: string[]) {
 export async function buildBroken(): Promise<string> {
   const tmp = fs.mkdtempSync(join(tmpdir(), 'cat-compare-'));
   fs.chmodSync(tmp, 0o755);
+  await compileBroken(join(tmp, 'broken'));
+  return tmp;
+}
+
+/**
+ * As our executables are compiled: an examination calls one a hundred times, and as plain source each call takes four times as long.
+ * @param wrong the fault; default that named by the directory which it is called from
+ */
+export async function compileBroken(outfile: string, wrong?: string): Promise<void> {
   await Bun.build({
     entrypoints: [join(ROOT, 'test/fixtures/broken-plugins.ts')],
     target: 'bun',
-    compile: { outfile: join(tmp, 'broken') },
+    format: 'esm',
+    minify: true,
+    splitting: true,
+    bytecode: true,
+    plugins: [quickZod],
+    ...(wrong === undefined ? {} : { define: { WRONG: JSON.stringify(wrong) } }),
+    compile: { outfile, jitPolicy: 100 },
   });
-  return tmp;
 }
 
 /** A directory with one broken plugin, under its name; `tmp` is of {@link buildBroken}. */
