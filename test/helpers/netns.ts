@@ -4,17 +4,24 @@ import { afterAll } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { parseIp, renderIp } from '../../src/net/ip.ts';
+import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
+import { getLink, listLinks, OPERSTATES, setLink } from '../../src/netlink/rtnl/link.ts';
+import { decodeRoute, listRouteMessages } from '../../src/netlink/rtnl/route.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Finished, type RunOptions, run, runOk } from './command.ts';
+import { deadline } from './deadline.ts';
 import { type Dump, type DumpOptions, dumpKernelState } from './dump.ts';
 import {
   addNamespace,
-  deleteNamespace,
   deleteNamespaces,
+  look,
   NAMES,
   type Namespace,
-  ownLeftovers,
   PREFIX,
+  removeOwn,
   sweepLeftovers,
+  visit,
 } from './namespace.ts';
 import { type PluginCall, type PluginReply, runPlugin } from './plugin.ts';
 
@@ -49,6 +56,8 @@ export interface Lab {
   run(ns: Namespace, argv: readonly string[], options?: RunOptions): Promise<Finished>;
   /** `ip -j -d` inside a namespace; throws if it fails; `[]` if it prints nothing. */
   ip<T = Row[]>(ns: Namespace, ...args: string[]): Promise<T>;
+  /** Commands of `ip` inside a namespace, by one process; throws at the first that fails. */
+  batch(ns: Namespace, ...lines: string[]): Promise<void>;
   /** `tc -j -d` inside a namespace; throws if it fails; `[]` if it prints nothing. */
   tc<T = Row[]>(ns: Namespace, ...args: string[]): Promise<T>;
   /** `nft -j` inside a namespace, the rows without the leading metainfo; throws if it fails. */
@@ -66,6 +75,9 @@ export interface Lab {
   /** Kills the processes in the lab's namespaces and removes the namespaces and the directory. */
   close(): Promise<void>;
 }
+
+/** linux/rtnetlink.h */
+const RTN_LOCAL = 2;
 
 /** Three ticks: of the process's start, of the time since boot, and of files. */
 const GC_LAG_MS = 30;
@@ -115,8 +127,8 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
   const tmp = fs.mkdtempSync(path.join(os.tmpdir(), `${PREFIX}${process.pid}-`));
   const namespaces = new Set<string>();
   const started = new Set<Bun.Subprocess>();
-  const host = await addNamespace(namespaces, 'h');
-  await runOk(['ip', '-n', host.name, 'link', 'set', 'lo', 'up']);
+  const host = addNamespace(namespaces, 'h');
+  look(host, route => setLink(route, getLink(route, 'lo').index, { up: true }));
   const json = async <T>(ns: Namespace, argv: string[]): Promise<T> => {
     const { stdout } = await runOk(within(ns, argv));
     return (stdout.trim() === '' ? [] : JSON.parse(stdout)) as T;
@@ -127,17 +139,18 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
     host,
     tmp,
     async container() {
-      const ns = await addNamespace(namespaces, 'c');
+      const ns = addNamespace(namespaces, 'c');
       return { ...ns, id: `id-${ns.name}` };
     },
     async outside() {
-      return connectOutside(host, await addNamespace(namespaces, 'o'));
+      return connectOutside(host, addNamespace(namespaces, 'o'));
     },
     run: runIn,
     ip: (ns, ...args) => json(ns, ['ip', '-j', '-d', ...args]),
+    batch,
     tc: (ns, ...args) => json(ns, ['tc', '-j', '-d', ...args]),
     nft: async <T>(ns: Namespace, ...args: string[]) => nftRows(await json(ns, ['nft', '-j', ...args])) as T,
-    sysctl: (ns, key, value) => sysctl(ns, key, value),
+    sysctl: async (ns, key, value) => sysctl(ns, key, value),
     plugin: async (name, { env, ...call }) => {
       // The kernel counts starts of processes in ticks: what was attached that short a time before GC began may be newer.
       if (call.command === 'GC') await Bun.sleep(GC_LAG_MS);
@@ -161,9 +174,9 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
       ),
     async remove(ns) {
       namespaces.delete(ns.name);
-      const ends = ns.name === host.name ? [] : await listEnds(lab, ns);
-      await deleteNamespace(ns.name);
-      await untilGone(lab, ends);
+      const ends = ns.name === host.name ? [] : listEnds(host, ns);
+      await deleteNamespaces([ns.name]);
+      await untilGone(host, ends);
     },
     async close() {
       open.delete(lab);
@@ -179,21 +192,23 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
 }
 
 /** Indexes of the host's devices whose other end is in the namespace; none if that is gone. */
-async function listEnds({ ip, host }: Lab, ns: Namespace): Promise<number[]> {
-  const [here, there] = await Promise.all([ip<Row[]>(host, 'link'), ip<Row[]>(ns, 'link').catch(() => [])]);
-  const isPair = (one: Row, far: Row) => far.link_index === one.ifindex && far.ifindex === one.link_index;
-  return here.filter(one => there.some(far => isPair(one, far))).map(({ ifindex }) => ifindex);
+function listEnds(host: Namespace, ns: Namespace): number[] {
+  if (!fs.existsSync(ns.path)) return [];
+  const [here, there] = [look(host, listLinks), look(ns, listLinks)];
+  return here.flatMap(({ index, peer }) =>
+    there.some(far => peer === far.index && far.peer === index) ? [index] : [],
+  );
 }
 
 /**
  * Waits until the kernel has deleted devices, which it does some time after a namespace has lost its name; not for long, since a
  * process of the test may be in it.
  */
-async function untilGone({ ip, host }: Lab, ends: readonly number[]): Promise<void> {
+async function untilGone(host: Namespace, ends: readonly number[]): Promise<void> {
   const giveUpAt = performance.now() + 2_000;
   while (ends.length > 0 && performance.now() < giveUpAt) {
-    const indexes = new Set((await ip<Row[]>(host, 'link')).map(({ ifindex }) => ifindex));
-    if (!ends.some(end => indexes.has(end))) return;
+    const there = look(host, listLinks);
+    if (!ends.some(end => there.some(({ index }) => index === end))) return;
     await Bun.sleep(5);
   }
 }
@@ -232,12 +247,13 @@ function within(ns: Namespace, argv: readonly string[]): readonly string[] {
   return isNamed && ['ip', 'tc'].includes(program) ? [program, '-n', ns.name, ...words] : inside(ns, argv);
 }
 
+async function batch(ns: Namespace, ...lines: string[]): Promise<void> {
+  await runOk(within(ns, ['ip', '-batch', '-']), { stdin: `${lines.join('\n')}\n` });
+}
+
 async function connectOutside(host: Namespace, ns: Namespace): Promise<Outside> {
   const address = { v4: '10.201.0.2', v6: 'fd00:201::2' };
   const hostAddress = { v4: '10.201.0.1', v6: 'fd00:201::1' };
-  const batch = (lines: string[], name: string) => {
-    return runOk(['ip', '-n', name, '-batch', '-'], { stdin: `${lines.join('\n')}\n` });
-  };
   const side = (device: string, own: typeof address, other: typeof address): string[] => [
     `link set lo up`,
     // No link-local address: it settles later, which would show up as a difference between two dumps.
@@ -248,66 +264,63 @@ async function connectOutside(host: Namespace, ns: Namespace): Promise<Outside> 
     `route add default via ${other.v4}`,
     `route add default via ${other.v6}`,
   ];
-  await runOk([
-    'ip',
-    '-n',
-    host.name,
-    'link',
-    'add',
-    'outside0',
-    'type',
-    'veth',
-    'peer',
-    'uplink',
-    'netns',
-    ns.name,
-  ]);
-  await batch(side('uplink', address, hostAddress), ns.name);
-  await batch(side('outside0', hostAddress, address), host.name);
+  const cable = `link add uplink type veth peer outside0 netns ${host.name}`;
+  await batch(ns, cable, ...side('uplink', address, hostAddress));
+  await batch(host, ...side('outside0', hostAddress, address));
   await untilUp(host, 'outside0');
   await untilLocal(host, hostAddress.v6);
   return { ...ns, address, hostAddress };
 }
 
 /** Waits until the kernel has noticed that both ends of a new pair are up, which takes a moment (up to a second). */
-export async function untilUp(ns: Namespace, device: string): Promise<void> {
-  for (let attempt = 0; attempt < 100; attempt++) {
-    const { stdout } = await runOk(['ip', '-n', ns.name, '-br', 'link', 'show', device]);
-    if (/\sUP\s/.test(stdout)) return;
-    await Bun.sleep(20);
-  }
-  throw new Error(`Cannot use "${device}": it did not come up`);
+export function untilUp(ns: Namespace, device: string): Promise<void> {
+  const isUp = (route: NetlinkSocket): boolean =>
+    OPERSTATES[getLink(route, device).attrs.operstate ?? 0] === 'up';
+  return untilSeen(ns, isUp, `Cannot use "${device}": it did not come up`);
 }
 
 /** Waits until the kernel has added the routes of an IPv6 address, which it does in the background. */
-export async function untilLocal(ns: Namespace, address: string): Promise<void> {
-  for (let attempt = 0; attempt < 100; attempt++) {
-    const { stdout } = await runOk(['ip', '-n', ns.name, '-6', 'route', 'show', 'table', 'local']);
-    if (stdout.includes(`local ${address} `)) return;
-    await Bun.sleep(20);
-  }
-  throw new Error(`Cannot use "${address}": the kernel made no route for it`);
+export function untilLocal(ns: Namespace, address: string): Promise<void> {
+  const { value } = parseIp(address);
+  const isLocal = (route: NetlinkSocket): boolean =>
+    listRouteMessages(route)
+      .map(decodeRoute)
+      .some(({ type, dst }) => type === RTN_LOCAL && dst.ip.family === 6 && dst.ip.value === value);
+  return untilSeen(ns, isLocal, `Cannot use "${address}": the kernel made no route for it`);
 }
 
 /** Waits until the kernel has given a device its IPv6 link-local address and the routes of all its addresses. */
 export async function untilAddressed(ns: Namespace, device: string): Promise<void> {
   await untilUp(ns, device);
-  for (let attempt = 0; attempt < 100; attempt++) {
-    const { stdout } = await runOk(['ip', '-n', ns.name, '-6', '-br', 'addr', 'show', device]);
-    const addresses = stdout.match(/[\da-f:]+(?=\/\d)/g) ?? [];
-    if (addresses.some(address => address.startsWith('fe80:'))) {
-      for (const address of addresses) await untilLocal(ns, address);
-      return;
-    }
-    await Bun.sleep(20);
-  }
-  throw new Error(`Cannot use "${device}": it got no link-local address`);
+  let addresses: string[] = [];
+  const isAddressed = (route: NetlinkSocket): boolean => {
+    addresses = listAddresses(route, getLink(route, device).index)
+      .filter(({ cidr }) => cidr.ip.family === 6)
+      .map(({ cidr }) => renderIp(cidr.ip));
+    return addresses.some(address => address.startsWith('fe80:'));
+  };
+  await untilSeen(ns, isAddressed, `Cannot use "${device}": it got no link-local address`);
+  for (const address of addresses) await untilLocal(ns, address);
 }
 
-async function sysctl(ns: Namespace, key: string, value?: string | number): Promise<string> {
+async function untilSeen(
+  ns: Namespace,
+  isSo: (route: NetlinkSocket) => boolean,
+  problem: string,
+): Promise<void> {
+  const giveUpAt = performance.now() + deadline(5_000);
+  while (!look(ns, isSo)) {
+    if (performance.now() > giveUpAt) throw new Error(problem);
+    await Bun.sleep(20);
+  }
+}
+
+function sysctl(ns: Namespace, key: string, value?: string | number): string {
   const file = `/proc/sys/${key.includes('/') ? key : key.replaceAll('.', '/')}`;
-  if (value !== undefined) await runOk(inside(ns, ['tee', file]), { stdin: String(value) });
-  return (await runOk(inside(ns, ['cat', file]))).stdout.trim();
+  return visit(ns, () => {
+    if (value !== undefined) fs.writeFileSync(file, String(value));
+    return fs.readFileSync(file, 'utf8').trim();
+  });
 }
 
 function nftRows(output: { nftables?: Row[] } | never[]): Row[] {
@@ -317,5 +330,5 @@ function nftRows(output: { nftables?: Row[] } | never[]): Row[] {
 // For programs other than `bun test`, which may end at any point; `bun test` does not run such handlers.
 process.on('exit', () => {
   for (const lab of open) fs.rmSync(lab.tmp, { recursive: true, force: true });
-  for (const name of ownLeftovers()) Bun.spawnSync(['ip', 'netns', 'delete', name]);
+  removeOwn();
 });

@@ -30,10 +30,13 @@ export async function podsOnBridge(createLab: () => Promise<Lab>): Promise<Scene
   // To forward IPv6, an interface needs its link-local address, which duplicate address detection would delay.
   await lab.sysctl(lab.host, 'net/ipv6/conf/default/accept_dad', 0);
   const outside = await lab.outside();
-  await lab.ip(lab.host, 'link', 'add', 'br0', 'type', 'bridge');
-  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v4}/24`, 'dev', 'br0');
-  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v6}/64`, 'dev', 'br0', 'nodad');
-  await lab.ip(lab.host, 'link', 'set', 'br0', 'up');
+  await lab.batch(
+    lab.host,
+    'link add br0 type bridge',
+    `addr add ${BRIDGE.v4}/24 dev br0`,
+    `addr add ${BRIDGE.v6}/64 dev br0 nodad`,
+    'link set br0 up',
+  );
   await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
   await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
   const scene = { lab, outside, pod: await addPod(lab, 2), neighbour: await addPod(lab, 3) };
@@ -46,14 +49,20 @@ export async function addPod(lab: Lab, number: number): Promise<Pod> {
   const pod = await container(lab, number);
   const port = `pod${number}`;
   await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
-  await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
-  await lab.ip(lab.host, 'link', 'set', port, 'master', 'br0', 'up');
-  await lab.ip(pod, 'link', 'set', 'lo', 'up');
-  await lab.ip(pod, 'addr', 'add', `${pod.v4}/24`, 'dev', 'eth0');
-  await lab.ip(pod, 'addr', 'add', `${pod.v6}/64`, 'dev', 'eth0', 'nodad');
-  await lab.ip(pod, 'link', 'set', 'eth0', 'up');
-  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v4);
-  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v6);
+  await lab.batch(
+    lab.host,
+    `link add ${port} type veth peer eth0 netns ${pod.name}`,
+    `link set ${port} master br0 up`,
+  );
+  await lab.batch(
+    pod,
+    'link set lo up',
+    `addr add ${pod.v4}/24 dev eth0`,
+    `addr add ${pod.v6}/64 dev eth0 nodad`,
+    'link set eth0 up',
+    `route add default via ${BRIDGE.v4}`,
+    `route add default via ${BRIDGE.v6}`,
+  );
   return pod;
 }
 
@@ -65,12 +74,8 @@ export async function setHairpin(lab: Lab, number = 2): Promise<void> {
 /** A pod whose interface has its addresses and leads nowhere. */
 export async function fakePod(lab: Lab, number: number): Promise<Pod> {
   const pod = await container(lab, number);
-  const stdin = [
-    'link add eth0 type bridge',
-    ...FAMILIES.map(family => `addr add ${pod[family]} dev eth0`),
-  ].join('\n');
-  const { exitCode, stderr } = await lab.run(pod, ['ip', '-batch', '-'], { stdin });
-  if (exitCode !== 0) throw new Error(`Cannot give "${pod.name}" its addresses: ${stderr}`);
+  const addresses = FAMILIES.map(family => `addr add ${pod[family]} dev eth0`);
+  await lab.batch(pod, 'link add eth0 type bridge', ...addresses);
   return pod;
 }
 
@@ -123,9 +128,10 @@ export async function answers(
 /** Sends from the same port each time, so that all requests belong to one flow. */
 export async function askUdp(lab: Lab, from: Namespace, address: string): Promise<boolean> {
   const script = `
-    const socket = require('node:dgram').createSocket('${address.includes(':') ? 'udp6' : 'udp4'}');
     setTimeout(() => process.exit(1), ${deadline(700)});
-    socket.on('message', () => process.exit(0));
-    socket.bind(40000, () => socket.send('hello', 8080, '${address}'));`;
+    const data = () => process.exit(0);
+    const hostname = '${address.includes(':') ? '::' : '0.0.0.0'}';
+    const socket = await Bun.udpSocket({ hostname, port: 40000, socket: { data } });
+    socket.send('hello', 8080, '${address}');`;
   return (await lab.run(from, [process.execPath, '-e', script])).exitCode === 0;
 }

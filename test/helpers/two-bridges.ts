@@ -47,10 +47,13 @@ export async function twoBridges(createLab: () => Promise<Lab>): Promise<Scene> 
   const outside = await lab.outside();
   for (const bridge of ['br1', 'br2'] as const) {
     const { v4, v6 } = SUBNETS[bridge];
-    await lab.ip(lab.host, 'link', 'add', bridge, 'type', 'bridge');
-    await lab.ip(lab.host, 'addr', 'add', `${v4}.1/24`, 'dev', bridge);
-    await lab.ip(lab.host, 'addr', 'add', `${v6}:1/64`, 'dev', bridge, 'nodad');
-    await lab.ip(lab.host, 'link', 'set', bridge, 'up');
+    await lab.batch(
+      lab.host,
+      `link add ${bridge} type bridge`,
+      `addr add ${v4}.1/24 dev ${bridge}`,
+      `addr add ${v6}:1/64 dev ${bridge} nodad`,
+      `link set ${bridge} up`,
+    );
   }
   await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
   await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
@@ -64,14 +67,20 @@ export async function addPod(lab: Lab, bridge: BridgeName, number: number): Prom
   const pod = { ...(await lab.container()), bridge, v4: `${v4}.${number}`, v6: `${v6}:${number}` };
   const port = `${bridge}pod${number}`;
   await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
-  await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
-  await lab.ip(lab.host, 'link', 'set', port, 'master', bridge, 'up');
-  await lab.ip(pod, 'link', 'set', 'lo', 'up');
-  await lab.ip(pod, 'addr', 'add', `${pod.v4}/24`, 'dev', 'eth0');
-  await lab.ip(pod, 'addr', 'add', `${pod.v6}/64`, 'dev', 'eth0', 'nodad');
-  await lab.ip(pod, 'link', 'set', 'eth0', 'up');
-  await lab.ip(pod, 'route', 'add', 'default', 'via', `${v4}.1`);
-  await lab.ip(pod, 'route', 'add', 'default', 'via', `${v6}:1`);
+  await lab.batch(
+    lab.host,
+    `link add ${port} type veth peer eth0 netns ${pod.name}`,
+    `link set ${port} master ${bridge} up`,
+  );
+  await lab.batch(
+    pod,
+    'link set lo up',
+    `addr add ${pod.v4}/24 dev eth0`,
+    `addr add ${pod.v6}/64 dev eth0 nodad`,
+    'link set eth0 up',
+    `route add default via ${v4}.1`,
+    `route add default via ${v6}:1`,
+  );
   for (const device of [port, bridge]) await untilUp(lab.host, device);
   return pod;
 }
