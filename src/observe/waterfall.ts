@@ -41,23 +41,26 @@ export function renderWaterfall(record: RequestRecord, kernel = false, width = I
   return [...heading(record), ...table, ...verdict(record)].map(line => `${line.trimEnd()}\n`).join('');
 }
 
-/** A table, oldest first. @param width columns of the terminal, if there is one: the interface is left out if it is too narrow */
+/** A table, oldest first. @param width columns of the terminal, if there is one: interface and network are left out if it is too narrow */
 export function renderList(records: readonly RequestRecord[], width = Infinity): string {
-  const rows = listRows(records);
-  const isWide = renderTable(rows)
-    .split('\n')
-    .some(line => line.length > width);
-  return renderTable(isWide ? rows.map(row => row.filter((_, column) => column !== IFNAME)) : rows, width);
+  let rows = listRows(records);
+  for (const left of ['IFNAME', 'NETWORK']) {
+    const lines = renderTable(rows).split('\n');
+    const at = rows[0]?.indexOf(left);
+    if (lines.some(line => line.length > width)) rows = rows.map(row => row.filter((_, i) => i !== at));
+  }
+  return renderTable(rows, width);
 }
 
-const HEADER = ['ID', 'TIME', 'VERB', 'NETWORK', 'CONTAINER', 'IFNAME', 'DURATION', 'CODE'];
-const IFNAME = HEADER.indexOf('IFNAME');
+const HEADER = ['ID', 'TIME', 'VERB', 'PLUGINS', 'NETWORK', 'CONTAINER', 'IFNAME', 'DURATION', 'CODE'];
 
 function listRows(records: readonly RequestRecord[]): string[][] {
   const rows = records.map(record => {
-    const { id, startedAt, verb, network, ifname, durationMs, code } = record;
-    const what = [id, localTime(startedAt), verb, network, nameOfContainer(record) || '-', ifname || '-'];
-    return [...what, renderTime(durationMs), String(code)];
+    const { id, startedAt, verb, network, ifname, durationMs, code, links } = record;
+    // A runtime calls each plugin by a request of its own.
+    const plugins = links.length === 1 ? String(links[0]?.link) : count(links.length, 'plugin');
+    const where = [network, nameOfContainer(record) || '-', ifname || '-'];
+    return [id, localTime(startedAt), verb, plugins, ...where, renderTime(durationMs), String(code)];
   });
   return [HEADER, ...rows];
 }

@@ -108,7 +108,7 @@ describeRoot('a node', () => {
       const broken = await run('ls', '--check');
       expect([broken.exitCode, broken.stdout]).toEqual([
         1,
-        expect.stringMatching(/ broken\n.* gone\n\nshop\/web-0 on podnet: Cannot confirm routes/),
+        expect.stringMatching(/ gone\n.* broken\n\nshop\/web-0 on podnet: Cannot confirm routes/),
       ]);
     }));
 

@@ -3,6 +3,7 @@
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { collectGarbage } from '../../chain/records/collect-garbage.ts';
 import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { ASKED_VARIABLE, findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -18,6 +19,7 @@ import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, secondsIn, UsageError } from '../command.ts';
 import { noteDone } from '../log/events.ts';
+import { readTitles } from '../node/read.ts';
 import { printAnswer, printList } from '../output/print.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { during } from '../terminal/progress.ts';
@@ -167,6 +169,7 @@ async function gcGone(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
   const runtime = runtimeOf(call);
   const scope = { network, graceMs: graceOf(call) * 1000, dryRun: call.on('dry-run') };
+  const titleOf = readTitles(call);
   const report = await during(call, 'gc', 'attachments that outlived their namespace', () =>
     collectGone(() => readRecords(runtime).standing, scope, runtime),
   );
@@ -175,7 +178,7 @@ async function gcGone(call: CommandCall): Promise<number> {
       const code = state === 'deleted' ? 0 : error?.code || FAILED_WITHOUT_CODE;
       noteDone(call, 'DEL', error ? `${why}: ${error.message}` : why, { code, id });
     }
-  await printList(call, 'GoneList', report.map(goneToJson), () => render(report));
+  await printList(call, 'GoneList', report.map(goneToJson), () => render(report, titleOf));
   return report.some(({ state }) => state === 'failed') ? 1 : 0;
 }
 
@@ -186,12 +189,12 @@ function graceOf(call: CommandCall): number {
 
 const WORDS = { found: 'DEL', deleted: 'DEL', kept: 'keep', failed: 'stuck' } as const;
 
-function render(report: readonly GoneAttachment[]): string {
+function render(report: readonly GoneAttachment[], titleOf: (id: AttachmentId) => string): string {
   if (report.length === 0) return 'no attachment outlived its namespace\n';
   return report
-    .map(({ network, containerId, ifname, state, why, error }) => {
+    .map(({ state, why, error, ...id }) => {
       const problem = error ? `; ${error.message}` : '';
-      return `${WORDS[state].padEnd(5)} ${network} ${containerId} ${ifname}: ${why}${problem}\n`;
+      return `${WORDS[state].padEnd(5)} ${titleOf(id)}: ${why}${problem}\n`;
     })
     .join('');
 }

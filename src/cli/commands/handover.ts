@@ -4,6 +4,7 @@ import { absolutePath } from '../../files/read-file.ts';
 import { type Handover, listAttached } from '../../node/handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findExecutables, handOverAll, handoverRuntime, renderHandovers } from '../handover/hand-over-all.ts';
+import { readTitles } from '../node/read.ts';
 import { printList } from '../output/print.ts';
 import { pluginDirsOf } from '../target.ts';
 import { during } from '../terminal/progress.ts';
@@ -42,7 +43,7 @@ export async function run(call: CommandCall): Promise<number> {
     call,
     'HandoverList',
     handovers,
-    () => `${renderHandovers(handovers)}${renderRefusal(handovers)}`,
+    () => `${renderHandovers(handovers, readTitles(call))}${renderRefusal(handovers)}`,
   );
   return handovers.some(({ state }) => state === 'refused') ? 1 : 0;
 }

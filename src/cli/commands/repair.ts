@@ -15,12 +15,12 @@ import { defined, didYouMean } from '../../cni/json.ts';
 import { recoverPods } from '../../delegate/delete.ts';
 import { listPods, whyEnded } from '../../delegate/record.ts';
 import { oneLine } from '../../lab/words.ts';
-import { titleOf, withoutElements } from '../../node/words.ts';
+import { withoutElements } from '../../node/words.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { eventsOfRepair } from '../log/events.ts';
-import { readNames } from '../node/read.ts';
+import { readNames, readTitles } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { confDirOf, runtimeOf, warn } from '../target.ts';
 import { during } from '../terminal/progress.ts';
@@ -36,8 +36,7 @@ export async function run(call: CommandCall): Promise<number> {
   const names = readNames(call);
   if (!dryRun && runtime.stateDir !== undefined)
     appendHistory(runtime.stateDir, eventsOfRepair(report, names));
-  const nameOf = ({ network, containerId, ifname }: AttachmentId): string =>
-    `${network} ${titleOf({ containerId, ...names.get(containerId) })} ${ifname}`;
+  const nameOf = readTitles(call, names);
   await printAnswer(call, 'RepairReport', toJson(report), () =>
     renderReport(report, nameOf, dryRun, call.plugins.types),
   );

@@ -34,6 +34,7 @@ import { type HandoverOutcome, handOverBefore, renderHandovers } from '../handov
 import { planUninstall, type UninstallStep, uninstall } from '../install/lay.ts';
 import { disableUnits, forgetUnits, installedStarter, isBooted } from '../install/units.ts';
 import { noteDone } from '../log/events.ts';
+import { readTitles } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { placesOf } from './install.ts';
@@ -47,6 +48,8 @@ export async function run(call: CommandCall): Promise<number> {
   const plan = planUninstall(places);
   const purges = call.on('purge');
   const purgePlaces = purges ? await purgePlacesOf(call, places.pluginDirs) : undefined;
+  // What a purge deletes has its name from before.
+  const titleOf = readTitles(call);
   const gone = purges ? await deleteGone(call) : [];
   const handedOver = await handOverBefore(call, places.binDir, plan);
   const refusal = handedOver.refusal ?? (purges ? findPurgeObstacle(gone, call) : undefined);
@@ -70,7 +73,7 @@ export async function run(call: CommandCall): Promise<number> {
     noteDone(call, 'UNINSTALL', `${steps.length} files of "${places.binDir}" and "${places.confDir}"`);
   const done = { ...handedOver, refusal, steps, ...defined({ purged }) };
   const nothing = `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`;
-  await printAnswer(call, 'Uninstallation', toJson(done), () => render(done, nothing));
+  await printAnswer(call, 'Uninstallation', toJson(done), () => render(done, nothing, titleOf));
   return refusal === undefined ? 0 : 1;
 }
 
@@ -80,8 +83,12 @@ interface Done extends Pick<HandoverOutcome, 'handovers'> {
   readonly purged?: readonly PurgeStep[];
 }
 
-function render({ handovers, refusal, steps, purged = [] }: Done, nothing: string): string {
-  const shown = handovers.length ? renderHandovers(handovers) : '';
+function render(
+  { handovers, refusal, steps, purged = [] }: Done,
+  nothing: string,
+  titleOf: ReturnType<typeof readTitles>,
+): string {
+  const shown = handovers.length ? renderHandovers(handovers, titleOf) : '';
   if (refusal !== undefined) return `${shown}nothing was uninstalled: ${refusal}\n`;
   const rows = [...steps.map(({ path, ...step }) => ({ ...step, what: path })), ...purged];
   const lines = rows.map(({ action, what, why }) => `${action.padEnd(7)}  ${what}${why ? `: ${why}` : ''}\n`);

@@ -5,6 +5,7 @@ import { defined } from '../../cni/json.ts';
 import type { DaemonState } from '../../daemon/protocol.ts';
 import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/read-file.ts';
+import { count } from '../../lab/words.ts';
 import type { Drift, WatchState } from '../../watch/settings.ts';
 import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
 import type { CommandCall } from '../command.ts';
@@ -77,7 +78,7 @@ function describe(state: DaemonState, socket: string): string {
 function describeWatch({ policy, attachments, drifted, givenUp, lastCheck }: WatchState): string {
   if (policy === 'off') return 'off';
   const last = lastCheck === undefined ? 'none checked yet' : `last check ${lastCheck}`;
-  return `${policy}, ${attachments} attachments, ${drifted.length} drifted, ${givenUp.length} given up, ${last}`;
+  return `${policy}, ${count(attachments, 'attachment')}, ${drifted.length} drifted, ${givenUp.length} given up, ${last}`;
 }
 
 function driftRow({ network, containerId, ifname, problem }: Drift): [string, string] {

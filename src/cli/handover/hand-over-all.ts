@@ -6,7 +6,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import { visitAll } from '../../chain/run/visits.ts';
-import { keyOf } from '../../cni/attachment.ts';
+import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { renderCniArgs } from '../../cni/env.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import type { CompareReport } from '../../lab/compare/report.ts';
@@ -186,9 +186,12 @@ async function findTrialProblem(
 const STATES = ['handed over', 'pending', 'ready', 'refused'] as const;
 
 /** A line for each attachment with what each of its plugins had, then the number of attachments in each state. */
-export function renderHandovers(handovers: readonly Handover[]): string {
-  const lines = handovers.flatMap(({ state, network, containerId, ifname, links: plugins, why }) => [
-    `${state.padEnd(11)}  ${network} ${containerId} ${ifname}${why === undefined ? '' : `: ${why}`}`,
+export function renderHandovers(
+  handovers: readonly Handover[],
+  titleOf: (id: AttachmentId) => string,
+): string {
+  const lines = handovers.flatMap(({ state, links: plugins, why, ...id }) => [
+    `${state.padEnd(11)}  ${titleOf(id)}${why === undefined ? '' : `: ${why}`}`,
     ...plugins.map(({ link, parts }) => `  ${link}: ${parts.join(', ')}`),
   ]);
   const counts = STATES.map(state => `${handovers.filter(one => one.state === state).length} ${state}`);

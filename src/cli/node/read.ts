@@ -1,4 +1,5 @@
 // How does a command read the model of this node?
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { loadAbouts } from '../../cni/plugin-about.ts';
 import { type DaemonView, viewDaemon } from '../../node/doctor/finding.ts';
@@ -6,6 +7,7 @@ import { factsIn, type NodeFacts, readRecords } from '../../node/facts.ts';
 import type { NodeDaemon, NodeModel } from '../../node/model.ts';
 import { type ContainerNames, namesOf, readStorageNames } from '../../node/names.ts';
 import { readNode } from '../../node/read-node.ts';
+import { titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
@@ -46,6 +48,12 @@ function daemonOf(view: DaemonView): NodeDaemon {
     ...(version === undefined ? {} : { version }),
     ...(pid === undefined ? {} : { pid }),
   };
+}
+
+/** What people call attachments: `podnet web eth0`. The records are read now, so that what is deleted later has its name. */
+export function readTitles(call: CommandCall, names = readNames(call)): (id: AttachmentId) => string {
+  return ({ network, containerId, ifname }) =>
+    `${network} ${titleOf({ containerId, ...names.get(containerId) })} ${ifname}`;
 }
 
 /** What people call the containers on record, by id; none if records cannot be listed, which names do not depend on. */

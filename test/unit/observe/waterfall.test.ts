@@ -118,11 +118,14 @@ const TIME = localTime('2026-01-02T03:04:05Z');
 const { podName: _, podNamespace: __, ...BARE } = RECORD;
 
 describe('renderList()', () => {
-  test('leaves the interface out on a narrow terminal', () => {
-    expect(renderList([BARE], 80)).toBe(
-      'ID            TIME                 VERB  NETWORK  CONTAINER  DURATION  CODE\n' +
-        `mi7c0a1b2c3d  ${TIME}  ADD   podnet   c1         20.0 ms   0\n`,
+  test('says which plugin a runtime called, or how many a command, and leaves columns out on a narrow terminal', () => {
+    const calls = [BARE, { ...BARE, links: BARE.links.slice(0, 1) }];
+    expect(renderList(calls, 80)).toBe(
+      'ID            TIME                 VERB  PLUGINS    CONTAINER  DURATION  CODE\n' +
+        `mi7c0a1b2c3d  ${TIME}  ADD   3 plugins  c1         20.0 ms   0\n` +
+        `mi7c0a1b2c3d  ${TIME}  ADD   bridge     c1         20.0 ms   0\n`,
     );
+    expect(renderList(calls, 90)).toContain('podnet   c1');
   });
 
   test('calls a container what ls calls it', () => {
@@ -133,7 +136,7 @@ describe('renderList()', () => {
       { podNamespace: 'shop', podName: 'db' },
     ];
     const rows = renderList(names.map(one => ({ ...BARE, ...one }))).split('\n');
-    expect(rows.slice(1, 4).map(row => row.split(/ {2,}/)[4])).toEqual(['web', 'two', 'shop/db']);
+    expect(rows.slice(1, 4).map(row => row.split(/ {2,}/)[5])).toEqual(['web', 'two', 'shop/db']);
   });
 
   test('prints a line per request', () => {
@@ -141,9 +144,9 @@ describe('renderList()', () => {
     const long = { ...BARE, containerId: 'f'.repeat(64) };
     expect(renderList([failed, long])).toBe(
       [
-        'ID            TIME                 VERB  NETWORK  CONTAINER     IFNAME  DURATION  CODE',
-        `mi7c0a1b2c3e  ${TIME}  GC    podnet   -             -       20.0 ms   11`,
-        `mi7c0a1b2c3d  ${TIME}  ADD   podnet   ffffffffffff  eth0    20.0 ms   0`,
+        'ID            TIME                 VERB  PLUGINS    NETWORK  CONTAINER     IFNAME  DURATION  CODE',
+        `mi7c0a1b2c3e  ${TIME}  GC    3 plugins  podnet   -             -       20.0 ms   11`,
+        `mi7c0a1b2c3d  ${TIME}  ADD   3 plugins  podnet   ffffffffffff  eth0    20.0 ms   0`,
         '',
       ].join('\n'),
     );
