@@ -272,14 +272,14 @@ function namesClient({ clientId }: Client, { options }: ServerMessage): boolean 
 const ETH_P_IP = 0x0800;
 
 /** The interface through which a client talks. */
-export interface Place {
+export interface ClientInterface {
   readonly netns: Netns;
   readonly link: Link;
 }
 
 /** Runs a function with a client on the interface; its sockets are closed when the function is done. */
 export async function withClient<T>(
-  { netns, link }: Place,
+  { netns, link }: ClientInterface,
   clientId: Uint8Array,
   work: (client: Client) => T | Promise<T>,
 ): Promise<T> {
@@ -300,7 +300,7 @@ export async function withClient<T>(
  * that the port is unreachable.
  */
 export function withAddressedClient<T>(
-  place: Place,
+  place: ClientInterface,
   clientId: Uint8Array,
   work: (client: Client) => T | Promise<T>,
 ): Promise<T> {

@@ -15,7 +15,7 @@ import { bootClock } from '../../src/node/upkeep/note.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { Code } from './codec.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf, wishesOf } from './config.ts';
-import { type Client, type Place, withAddressedClient, withClient } from './conversation.ts';
+import { type Client, type ClientInterface, withAddressedClient, withClient } from './conversation.ts';
 import {
   acquire,
   clientIdIn,
@@ -38,7 +38,7 @@ import {
   newRecord,
   putRecord,
 } from './record.ts';
-import { type Keeping, keepLease, type OpenPlace } from './upkeep.ts';
+import { type Keeping, keepLease, type OpenInterface } from './upkeep.ts';
 
 /**
  * Obtains a lease through the interface, which must be up, notes it, and lowers the MTU of the interface if the server says so.
@@ -73,7 +73,7 @@ export function checkIpv4(call: Call): void {
 }
 
 /** Releases a lease through its interface. */
-export function releaseIpv4(place: OpenPlace, state: LeaseState): Promise<void> {
+export function releaseIpv4(place: OpenInterface, state: LeaseState): Promise<void> {
   return withAddressedClient(place, clientIdIn(state), client => release(client, state.lease, place.isFresh));
 }
 
@@ -138,7 +138,7 @@ function noLease({ name }: Link, timeoutS: number, heard: readonly string[]): Cn
  * Probes for the address of a lease on an interface that does not have it (RFC 2131, 4.4.1), for up to 200 ms.
  * @returns who has it, in text; undefined if no host answers
  */
-async function findHolder({ netns, link }: Place, lease: Lease): Promise<string | undefined> {
+async function findHolder({ netns, link }: ClientInterface, lease: Lease): Promise<string | undefined> {
   const { address, gateway, server } = lease;
   // The server is often a neighbour as well.
   const neighbours = [gateway, server].flatMap(one => (one ? parseIp(one) : []));

@@ -9,7 +9,7 @@ import { bootClock, identityOf } from '../../src/node/upkeep/note.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
 import { closeNetns, findNetns, inNetns, type Netns } from '../../src/sys/netns.ts';
-import type { Place, Refusals } from './conversation.ts';
+import type { ClientInterface, Refusals } from './conversation.ts';
 import { dueAt, stageOf } from './plan.ts';
 import {
   type CommonState,
@@ -26,7 +26,7 @@ import {
 const UNNOTED_ADD_S = 60;
 
 /** An interface that leases are released through. */
-export interface OpenPlace extends Place {
+export interface OpenInterface extends ClientInterface {
   /** rtnetlink in its namespace. */
   readonly socket: NetlinkSocket;
   /** It was down until now. */
@@ -34,7 +34,7 @@ export interface OpenPlace extends Place {
 }
 
 /** Tells the server of a lease that it is over. */
-export type Release<S> = (place: OpenPlace, state: S) => Promise<void>;
+export type Release<S> = (place: OpenInterface, state: S) => Promise<void>;
 
 /** Releases and forgets the lease of the call's attachment, if it has one. */
 export async function returnLease<S extends CommonState>(
@@ -167,7 +167,7 @@ export async function keepLease<S extends CommonState>(
   call: Call,
   kind: LeaseKind<S>,
   restarted: boolean,
-  open: (place: OpenPlace, state: S) => Keeping<S['lease']>,
+  open: (place: OpenInterface, state: S) => Keeping<S['lease']>,
 ): Promise<void> {
   const record = findRecord(call, kind);
   if (record === undefined) return;

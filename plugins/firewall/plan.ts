@@ -5,7 +5,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findCidr, type Ip, sameIp } from '../../src/net/ip.ts';
-import type { Element, Entry, Place } from '../../src/netlink/nft/element.ts';
+import type { Element, ElementPlace, Entry } from '../../src/netlink/nft/element.ts';
 import { goto } from '../../src/netlink/nft/expr.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
@@ -224,7 +224,7 @@ function portEntries(port: string, { handle, note: comment }: FilterOwner): Entr
 }
 
 /** All places that a claim may occupy. */
-export function placesOf({ number, pod, home }: Claim, owner: FilterOwner): Place[] {
+export function placesOf({ number, pod, home }: Claim, owner: FilterOwner): ElementPlace[] {
   const sets = SETS[pod.family];
   return [
     { set: sets.claims, key: [owner.handle, number] },

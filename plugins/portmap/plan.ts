@@ -7,7 +7,7 @@ import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { PortMapping } from '../../src/cni/schemas.ts';
 import { type Cidr, FAMILIES, findCidr, findIp, type Ip, networkOf, renderIp } from '../../src/net/ip.ts';
-import type { Element, Entry, Place } from '../../src/netlink/nft/element.ts';
+import type { Element, ElementPlace, Entry } from '../../src/netlink/nft/element.ts';
 import { goto } from '../../src/netlink/nft/expr.ts';
 import { type FieldValue, renderFields } from '../../src/netlink/nft/table.ts';
 import { conditionalSets, SETS, SNAT_ALL, snatChain } from './sets.ts';
@@ -238,7 +238,7 @@ export function planElements(plan: FamilyPlan, owner: Owner, means: Means): Entr
   const { family, pod, forwards } = plan;
   const sets = SETS[family];
   const claims = planClaims(plan, means);
-  const entry = (place: Place, data?: Element['data']): Entry => ({
+  const entry = (place: ElementPlace, data?: Element['data']): Entry => ({
     set: place.set,
     element: { key: place.key, ...defined({ data }), comment: owner.note },
   });
@@ -264,7 +264,7 @@ export function planElements(plan: FamilyPlan, owner: Owner, means: Means): Entr
 }
 
 /** The element that marks a host port as taken. For nf_tables it is also the element that forwards the port. */
-export function takenPlace({ family, protocol, port, ip, backend, condition }: Taken): Place {
+export function takenPlace({ family, protocol, port, ip, backend, condition }: Taken): ElementPlace {
   const number = PROTOCOLS[protocol];
   if (backend === 'iptables') {
     return { set: SETS[family].iptables, key: [condition, ip ?? anyAddress(family), number, port] };
@@ -274,12 +274,12 @@ export function takenPlace({ family, protocol, port, ip, backend, condition }: T
 }
 
 /** A key that distinguishes two places. */
-export function placeName({ set, key }: Place): string {
+export function placeName({ set, key }: ElementPlace): string {
   return `${set.name} ${renderFields(key)}`;
 }
 
 /** All places that a claim may occupy; not every one has an element. */
-export function placesOf(claim: Claim, owner: Owner): Place[] {
+export function placesOf(claim: Claim, owner: Owner): ElementPlace[] {
   const { family, subnet, pod } = claim;
   const sets = SETS[family];
   return [

@@ -14,7 +14,13 @@ import { CORE_NAME, ON_DEMAND_SUFFIX } from '../chain/config/core-name.ts';
 import { isObject, tryParse } from '../cni/json.ts';
 import { bootId } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
-import { ON_DEMAND_VARIABLE, type Place, START_AGAIN_MS, socketPathOf, startNoteOf } from './protocol.ts';
+import {
+  ON_DEMAND_VARIABLE,
+  type ProcessPlace,
+  START_AGAIN_MS,
+  socketPathOf,
+  startNoteOf,
+} from './protocol.ts';
 
 /** What such a daemon gets of the environment. Each request brings its own, and marks of runners are not for a daemon. */
 const VARIABLES = [
@@ -75,7 +81,7 @@ export function isAtHome(installed: Home | undefined, here = homeOf('self')): bo
  * Whether a daemon that was started on demand only keeps the seat from one that could serve: it declined a call that would have started
  * one itself, at home and of the executable that now has this one's name.
  */
-export function isInTheWayOf({ executable, network, mount }: Place): boolean {
+export function isInTheWayOf({ executable, network, mount }: ProcessPlace): boolean {
   const now = statSync(process.execPath, { throwIfNoEntry: false });
   if (now === undefined || executable !== `${now.dev}:${now.ino}`) return false;
   const file = `${dirname(process.execPath)}/${CORE_NAME}${ON_DEMAND_SUFFIX}`;
@@ -159,7 +165,7 @@ const REPLACE = '--replace';
  */
 export function startSuccessor(
   { program, args, cwd, isManaged }: OwnStart,
-  { executable }: Place,
+  { executable }: ProcessPlace,
 ): Succession {
   const { dev, ino } = statSync(program);
   if (`${dev}:${ino}` === executable) return 'same';

@@ -88,7 +88,7 @@ export interface RunRequest extends PluginRequest {
   /** Command line without the executable's name; empty for a call. */
   readonly args: readonly string[];
   readonly cwd: string;
-  readonly place: Place;
+  readonly place: ProcessPlace;
   /** Identifies the request: the front and the daemon note under it which of them does the work (calls.ts). */
   readonly key: string;
   /** How long ago the client sent it, in milliseconds; negative if the clock was set back since. */
@@ -120,7 +120,7 @@ export type DaemonState = AnswerOf<'DaemonState'> &
  * What must be the same on both sides for the daemon to stand in for the client: the executable, so that old code never answers
  * after an upgrade, and the namespaces in which paths and devices are looked up.
  */
-export type Place = NonNullable<AnswerOf<'DaemonState'>['place']>;
+export type ProcessPlace = NonNullable<AnswerOf<'DaemonState'>['place']>;
 
 /** Path of the daemon's socket in a run directory. */
 export function socketPathOf(runDir: string): string {

@@ -12,7 +12,7 @@ import {
   type DeclineReason,
   decline,
   HANDOVER_PATH,
-  type Place,
+  type ProcessPlace,
   type RunAnswer,
   type RunRequest,
   STOP_PATH,
@@ -34,7 +34,7 @@ export interface Backend {
 /** Events of the server that its owner is told about. */
 export interface ServerEvents {
   /** A client was told to make its call itself. @param from where it is, if that is why */
-  declined(reason: DeclineReason, detail?: string, from?: Place): void;
+  declined(reason: DeclineReason, detail?: string, from?: ProcessPlace): void;
   /** The socket was missing and has been created again. */
   restored(why: string): void;
   /** A client has asked for the end. */
@@ -56,7 +56,7 @@ interface ServerOptions {
 /** A listening daemon. */
 export interface Server {
   /** The daemon's place; calls from other places are declined. */
-  readonly place: Place;
+  readonly place: ProcessPlace;
   /** Clients that are connected. */
   readonly connections: number;
   /** Accepts no new requests, answers those that it has, and closes. New clients run their chains themselves. */
@@ -144,11 +144,11 @@ export const BUSY = 'Cannot take the request: too many requests wait for plugins
 class Admission {
   isEnding = false;
 
-  readonly #place: Place;
+  readonly #place: ProcessPlace;
   readonly #backend: Backend;
   readonly #events: ServerEvents;
 
-  constructor(place: Place, backend: Backend, events: ServerEvents) {
+  constructor(place: ProcessPlace, backend: Backend, events: ServerEvents) {
     [this.#place, this.#backend, this.#events] = [place, backend, events];
   }
 
@@ -182,7 +182,7 @@ class Admission {
     }
   };
 
-  #refuse(reason: DeclineReason, error: string, from?: Place): RunAnswer {
+  #refuse(reason: DeclineReason, error: string, from?: ProcessPlace): RunAnswer {
     this.#events.declined(reason, error, from);
     return decline(reason, error);
   }
@@ -242,7 +242,7 @@ function toResponse(pathname: string, { declined, error = '', ...reply }: RunAns
 }
 
 /** Answers a caller that has replaced the executable; `ending` if this daemon ends, and its service manager starts the next one. */
-function succeedTo(ownStart: OwnStart | undefined, place: Place): Response | 'ending' {
+function succeedTo(ownStart: OwnStart | undefined, place: ProcessPlace): Response | 'ending' {
   if (ownStart === undefined) return problem(409, 'this daemon has no successor');
   try {
     const found = startSuccessor(ownStart, place);

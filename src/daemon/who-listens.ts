@@ -10,7 +10,7 @@ import {
   type DaemonState,
   HANDOVER_PATH,
   type PingReply,
-  type Place,
+  type ProcessPlace,
   STATE_PATH,
   STOP_PATH,
   SUCCESSION_PATH,
@@ -291,7 +291,7 @@ async function sendPing(
 }
 
 /** The executable and the namespaces of this process. */
-export async function ownPlace(): Promise<Place> {
+export async function ownPlace(): Promise<ProcessPlace> {
   const [executable, network, mount] = await Promise.all([
     identityOf('/proc/self/exe'),
     identityOf('/proc/self/ns/net'),

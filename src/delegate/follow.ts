@@ -37,7 +37,7 @@ import { NETWORKS_ANNOTATION } from './selection.ts';
 import { listAnnotated, type Wanted } from './wanted.ts';
 
 /** A pod in its cluster. */
-interface Place {
+interface PodInCluster {
   readonly cluster: Cluster;
   readonly namespace: string;
   readonly name: string;
@@ -79,7 +79,7 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
 
 interface Followed {
   readonly held: HeldKnown;
-  readonly place: Place;
+  readonly place: PodInCluster;
   readonly found: KubernetesPod;
 }
 
@@ -123,7 +123,11 @@ async function attachAll(live: LiveNetworks, planned: readonly PlannedNetwork[],
 }
 
 /** The pod's status changes often, so a write of an old version is repeated with the present one. */
-async function publish(place: Place, found: KubernetesPod, status: readonly NetworkStatus[]): Promise<void> {
+async function publish(
+  place: PodInCluster,
+  found: KubernetesPod,
+  status: readonly NetworkStatus[],
+): Promise<void> {
   let now: KubernetesPod | undefined = found;
   for (let tries = 0; now && tries < PUBLISH_TRIES; tries++) {
     if (await place.cluster.replaceStatus(place.namespace, place.name, now, status)) return;
@@ -140,7 +144,7 @@ const PUBLISH_TRIES = 5;
 
 /** As the server has it now; undefined if it is gone or another one has its name. */
 async function readPod(
-  { cluster, namespace, name }: Place,
+  { cluster, namespace, name }: PodInCluster,
   uid: string | undefined,
 ): Promise<KubernetesPod | undefined> {
   const found = await cluster.findPod(namespace, name);

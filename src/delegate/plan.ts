@@ -65,7 +65,7 @@ export async function planNetwork(
   options: RunnerOptions,
   pod: Pod,
   wanted: Wanted,
-  { index, ifname, devices }: Place,
+  { index, ifname, devices }: PositionInPod,
 ): Promise<PlannedNetwork> {
   const { prevResult, asked, byPod } = wanted;
   const { label, list: found, resource } = await resolveNetwork(options, wanted, index);
@@ -92,7 +92,7 @@ export async function planNetwork(
 }
 
 /** The place of a network among those of its pod. */
-interface Place {
+interface PositionInPod {
   /** 0 is the default network. */
   readonly index: number;
   readonly ifname: string;

@@ -179,22 +179,22 @@ function unreadable(file: string, problem: string): CniError {
 const WHAT = "multus's note of a pod";
 
 /** A file of multus: its directory, and the container. */
-interface Place {
+interface MultusFile {
   readonly cacheDir: string;
   readonly containerId: string;
 }
 
 /** Writes it, before any of the networks exists. @throws CniError 5 */
-export function writeMultusNote(place: Place, networks: readonly RecordedNetwork[]): void {
+export function writeMultusNote(place: MultusFile, networks: readonly RecordedNetwork[]): void {
   putFile(fileOf(place), JSON.stringify(networks.map(toDelegate)), { what: WHAT });
 }
 
 /** Removes it once no network is left, whichever of the two wrote it. @throws CniError 5 */
-export function removeMultusNote(place: Place): void {
+export function removeMultusNote(place: MultusFile): void {
   removeFile(fileOf(place), WHAT);
 }
 
-function fileOf({ cacheDir, containerId }: Place): string {
+function fileOf({ cacheDir, containerId }: MultusFile): string {
   return join(cacheDir, containerId);
 }
 

@@ -238,7 +238,7 @@ export async function openLogOutput(destinations: readonly LogDestination[]): Pr
   const { createLogger, format, transports } = await loadWinston();
   let dropped = 0;
   const streams = destinations.map(destination => {
-    const place = openPlace(destination);
+    const place = openDestination(destination);
     return toStream(place, () => {
       dropped += 1;
     });
@@ -265,14 +265,14 @@ export async function openLogOutput(destinations: readonly LogDestination[]): Pr
 }
 
 /** An open destination: takes a line as an object or as text, and throws if it cannot write it. */
-interface Place {
+interface OpenDestination {
   /** Whether it takes an object with fields instead of JSON text. */
   readonly structured: boolean;
   write(line: never): void;
   close(): void;
 }
 
-function openPlace(destination: LogDestination): Place {
+function openDestination(destination: LogDestination): OpenDestination {
   if (destination.kind === 'console') {
     const console = openConsole();
     return { structured: false, write: console.append, close: console.close };
@@ -324,7 +324,7 @@ function openConsole(): { append: (line: Buffer) => void; close: () => void } {
 /** A line as winston passes it to an object stream. */
 type Info = Pick<LogLine, 'level' | 'message'> & { readonly [field: string]: unknown };
 
-function toStream(place: Place, drop: () => void): Writable {
+function toStream(place: OpenDestination, drop: () => void): Writable {
   return new Writable({
     objectMode: place.structured,
     write(line, _encoding, done) {

@@ -30,7 +30,7 @@ import {
 } from '../../../src/sys/packet-socket.ts';
 import { type Deadline, type Exchange, exchange } from '../conversation.ts';
 import type { Identity } from '../record.ts';
-import type { OpenPlace } from '../upkeep.ts';
+import type { OpenInterface } from '../upkeep.ts';
 import {
   type Advertisement,
   Code,
@@ -135,7 +135,7 @@ const POLL_MS = 20;
  * @throws Error when there is no such address by then, or a program in the namespace has the port of DHCPv6 clients to itself
  */
 export async function withClient<T>(
-  place: OpenPlace,
+  place: OpenInterface,
   identity: Identity,
   giveUpAt: number,
   work: (client: Client) => T | Promise<T>,
@@ -151,7 +151,7 @@ export async function withClient<T>(
 }
 
 /** The kernel forms it when the interface comes up, and probes for it for a second or two. */
-async function awaitLinkLocal({ socket, link }: OpenPlace, giveUpAt: number): Promise<Ip> {
+async function awaitLinkLocal({ socket, link }: OpenInterface, giveUpAt: number): Promise<Ip> {
   for (;;) {
     const own = linkLocalAddresses({ socket, link });
     const ready = own.find(isUsable);
@@ -169,11 +169,11 @@ async function awaitLinkLocal({ socket, link }: OpenPlace, giveUpAt: number): Pr
 }
 
 /** The link-local address of the interface, if it has one that can be used already. */
-function findLinkLocal(place: Pick<OpenPlace, 'socket' | 'link'>): Ip | undefined {
+function findLinkLocal(place: Pick<OpenInterface, 'socket' | 'link'>): Ip | undefined {
   return linkLocalAddresses(place).find(isUsable)?.cidr.ip;
 }
 
-function linkLocalAddresses({ socket, link }: Pick<OpenPlace, 'socket' | 'link'>): Address[] {
+function linkLocalAddresses({ socket, link }: Pick<OpenInterface, 'socket' | 'link'>): Address[] {
   return listAddresses(socket, link.index).filter(({ cidr }) => cidr.ip.family === 6 && isLinkLocal(cidr.ip));
 }
 
@@ -223,7 +223,7 @@ export interface RouterWatch {
 }
 
 /** Begins to listen. */
-export function watchRouters(place: OpenPlace): RouterWatch {
+export function watchRouters(place: OpenInterface): RouterWatch {
   const { netns, link } = place;
   const socket = inNetns(netns, () =>
     openPacketSocket(link.index, ETH_P_IPV6, icmpv6Of(ROUTER_ADVERTISEMENT)),

@@ -33,7 +33,7 @@ import {
   newRecord,
   putRecord,
 } from '../record.ts';
-import type { OpenPlace } from '../upkeep.ts';
+import type { OpenInterface } from '../upkeep.ts';
 import type { Advertisement } from './codec.ts';
 import { awaitRouters, type RouterWatch, withClient } from './conversation.ts';
 import { acquire, IPV6_LEASES, type Lease, type Manner, type Resolvers, release } from './lease.ts';
@@ -45,7 +45,7 @@ const FIRST_LOOK_S = 3;
 
 /** Where and until when addresses are sought. */
 export interface Search {
-  readonly place: OpenPlace;
+  readonly place: OpenInterface;
   readonly routers: RouterWatch;
   /** In milliseconds of `performance.now()`. */
   readonly giveUpAt: number;
@@ -100,7 +100,7 @@ function askMeanwhile(manner: Manner, routers: RouterWatch): Manner {
 }
 
 /** How to ask servers. */
-export function mannerFor({ ipam }: DhcpConf, place: OpenPlace): Manner {
+export function mannerFor({ ipam }: DhcpConf, place: OpenInterface): Manner {
   const { servers, detectConflicts = true, rapidCommit = false } = ipam;
   return {
     servers: serversOf(servers, 6),
@@ -121,11 +121,11 @@ function note(call: Call, { duid, iaid }: Identity, lease: Lease, prefix: number
   call.onFailure('remove the record of the IPv6 lease', () => dropRecord(call, record));
 }
 
-async function giveUp(place: OpenPlace, identity: Identity, lease: Lease): Promise<void> {
+async function giveUp(place: OpenInterface, identity: Identity, lease: Lease): Promise<void> {
   await withClient(place, identity, performance.now(), client => release(client, lease));
 }
 
-function noLease({ link }: OpenPlace, timeoutS: number, heard: readonly string[]): CniError {
+function noLease({ link }: OpenInterface, timeoutS: number, heard: readonly string[]): CniError {
   const what = heard.length ? heard.join('; ') : 'no DHCPv6 server answered';
   return new CniError(
     ErrorCode.tryAgainLater,
@@ -146,7 +146,7 @@ const POLL_MS = 25;
  * has the address for that long only: the plugin that called will add it.
  * @returns what stands against the address, in text; undefined if no host answers
  */
-async function findHolder({ socket, link }: OpenPlace, { address }: Lease): Promise<string | undefined> {
+async function findHolder({ socket, link }: OpenInterface, { address }: Lease): Promise<string | undefined> {
   const cidr = parseCidr(`${address}/128`);
   const find = () => listAddresses(socket, link.index).find(one => sameIp(one.cidr.ip, cidr.ip));
   // An attachment that is added again may have it still.

@@ -24,7 +24,7 @@ import {
   collectLeases,
   type Keeping,
   keepLease,
-  type OpenPlace,
+  type OpenInterface,
   type Release,
   returnLease,
 } from '../upkeep.ts';
@@ -240,7 +240,7 @@ export function keepIpv6(call: Call, conf: DhcpConf, restarted: boolean): Promis
  * @param prefix length
  */
 function applyLease(
-  { socket, link }: OpenPlace,
+  { socket, link }: OpenInterface,
   { address, since, duration, preferred }: Lease,
   prefix: number,
 ): void {
@@ -253,12 +253,12 @@ function applyLease(
   limitAddress(socket, link.index, parseCidr(`${address}/${prefix}`), lifetimes);
 }
 
-function withdrawAddress(place: OpenPlace, lease: Lease): void {
+function withdrawAddress(place: OpenInterface, lease: Lease): void {
   const found = findAddress(place, lease);
   if (found) removeAddress(place.socket, place.link.index, found.cidr);
 }
 
-function findAddress({ socket, link }: OpenPlace, { address }: Lease): Address | undefined {
+function findAddress({ socket, link }: OpenInterface, { address }: Lease): Address | undefined {
   const ip = parseIp(address);
   return listAddresses(socket, link.index).find(one => sameIp(one.cidr.ip, ip));
 }
@@ -268,7 +268,7 @@ const POLL_MS = 50;
 const SOLICIT_EVERY_MS = 2_000;
 
 /** The global addresses that the interface itself uses: those of privacy extensions come and go. */
-function formedAddresses({ socket, link }: Pick<OpenPlace, 'socket' | 'link'>): Address[] {
+function formedAddresses({ socket, link }: Pick<OpenInterface, 'socket' | 'link'>): Address[] {
   return listAddresses(socket, link.index).filter(
     ({ cidr, flags }) => isGlobal(cidr.ip) && !(flags & (IFA_F_TEMPORARY | IFA_F_DEPRECATED)),
   );
@@ -280,7 +280,7 @@ function formedAddresses({ socket, link }: Pick<OpenPlace, 'socket' | 'link'>): 
  * @throws CniError 11 when there is none by then, which says what was heard
  */
 async function awaitFormed(
-  place: OpenPlace,
+  place: OpenInterface,
   routers: RouterWatch,
   { giveUpAt, timeoutS }: { readonly giveUpAt: number; readonly timeoutS: number },
 ): Promise<Cidr[]> {
@@ -299,7 +299,7 @@ async function awaitFormed(
 }
 
 function noAddress(
-  { link }: OpenPlace,
+  { link }: OpenInterface,
   timeoutS: number,
   formed: readonly Address[],
   heard: readonly Advertisement[],

@@ -15,9 +15,9 @@ import {
   addEntries,
   deleteElements,
   deletePlaces,
+  type ElementPlace,
   type Entry,
   findElement,
-  type Place,
   recount,
 } from '../../../src/netlink/nft/element.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/message.ts';
@@ -87,7 +87,7 @@ export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
 }
 
 /** The places that record the port of an isolated pod. */
-function portPlacesOf(socket: NetlinkSocket, { handle, note }: FilterOwner): Place[] {
+function portPlacesOf(socket: NetlinkSocket, { handle, note }: FilterOwner): ElementPlace[] {
   const behind = { set: BEHIND, key: [handle] };
   const found = findElement(socket, behind.set, behind.key);
   if (found?.comment !== note) return [];
@@ -240,7 +240,7 @@ export function formerOwners(call: Call, { pods }: AccessPlan, owner: FilterOwne
 
 /** Elements to be replaced, and the claims before and after, which are counted. */
 interface Moves {
-  readonly gone: readonly Place[];
+  readonly gone: readonly ElementPlace[];
   readonly added: readonly Entry[];
   readonly went: readonly Claim[];
   readonly come: readonly Claim[];

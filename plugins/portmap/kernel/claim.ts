@@ -11,10 +11,10 @@ import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import {
   addEntries,
   type Element,
+  type ElementPlace,
   type Entry,
   findElements,
   listElements,
-  type Place,
 } from '../../../src/netlink/nft/element.ts';
 import { decide, jump, matchFamily, type Verdict } from '../../../src/netlink/nft/expr.ts';
 import { commitAfterReading, renderTable, tryOut } from '../../../src/netlink/nft/message.ts';
@@ -418,7 +418,7 @@ interface Holders {
    * Places that another attachment of the same container already holds: a runtime passes its mappings to every network of a
    * container, and the first one keeps them.
    */
-  readonly shared: readonly Place[];
+  readonly shared: readonly ElementPlace[];
 }
 
 /** @throws CniError 100 when another container holds a host port */
@@ -430,7 +430,7 @@ function findHolders(
 ): Holders {
   const ghosts = new Map<string, Owner>();
   const dead = new Map<string, Owner>();
-  const shared: Place[] = [];
+  const shared: ElementPlace[] = [];
   const isGone = (note: string | undefined) =>
     note !== undefined && (ghosts.has(note) || dead.has(note) || outdated.some(one => one.note === note));
   const rivals = FAMILIES.flatMap(family => {
@@ -524,12 +524,12 @@ function isForward({ name }: NftSet): boolean {
 }
 
 /** The place that makes the kernel evaluate conditions for the port at all. */
-function askedPlaces({ family, protocol, port, backend, condition }: Claim): Place[] {
+function askedPlaces({ family, protocol, port, backend, condition }: Claim): ElementPlace[] {
   if (backend !== 'nftables' || condition === '') return [];
   return [{ set: SETS[family].conditional, key: [PROTOCOLS[protocol], port] }];
 }
 
 /** The count is shared by all attachments: here it only matters that it exists. */
-function countProblem({ set, key }: Place, found: Element | undefined): string[] {
+function countProblem({ set, key }: ElementPlace, found: Element | undefined): string[] {
   return found ? [] : [`{ ${renderFields(key)} } of "${set.name}" is missing`];
 }

@@ -8,11 +8,11 @@ import {
   deleteElements,
   deletePlaces,
   type Element,
+  type ElementPlace,
   type Entry,
   findElement,
   findElements,
   listElements,
-  type Place,
   recount,
   type Tally,
 } from '../../../src/netlink/nft/element.ts';
@@ -68,7 +68,11 @@ export function planSuccessors(
  * The changes that transfer the freed places of an attachment to other networks of its container. Call within
  * `commitAfterReading`. Reads all successors, since few containers have any.
  */
-export function transferOwnership(socket: NetlinkSocket, owner: Owner, freed: readonly Place[]): Request[] {
+export function transferOwnership(
+  socket: NetlinkSocket,
+  owner: Owner,
+  freed: readonly ElementPlace[],
+): Request[] {
   const left = new Map(freed.map(place => [placeName(place), place]));
   return FAMILIES.flatMap(family => {
     const { successors, means } = SETS[family];
@@ -103,7 +107,7 @@ export interface Removal {
   readonly changes: readonly Request[];
   readonly claims: readonly Claim[];
   /** Where its elements were. */
-  readonly freed: readonly Place[];
+  readonly freed: readonly ElementPlace[];
 }
 
 /**
@@ -168,7 +172,7 @@ const SWEPT_SETS: readonly NftSet[] = [
   CHAINS,
 ];
 
-function uniquePlaces(places: readonly Place[]): Place[] {
+function uniquePlaces(places: readonly ElementPlace[]): ElementPlace[] {
   return [...new Map(places.map(place => [placeName(place), place])).values()];
 }
 
@@ -181,7 +185,7 @@ export function listHostIps(socket: NetlinkSocket, family: 4 | 6): Ip[] {
  * The changes that count added host ports in and removed ones out; a count of zero is deleted. Call within `commitAfterReading`.
  */
 export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: readonly Taken[]): Request[] {
-  const sums = new Map<string, Tally & { readonly place: Place }>();
+  const sums = new Map<string, Tally & { readonly place: ElementPlace }>();
   const add = (key: 'come' | 'went') => (taken: Taken) => {
     for (const place of countedPlaces(taken)) {
       const name = `${place.set.name} ${renderFields(place.key)}`;
@@ -195,7 +199,7 @@ export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: 
 }
 
 /** Where a host port is counted. */
-export function countedPlaces({ family, ip, protocol, port, backend, condition }: Taken): Place[] {
+export function countedPlaces({ family, ip, protocol, port, backend, condition }: Taken): ElementPlace[] {
   const { hostips, tally } = SETS[family];
   return [
     ...(ip ? [{ set: hostips, key: [ip] }] : []),
@@ -204,7 +208,7 @@ export function countedPlaces({ family, ip, protocol, port, backend, condition }
 }
 
 /** The element that has the conditions of a port evaluated; it exists while mappings with conditions are counted. */
-function evaluation({ set, key }: Place): Entry | undefined {
+function evaluation({ set, key }: ElementPlace): Entry | undefined {
   const family = FAMILIES.find(one => SETS[one].tally === set);
   const data = family && jump(askingChain(family));
   return family && data && { set: SETS[family].conditional, element: { key, data } };

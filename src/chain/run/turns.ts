@@ -9,7 +9,7 @@ import type { AttachmentId } from '../../cni/attachment.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
 import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 
-type Place = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;
+type QueueRuntime = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;
 
 /**
  * Does the work when nothing else runs for the container, and plugins of the network do not collect. Work for one container is
@@ -20,7 +20,7 @@ type Place = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;
  */
 export function inTurn<T>(
   { network, containerId, ifname }: AttachmentId,
-  place: Place,
+  place: QueueRuntime,
   work: () => Promise<T>,
 ): Promise<T> {
   const within = current.getStore();
@@ -30,12 +30,12 @@ export function inTurn<T>(
 }
 
 /** Does the work when no other work of this kind is done for the network; other work on it does not begin until it has ended. */
-export function withNoneBegun<T>(network: string, place: Place, work: () => Promise<T>): Promise<T> {
+export function withNoneBegun<T>(network: string, place: QueueRuntime, work: () => Promise<T>): Promise<T> {
   return waitFor({ network, containerId: undefined, ifname: '' }, place, work);
 }
 
 /** The attachments to the network that operations of this process work on. They need not be on record yet. */
-export function listRunning(network: string, place: Place): AttachmentKey[] {
+export function listRunning(network: string, place: QueueRuntime): AttachmentKey[] {
   return [...queueOf(place).running].flatMap(({ network: of, containerId, ifname }) =>
     of === network && containerId !== undefined ? [{ containerID: containerId, ifname }] : [],
   );
@@ -58,7 +58,7 @@ interface Turn {
 const queues = new Map<string, Queue>();
 const current = new AsyncLocalStorage<Turn>();
 
-function queueOf(place: Place): Queue {
+function queueOf(place: QueueRuntime): Queue {
   const dir = cacheDirOf(place);
   const queue = queues.get(dir) ?? { running: new Set(), waiting: [] };
   queues.set(dir, queue);
@@ -67,7 +67,7 @@ function queueOf(place: Place): Queue {
 
 function waitFor<T>(
   of: Pick<Turn, 'network' | 'containerId' | 'ifname'>,
-  place: Place,
+  place: QueueRuntime,
   work: () => Promise<T>,
 ): Promise<T> {
   const queue = queueOf(place);

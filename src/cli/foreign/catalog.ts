@@ -18,7 +18,7 @@ import { schemaOf, WELL_KNOWN } from './well-known.ts';
 type Zod = z.ZodMiniType;
 
 /** The document that references point into, and those that are being followed. */
-interface Place {
+interface SchemaPlace {
   readonly root: JsonObject;
   readonly followed: readonly string[];
 }
@@ -32,7 +32,7 @@ export function entrySchema(schema: JsonObject): z.core.$ZodType {
   return z.extend(ListedPlugin, shapeOf(schema, { root: schema, followed: [] }));
 }
 
-function convert(node: unknown, place: Place): Zod {
+function convert(node: unknown, place: SchemaPlace): Zod {
   if (node === false) return z.custom(() => false, 'must be absent');
   if (!isObject(node)) return z.unknown();
   if (typeof node.$ref === 'string') return follow(node.$ref, place);
@@ -76,7 +76,7 @@ function convert(node: unknown, place: Place): Zod {
   }
 }
 
-function shapeOf({ properties, required }: JsonObject, place: Place): Record<string, Zod> {
+function shapeOf({ properties, required }: JsonObject, place: SchemaPlace): Record<string, Zod> {
   const needed: readonly unknown[] = Array.isArray(required) ? required : [];
   return Object.fromEntries(
     Object.entries(isObject(properties) ? properties : {}).map(([key, part]) => {
@@ -87,7 +87,7 @@ function shapeOf({ properties, required }: JsonObject, place: Place): Record<str
 }
 
 /** A reference outside of the document, or to what is being read, says nothing. */
-function follow(ref: string, { root, followed }: Place): Zod {
+function follow(ref: string, { root, followed }: SchemaPlace): Zod {
   if (!ref.startsWith('#') || followed.includes(ref)) return z.unknown();
   const keys = ref.slice(1).split('/').slice(1);
   const target = keys.reduce<unknown>((at, key) => {

@@ -287,7 +287,7 @@ export interface Entry {
 }
 
 /** The set and key of an element whose value is to be looked up. */
-export interface Place {
+export interface ElementPlace {
   readonly set: NftSet;
   readonly key: readonly FieldValue[];
 }
@@ -303,7 +303,7 @@ export function addEntries(entries: readonly Entry[]): Request[] {
 }
 
 /** Deletes elements, grouped by set. Same as: `nft delete element <family> <table> <name> { … }` for each set */
-export function deletePlaces(places: readonly Place[]): Request[] {
+export function deletePlaces(places: readonly ElementPlace[]): Request[] {
   return bySet(places).flatMap(({ set, members }) =>
     deleteElements(
       set,
@@ -337,7 +337,7 @@ export interface Tally {
  */
 export function recount(
   socket: NetlinkSocket,
-  place: Place,
+  place: ElementPlace,
   { come, went }: Tally,
   shared?: Entry,
 ): Request[] {

@@ -4,7 +4,14 @@ import { findIp, ipToBytes } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import type { Request } from '../codec.ts';
 import { isNetlinkError, type NetlinkSocket } from '../socket.ts';
-import { deletePlaces, type Element, type Entry, findElements, listElements, type Place } from './element.ts';
+import {
+  deletePlaces,
+  type Element,
+  type ElementPlace,
+  type Entry,
+  findElements,
+  listElements,
+} from './element.ts';
 import {
   decide,
   dnat,
@@ -431,7 +438,11 @@ export function listOwners(
 }
 
 /** The places whose elements belong to the owner. The cost does not depend on the number of other elements. */
-export function findOwned(socket: NetlinkSocket, places: readonly Place[], owner: string): Place[] {
+export function findOwned(
+  socket: NetlinkSocket,
+  places: readonly ElementPlace[],
+  owner: string,
+): ElementPlace[] {
   const found = findElements(socket, places);
   return places.filter((_, i) => found[i]?.comment === owner);
 }
@@ -494,6 +505,6 @@ export function findOwnedProblems(
 }
 
 /** The set and key of an entry. */
-export function placeOf({ set, element: { key } }: Entry): Place {
+export function placeOf({ set, element: { key } }: Entry): ElementPlace {
   return { set, key };
 }

@@ -8,7 +8,7 @@ import { shortId } from '../../cni/attachment.ts';
 import { defined, isObject } from '../../cni/json.ts';
 import type { FindAbout, NetworkPlugins } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
-import { type Place, STATE_PATH, socketPathOf } from '../../daemon/protocol.ts';
+import { type ProcessPlace, STATE_PATH, socketPathOf } from '../../daemon/protocol.ts';
 import { askDaemon, holderOf, ownPlace } from '../../daemon/who-listens.ts';
 import { tryRead } from '../../files/read-file.ts';
 import type { Rule as PolicyRule } from '../../netlink/rtnl/rule.ts';
@@ -47,7 +47,7 @@ export type DaemonView =
       readonly socket: string;
       readonly state: DaemonState;
       /** The place of this command, which is also that of other clients here. */
-      readonly here: Place;
+      readonly here: ProcessPlace;
     };
 
 /** What a daemon reports about itself; an earlier build reports less. */

@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import { encode } from '../../../src/daemon/grpc/schema.ts';
-import { type Place, wireOf } from '../../../src/daemon/protocol.ts';
+import { type ProcessPlace, wireOf } from '../../../src/daemon/protocol.ts';
 import { ROOT } from '../../helpers/source-tree.ts';
 import { bytesOf } from '../../helpers/wire.ts';
 import { door } from '../door.ts';
@@ -158,7 +158,7 @@ async function close(): Promise<void> {
 }
 
 /** The place of a client that the daemon serves. */
-function placeHere(): Place {
+function placeHere(): ProcessPlace {
   const identity = (file: string): string => {
     const { dev, ino } = statSync(file);
     return `${dev}:${ino}`;

@@ -19,7 +19,7 @@ import { conditionalSets, FIXED_SETS, SETS } from '../../../../plugins/portmap/s
 import type { ResultIp } from '../../../../src/cni/result.ts';
 import type { PortMapping } from '../../../../src/cni/schemas.ts';
 import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
-import type { Entry, Place } from '../../../../src/netlink/nft/element.ts';
+import type { ElementPlace, Entry } from '../../../../src/netlink/nft/element.ts';
 import { decodeFields, encodeFields, renderFields } from '../../../../src/netlink/nft/table.ts';
 
 const WEB: PortMapping = { hostPort: 8080, containerPort: 80, protocol: 'tcp' };
@@ -233,7 +233,7 @@ describe('placesOf()', () => {
     ['conditions', CONDITIONAL],
     ['iptables', IPTABLES],
   ])('leads from the claims to every element that names the owner: %s', (_name, means) => {
-    const text = ({ set, key }: Place) => `${set.name} ${renderFields(key)}`;
+    const text = ({ set, key }: ElementPlace) => `${set.name} ${renderFields(key)}`;
     for (const plan of plans) {
       const entries = planElements(plan, owner, means);
       const way = decodeWay(entries.find(({ set }) => set === SETS[plan.family].means)?.element);
