@@ -23,7 +23,7 @@ const POD_RULE = new RegExp(
 const BRIDGE_RULE = new RegExp(`^(?:${STAGE_1} -i|${STAGE_2} -o) (\\S+) `);
 
 /** Input of {@link ensureLines}. */
-export interface Wanted {
+export interface WantedRules {
   readonly pods: readonly Ip[];
   readonly ingress?: Pick<Ingress, 'home' | 'policy'>;
   readonly adminChain: string;
@@ -34,7 +34,7 @@ export interface Wanted {
 /** The missing lines of an attachment, in order; empty when all exist. */
 export function ensureLines(
   saved: SavedTable,
-  { pods, ingress, adminChain, asReference = false }: Wanted,
+  { pods, ingress, adminChain, asReference = false }: WantedRules,
 ): string[] {
   const chains = [CNI_FORWARD, adminChain, ...(ingress ? [STAGE_1, STAGE_2] : [])];
   const has = (rule: string) => saved.rules.includes(rule);
@@ -106,7 +106,7 @@ function addressOf(ip: Ip): string {
 }
 
 /** Releases of the reference differ in the comments of shared rules, so a rule is recognized by its match and target. */
-function ingressLines(saved: SavedTable, { home, policy }: NonNullable<Wanted['ingress']>): string[] {
+function ingressLines(saved: SavedTable, { home, policy }: NonNullable<WantedRules['ingress']>): string[] {
   const find = (start: string, end: string) =>
     saved.rules.find(rule => rule.startsWith(`${start} `) && rule.endsWith(`-j ${end}`));
   const words = (own: string) => comment(`${RULES} (ingressPolicy: ${own})`);

@@ -157,7 +157,7 @@ export const firewall = definePlugin({
 });
 
 /** @param onAllowed called once there is something to undo */
-async function admit(call: Call, { plan, names }: Wanted, onAllowed: () => void): Promise<void> {
+async function admit(call: Call, { plan, names }: PlannedAccess, onAllowed: () => void): Promise<void> {
   const { hostNft: nft } = call;
   const owner = ownerOf(call);
   if (plan.others.includes('iptables')) refuseOldRules(call, plan.pods);
@@ -167,7 +167,7 @@ async function admit(call: Call, { plan, names }: Wanted, onAllowed: () => void)
   await tellOthers(nft, plan, names, 'old');
 }
 
-interface Wanted {
+interface PlannedAccess {
   readonly plan: AccessPlan;
   readonly names: Names;
 }
@@ -175,7 +175,7 @@ interface Wanted {
 async function wantedOf(
   call: Call<FirewallConf>,
   find: typeof findOthersToCheck = findOthers,
-): Promise<Wanted> {
+): Promise<PlannedAccess> {
   const { policy, backend, ...names } = parseFirewallConf(call.conf);
   if (call.prevResult === undefined) {
     throw new CniError(

@@ -215,7 +215,7 @@ export class SetExhausted extends Error {
 }
 
 /** The request to the pool. */
-interface Wanted {
+interface PoolRequest {
   /** One address comes from each. */
   readonly sets: readonly RangeSet[];
   /** Requested addresses, in the order of their sources, without duplicates. */
@@ -244,7 +244,7 @@ export interface Leases {
  * Chooses one address from every set: the first requested one in it, otherwise the next free one after the last one handed out.
  * @throws SetExhausted, or CniError 101 and 102 for requested addresses
  */
-export function allocate(plan: Wanted, leases: Leases): Allocation[] {
+export function allocate(plan: PoolRequest, leases: Leases): Allocation[] {
   const open = [...plan.requested];
   const allocations = plan.sets.map((set, setIndex) => {
     const at = open.findIndex(ip => findRange(set, ip));
@@ -297,7 +297,7 @@ function nextFree(set: RangeSet, setIndex: number, leases: Leases): Ip {
 }
 
 /** What to allocate: one address from each set, specific ones if requested, and routes. */
-export interface Plan extends Wanted {
+export interface Plan extends PoolRequest {
   readonly routes: readonly ResultRoute[];
 }
 

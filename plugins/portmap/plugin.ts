@@ -23,7 +23,7 @@ import {
   validatePortmapConf,
 } from './config.ts';
 import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
-import { checkPorts, trySkeleton, type Wanted } from './kernel/claim.ts';
+import { checkPorts, trySkeleton, type WantedPorts } from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
 import {
   chainOwnerOf,
@@ -183,7 +183,7 @@ export const portmap = definePlugin({
   },
 });
 
-function verify(call: Call<PortmapConf>, wanted: Wanted): void {
+function verify(call: Call<PortmapConf>, wanted: WantedPorts): void {
   const { plans, owner, means } = wanted;
   const nft = call.hostNft;
   const attachment = attachmentOf(call);
@@ -207,7 +207,7 @@ function verify(call: Call<PortmapConf>, wanted: Wanted): void {
 }
 
 /** Replaces rules of the reference that our sets do not record: the same port must not be forwarded to its pod twice. */
-function replace(call: Call<PortmapConf>, wanted: Wanted): Lost[] {
+function replace(call: Call<PortmapConf>, wanted: WantedPorts): Lost[] {
   const { hostNft: nft } = call;
   const chains = wanted.means.backend === 'nftables' ? chainsOf(nft, wanted.owner) : [];
   return [
@@ -217,7 +217,7 @@ function replace(call: Call<PortmapConf>, wanted: Wanted): Lost[] {
 }
 
 /** @param choose of an attachment that is not known yet */
-function wantedOf(call: Call<PortmapConf>, choose: typeof chooseBackend = knownBackend): Wanted {
+function wantedOf(call: Call<PortmapConf>, choose: typeof chooseBackend = knownBackend): WantedPorts {
   const plans = plansOf(call);
   const means = meansOf(call.conf, plans.length ? choose(call, plans) : backendOf(call.conf));
   const isAsked = ({ family }: Conditions) => plans.some(plan => plan.family === family);

@@ -8,7 +8,7 @@ import { renderProbe } from '../lab/report.ts';
 import { count, painter, renderTime } from '../lab/words.ts';
 import { findIp } from '../net/ip.ts';
 import type { NodeModel } from '../node/model.ts';
-import { type Target, Traffic, targetsOf, type Wanted } from '../node/packet/traffic.ts';
+import { type ExtraTraffic, type Target, Traffic, targetsOf } from '../node/packet/traffic.ts';
 import { whyNot } from '../node/packet/why-not.ts';
 import { titleOf } from '../node/words.ts';
 import { pause } from '../wait.ts';
@@ -57,7 +57,7 @@ interface Job {
   readonly model: NodeModel;
   readonly targets: readonly Target[];
   readonly chosen: readonly Target[];
-  readonly wanted: Wanted;
+  readonly wanted: ExtraTraffic;
 }
 
 /** What is printed for people is printed as soon as it is known. */
@@ -161,7 +161,7 @@ function renderVerdict(call: CommandCall, probes: readonly Seen[], ms: number): 
 const BEYOND = /^(?:\[(?<v6>[^\]]+)\]|(?<v4>[\d.]+)):(?<port>\d{1,5})$/;
 
 /** `--to`: an address, or one with a TCP port. */
-function beyondOf(call: CommandCall): Wanted['beyond'] {
+function beyondOf(call: CommandCall): ExtraTraffic['beyond'] {
   const text = call.text('to');
   if (text === undefined) return undefined;
   const { v4, v6 = v4 ?? text, port } = BEYOND.exec(text)?.groups ?? {};

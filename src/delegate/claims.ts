@@ -12,7 +12,7 @@ import type { ClaimStore, IpamClaim } from './cluster.ts';
 import { addressesOf } from './network-status.ts';
 import { namespaceOf, type Pod } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
-import type { Wanted } from './wanted.ts';
+import type { WantedNetwork } from './wanted.ts';
 
 /** The part of a runner that IPAMClaims need. */
 interface ClaimReader {
@@ -24,7 +24,7 @@ interface ClaimReader {
 /** IPAMClaims of one pod. */
 export interface PodClaims {
   /** The wanted networks, with the addresses that IPAMClaims hold. */
-  readonly wanted: readonly Wanted[];
+  readonly wanted: readonly WantedNetwork[];
   /**
    * Refuses an IPAMClaim that belongs to another network.
    * @throws CniError 7
@@ -49,7 +49,7 @@ export interface PodClaims {
 export async function readClaims(
   runner: ClaimReader,
   pod: Pod,
-  wanted: readonly Wanted[],
+  wanted: readonly WantedNetwork[],
   joins = false,
 ): Promise<PodClaims> {
   const claims: (IpamClaim | undefined)[] = [];
@@ -125,7 +125,7 @@ function askedBy({ ips, requested }: IpamClaim): readonly string[] {
 }
 
 /** An IPAM plugin may keep the addresses for the claim. Only the runner says whose they are: what the pod says counts for nothing. */
-function askFor(wanted: Wanted, claim: IpamClaim | undefined, joins: boolean): Wanted {
+function askFor(wanted: WantedNetwork, claim: IpamClaim | undefined, joins: boolean): WantedNetwork {
   const { selection } = wanted;
   const { [CLAIM_ARG]: said, ...others } = selection.cniArgs ?? {};
   if (claim === undefined) {

@@ -9,7 +9,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import type { Device } from './cluster.ts';
 import type { Pod, RunnerOptions } from './options.ts';
-import type { Wanted } from './wanted.ts';
+import type { WantedNetwork } from './wanted.ts';
 
 /** A network that may get a device. */
 interface Receiver {
@@ -34,7 +34,7 @@ export class PodDevices {
   constructor(
     { kubeletDir, listClaimedDevices }: RunnerOptions,
     pod: Pod,
-    wanted: readonly Wanted[],
+    wanted: readonly WantedNetwork[],
     given: readonly Device[] = [],
   ) {
     this.#dir = kubeletDir;

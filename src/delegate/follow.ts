@@ -34,7 +34,7 @@ import {
 } from './record.ts';
 import type { Runner } from './runner.ts';
 import { NETWORKS_ANNOTATION } from './selection.ts';
-import { listAnnotated, type Wanted } from './wanted.ts';
+import { listAnnotated, type WantedNetwork } from './wanted.ts';
 
 /** A pod in its cluster. */
 interface PodInCluster {
@@ -167,14 +167,17 @@ function annotationOf({ annotations }: KubernetesPod): string {
 /** The difference between what a pod has and what its annotation selects. */
 interface Following {
   readonly going: readonly RecordedNetwork[];
-  readonly coming: readonly Wanted[];
+  readonly coming: readonly WantedNetwork[];
 }
 
 /**
  * Compares networks with selections, element by element: a changed request for the same network is another element. The order
  * does not matter. Networks that no annotation selected stay.
  */
-export function planFollowing(networks: readonly RecordedNetwork[], wanted: readonly Wanted[]): Following {
+export function planFollowing(
+  networks: readonly RecordedNetwork[],
+  wanted: readonly WantedNetwork[],
+): Following {
   const coming = [...wanted];
   const going = networks.filter(({ asked }) => {
     if (asked === undefined) return false;
@@ -228,7 +231,11 @@ class LiveNetworks {
    * Plans networks, with interface names that are free once some others have left.
    * @throws CniError 7 for mistakes in what is wanted, 4 for a name that is taken; then nothing is changed
    */
-  async plan(pod: Pod, wanted: readonly Wanted[], leaving: ReadonlySet<string>): Promise<PlannedNetwork[]> {
+  async plan(
+    pod: Pod,
+    wanted: readonly WantedNetwork[],
+    leaving: ReadonlySet<string>,
+  ): Promise<PlannedNetwork[]> {
     const { options } = this.#runner;
     const used = new Set(this.networks.map(({ ifname }) => ifname).filter(name => !leaving.has(name)));
     for (const { selection } of wanted)
@@ -342,7 +349,7 @@ class LiveNetworks {
   }
 }
 
-function refuseDefaultRoute({ selection: { name, defaultRoute } }: Wanted): void {
+function refuseDefaultRoute({ selection: { name, defaultRoute } }: WantedNetwork): void {
   if (defaultRoute === undefined) return;
   throw new CniError(
     ErrorCode.invalidConfig,

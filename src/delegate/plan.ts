@@ -18,7 +18,7 @@ import {
   refuseRecursion,
 } from './find-network.ts';
 import type { Pod, RunnerOptions, Selection } from './options.ts';
-import { NETWORKS_ARG, type Wanted } from './wanted.ts';
+import { NETWORKS_ARG, type WantedNetwork } from './wanted.ts';
 
 /** One network of a pod, ready to be called. */
 export interface PlannedNetwork {
@@ -29,7 +29,7 @@ export interface PlannedNetwork {
   readonly selection: Selection;
   /** Allocated to the pod, for this network alone. */
   readonly device?: Device;
-  /** As in {@link Wanted}. */
+  /** As in {@link WantedNetwork}. */
   readonly asked?: string;
 }
 
@@ -44,7 +44,7 @@ const FOR_ONE = ['IP', 'MAC', 'GATEWAY'];
 export async function planNetworks(
   options: RunnerOptions,
   pod: Pod,
-  wanted: readonly Wanted[],
+  wanted: readonly WantedNetwork[],
 ): Promise<PlannedNetwork[]> {
   const ifnames = nameInterfaces(options, pod, wanted);
   const planned: PlannedNetwork[] = [];
@@ -64,7 +64,7 @@ export async function planNetworks(
 export async function planNetwork(
   options: RunnerOptions,
   pod: Pod,
-  wanted: Wanted,
+  wanted: WantedNetwork,
   { index, ifname, devices }: PositionInPod,
 ): Promise<PlannedNetwork> {
   const { prevResult, asked, byPod } = wanted;
@@ -106,7 +106,7 @@ interface PositionInPod {
  */
 export async function resolveNetwork(
   options: RunnerOptions,
-  wanted: Wanted,
+  wanted: WantedNetwork,
   index: number,
 ): Promise<FoundNetwork> {
   const found = await find(options, wanted, index);
@@ -116,7 +116,7 @@ export async function resolveNetwork(
 
 async function find(
   { places, network, version, policy }: RunnerOptions,
-  { selection: { config, name }, namespace, byPod }: Wanted,
+  { selection: { config, name }, namespace, byPod }: WantedNetwork,
   index: number,
 ): Promise<FoundNetwork> {
   if (config !== undefined) {
@@ -137,7 +137,7 @@ async function find(
 function nameInterfaces(
   { interfacePrefix }: RunnerOptions,
   pod: Pod,
-  wanted: readonly Wanted[],
+  wanted: readonly WantedNetwork[],
 ): readonly string[] {
   const asked = wanted.map(({ selection }, i) => (i === 0 ? pod.ifname : selection.ifname));
   const first = wanted[0]?.selection;

@@ -15,7 +15,7 @@ import {
 } from './selection.ts';
 
 /** A network that is wanted. */
-export interface Wanted {
+export interface WantedNetwork {
   readonly selection: Selection;
   /** Namespace of its definition. */
   readonly namespace: string;
@@ -55,17 +55,17 @@ export function listWanted(
   options: RunnerOptions,
   pod: Pod,
   annotations: Readonly<Record<string, string>> = annotationsOf(pod),
-): Wanted[] {
+): WantedNetwork[] {
   const { policy } = options;
   const own = namespaceOf(pod) ?? NO_NAMESPACE;
-  const byConfiguration = (selection: Selection): Wanted => ({
+  const byConfiguration = (selection: Selection): WantedNetwork => ({
     selection,
     namespace: selection.namespace ?? policy.definitions,
     byPod: false,
   });
   const byPod =
     (fallback: string) =>
-    (selection: Selection): Wanted => {
+    (selection: Selection): WantedNetwork => {
       const namespace = selection.namespace ?? fallback;
       refuseForeign(options, own, namespace, selection);
       return { selection, namespace, byPod: true };
@@ -94,7 +94,7 @@ export function listAnnotated(
   options: RunnerOptions,
   pod: Pod,
   annotations: Readonly<Record<string, string>>,
-): Wanted[] {
+): WantedNetwork[] {
   const own = namespaceOf(pod) ?? NO_NAMESPACE;
   const what = annotation(NETWORKS_ANNOTATION);
   const most = options.maxNetworks - inArguments(options, pod).length;
@@ -109,7 +109,7 @@ export function listAnnotated(
  * Networks that the configuration names, which STATUS and GC use in addition to those on record.
  * @throws CniError 7 when there is no default network
  */
-export function listConfigured(options: RunnerOptions): Wanted[] {
+export function listConfigured(options: RunnerOptions): WantedNetwork[] {
   const { policy, defaultNetworks, networks } = options;
   const selections = [
     ...configured(options),
@@ -125,7 +125,7 @@ export function listConfigured(options: RunnerOptions): Wanted[] {
 }
 
 /** Its first plugin follows one that does nothing, as in multus. */
-function auxiliaryOf({ auxiliary, policy, version }: RunnerOptions): Wanted[] {
+function auxiliaryOf({ auxiliary, policy, version }: RunnerOptions): WantedNetwork[] {
   const config = auxiliary && findChainBeside(auxiliary);
   if (config === undefined) return [];
   const selection = selectByConfig(config, auxiliary?.name ?? '');

@@ -7,7 +7,7 @@ import { type Container, directories, type Lab, type Row } from './netns.ts';
 import { BIN_DIR } from './plugin.ts';
 
 /** What may change: capability arguments, and options by plugin. */
-export interface Wanted {
+export interface WantedChange {
   readonly cap?: object;
   readonly conf?: object;
 }
@@ -42,14 +42,19 @@ export function rates(mbit: number): Row {
 }
 
 /** The command line of `catena set`. */
-export function setCommand(container: Container, wanted: Wanted, ...more: string[]): string[] {
+export function setCommand(container: Container, wanted: WantedChange, ...more: string[]): string[] {
   const options = Object.entries(wanted).flatMap(([name, value]) => [`--${name}`, JSON.stringify(value)]);
   const own = more.includes('--bin-dir') ? [] : ['--bin-dir', BIN_DIR];
   return [CATENA, 'set', container.id, 'podnet', ...own, ...options, ...more];
 }
 
 /** Runs `catena set`. */
-export function set(lab: Lab, container: Container, wanted: Wanted, ...more: string[]): Promise<Finished> {
+export function set(
+  lab: Lab,
+  container: Container,
+  wanted: WantedChange,
+  ...more: string[]
+): Promise<Finished> {
   const argv = setCommand(container, wanted, ...more);
   return lab.run(lab.host, argv, { env: directories(lab.tmp), timeoutMs: 60_000 });
 }

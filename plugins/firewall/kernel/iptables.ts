@@ -32,7 +32,7 @@ import {
   leftoverLines,
   releaseLines,
   STAGES,
-  type Wanted,
+  type WantedRules,
 } from '../iptables-rules.ts';
 import { type AccessPlan, type Claim, TALLY } from '../plan.ts';
 
@@ -306,7 +306,7 @@ function wantedIn(
   { family }: TablePlace,
   { pods, ingress, isNamed, asReference = false }: AccessPlan,
   adminChain: string,
-): Wanted {
+): WantedRules {
   return {
     pods: pods.filter(pod => pod.family === family),
     adminChain,

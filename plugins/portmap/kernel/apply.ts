@@ -13,7 +13,7 @@ import { tryAll } from '../../../src/plugin/steps.ts';
 import { hostportTable, type IptablesOptions, soleOwner } from '../iptables-rules.ts';
 import { type Owner, ownerOfNote } from '../plan.ts';
 import { SETS, TABLE } from '../sets.ts';
-import { type Claimed, claimPorts, SuspectError, sweepConditions, type Wanted } from './claim.ts';
+import { type Claimed, claimPorts, SuspectError, sweepConditions, type WantedPorts } from './claim.ts';
 import type { Lost } from './flows.ts';
 import { addIptablesPorts, chainOwnerOf, chainsOf, forwardInLegacy } from './iptables.ts';
 import { removeHostportRules, removeIptablesPorts, sweepIptablesPorts } from './reference.ts';
@@ -27,7 +27,7 @@ import { findClaims, findDead, releasePorts, sweepElements } from './release.ts'
  */
 export function applyPorts(
   nft: NetlinkSocket,
-  wanted: Wanted,
+  wanted: WantedPorts,
   options: IptablesOptions,
   onClaimed: () => void,
 ): Lost[] {
@@ -104,7 +104,7 @@ export async function sweepPorts(
 }
 
 /** A holder without rules in iptables may be about to write them, so waiting for its turn to end is worthwhile. */
-function claimPatiently(nft: NetlinkSocket, wanted: Wanted): Claimed {
+function claimPatiently(nft: NetlinkSocket, wanted: WantedPorts): Claimed {
   try {
     return claimPorts(nft, wanted, false);
   } catch (thrown) {

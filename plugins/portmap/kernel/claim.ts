@@ -305,7 +305,7 @@ function holderIn(comment: string | undefined): string | undefined {
 }
 
 /** What one attachment wants. */
-export interface Wanted {
+export interface WantedPorts {
   readonly owner: Owner;
   readonly plans: readonly FamilyPlan[];
   readonly means: Means;
@@ -339,7 +339,7 @@ export class SuspectError extends Error {
  * @throws CniError 100 when another container holds a host port, 101 when a live attachment has the pod's address; SuspectError
  * when that cannot be decided unless alone
  */
-export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boolean): Claimed {
+export function claimPorts(socket: NetlinkSocket, wanted: WantedPorts, isAlone: boolean): Claimed {
   const { owner, plans, means, conditions } = wanted;
   const entries = plans.flatMap(plan => planElements(plan, owner, means));
   const claims = plans.flatMap(plan => planClaims(plan, means));
@@ -400,7 +400,7 @@ function hasIptables(come: readonly Claim[], removal: Removal | undefined): bool
  * Attachments that had the pod's addresses before and were never deleted.
  * @throws CniError 101 when one of them is alive
  */
-function formerOwners(socket: NetlinkSocket, { plans, owner, refuseLiving }: Wanted): Owner[] {
+function formerOwners(socket: NetlinkSocket, { plans, owner, refuseLiving }: WantedPorts): Owner[] {
   const pods = { 4: SETS[4].pods, 6: SETS[6].pods };
   const ips = plans.map(({ pod }) => pod.ip);
   const former = findFormerOwners(socket, pods, ips, owner.note);
@@ -426,7 +426,7 @@ function findHolders(
   socket: NetlinkSocket,
   claims: readonly Claim[],
   outdated: readonly Owner[],
-  { owner, isGone: isDead }: Wanted,
+  { owner, isGone: isDead }: WantedPorts,
 ): Holders {
   const ghosts = new Map<string, Owner>();
   const dead = new Map<string, Owner>();
@@ -489,7 +489,7 @@ function ghostOf(socket: NetlinkSocket, family: 4 | 6, { comment = '' }: Element
  * Compares the skeleton and the elements of an attachment with those in the kernel.
  * @throws Error naming what is missing or different
  */
-export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditions }: Wanted): void {
+export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditions }: WantedPorts): void {
   const what = `port mappings in table ${renderTable(TABLE)}`;
   const problems = skeletonProblems(socket, planSkeleton({ pods: plans.map(({ pod }) => pod), conditions }));
   if (problems.includes(tableMissing(TABLE))) confirmAll(what, problems);

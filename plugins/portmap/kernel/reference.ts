@@ -28,7 +28,7 @@ import {
   snatChainOf,
 } from '../iptables-rules.ts';
 import { type Owner, protocolName, renderHostPort } from '../plan.ts';
-import type { Wanted } from './claim.ts';
+import type { WantedPorts } from './claim.ts';
 import type { Lost } from './flows.ts';
 import { addIptablesPorts, chainOwnerOf, checkForeignPorts } from './iptables.ts';
 import { findClaims, releasePorts } from './release.ts';
@@ -190,7 +190,7 @@ function valuesIn(node: unknown): Uint8Array[] {
  */
 export function handOverPorts(
   nft: NetlinkSocket,
-  readWanted: () => Wanted,
+  readWanted: () => WantedPorts,
   owner: Owner,
   conf: PortmapConf,
   mode: HandoverMode,

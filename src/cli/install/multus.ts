@@ -11,7 +11,7 @@ import { DEFINITIONS, DEFINITIONS_API, podOf } from '../../delegate/kubernetes.t
 import type { Pod, RunnerOptions } from '../../delegate/options.ts';
 import { planNetworks, resolveNetwork } from '../../delegate/plan.ts';
 import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION, selectByName } from '../../delegate/selection.ts';
-import { listConfigured, listWanted, type Wanted } from '../../delegate/wanted.ts';
+import { listConfigured, listWanted, type WantedNetwork } from '../../delegate/wanted.ts';
 import { tryRead } from '../../files/read-file.ts';
 import { type Candidate, readCandidates } from '../runtimes/rules.ts';
 
@@ -220,7 +220,7 @@ async function planPod(
   await planNetworks(options, pod, wanted.map(withoutDevice));
 }
 
-function withoutDevice(wanted: Wanted): Wanted {
+function withoutDevice(wanted: WantedNetwork): WantedNetwork {
   return { ...wanted, selection: { ...wanted.selection, deviceId: undefined } };
 }
 

@@ -64,7 +64,7 @@ function busy(containerId: string, path: string): CniError {
  * What the caller chooses; the name is the next free `net<N>` unless given. A caller that lost the reply asks again with the same
  * request key, and means the attachment that was made then.
  */
-interface Wanted {
+interface AttachRequest {
   readonly network: string;
   readonly ifname?: string | undefined;
   readonly request?: string | undefined;
@@ -88,7 +88,7 @@ interface AttachTo {
  */
 export async function undoEarlierTry(
   { attachments }: KnownContainer,
-  { network, ifname, request }: Pick<Wanted, 'network' | 'ifname' | 'request'>,
+  { network, ifname, request }: Pick<AttachRequest, 'network' | 'ifname' | 'request'>,
   runtime: ChainRuntime,
 ): Promise<void> {
   for (const { record, unsettled } of attachments) {
@@ -115,7 +115,7 @@ async function settleTry(id: AttachmentId, runtime: ChainRuntime): Promise<void>
 export function planAttach(
   { containerId, attachments }: KnownContainer,
   { netns, inside }: ContainerPlace,
-  { network, ifname, request, args, capabilityArgs }: Wanted,
+  { network, ifname, request, args, capabilityArgs }: AttachRequest,
 ): Attachment {
   const again = attachments.find(({ record }) => {
     return request !== undefined && record?.request === request && record.network === network;

@@ -44,7 +44,7 @@ interface Entered extends Attached {
 }
 
 /** What is sent beside the usual. */
-export interface Wanted {
+export interface ExtraTraffic {
   /** A host outside, instead of the next hop of the uplink; with a port, a TCP server there. */
   readonly beyond: { readonly address: Ip; readonly port?: number } | undefined;
   readonly rates: boolean;
@@ -68,10 +68,10 @@ export class Traffic {
   readonly #cable: number;
   readonly #places = new Map<string, Namespace | undefined>();
   readonly #targets: readonly Target[];
-  readonly #wanted: Wanted;
+  readonly #wanted: ExtraTraffic;
 
   /** @param dir where the namespace has a path for a moment */
-  constructor(targets: readonly Target[], wanted: Wanted, dir: string) {
+  constructor(targets: readonly Target[], wanted: ExtraTraffic, dir: string) {
     this.#targets = targets;
     this.#wanted = wanted;
     const families = [4, 6].filter(

@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test';
 import { planFollowing } from '../../../src/delegate/follow.ts';
 import type { RecordedNetwork } from '../../../src/delegate/record.ts';
 import { selectByName } from '../../../src/delegate/selection.ts';
-import type { Wanted } from '../../../src/delegate/wanted.ts';
+import type { WantedNetwork } from '../../../src/delegate/wanted.ts';
 
 const has = (ifname: string, asked?: string): RecordedNetwork => ({
   label: ifname,
@@ -14,7 +14,7 @@ const has = (ifname: string, asked?: string): RecordedNetwork => ({
   capabilityArgs: {},
   ...(asked === undefined ? {} : { asked }),
 });
-const wants = (asked: string): Wanted => ({
+const wants = (asked: string): WantedNetwork => ({
   selection: selectByName(asked),
   namespace: 'ns',
   byPod: true,
