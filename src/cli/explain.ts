@@ -277,7 +277,10 @@ export function renderList(
 ): string {
   const count = plugins.length === 1 ? '1 plugin' : `${plugins.length} plugins`;
   return [
-    `network ${network}, CNI ${cniVersion}: ADD calls ${count} in this order, DEL in the opposite one`,
+    ...wrap(
+      `network ${network}, CNI ${cniVersion}: ADD calls ${count} in this order, DEL in the opposite one`,
+      width,
+    ),
     ...options.flatMap(({ meaning = 'no key of the specification', ...option }) =>
       wrap(`${assignment(option)}: ${meaning}`, width, '   '),
     ),
@@ -321,6 +324,7 @@ function optionLines(option: OptionExplanation, isKnown: boolean, width: number,
   return wrap(`${assignment(option)}${meaning}`, width, indent);
 }
 
+/** With spaces at which a long value can be wrapped. */
 function assignment({ name, value }: OptionExplanation): string {
-  return `${name} = ${JSON.stringify(value)}`;
+  return `${name} = ${JSON.stringify(value, null, 1).replaceAll(/\n */g, ' ')}`;
 }

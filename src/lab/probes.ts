@@ -524,6 +524,9 @@ function measure(
     return { outcome: 'skipped', seen: `traffic with ${renderIp(pair.host)} is exempt from the limit` };
   }
   const { lab, container } = scene;
+  const { kind = '' } = findLink(container.place.route, scene.ifname) ?? {};
+  if (/^(macv|ipv)/.test(kind))
+    return { outcome: 'skipped', seen: `the kernel keeps the host apart from a container's ${kind}` };
   // A firewall of the host may take no connections from the container.
   const route = { client: lab.host.netns, server: container.place.netns, to: pair.container };
   const sender = side === 'ingress' ? 'client' : 'server';

@@ -11,6 +11,7 @@ import { cidrsOverlap, findCidr } from '../../net/ip.ts';
 import { isForwarding, type Tables } from '../../netlink/tables.ts';
 import { type HostRoute, readHost, readHostRoutes } from '../devices.ts';
 import { findTraced } from '../garbage/find-traced.ts';
+import { isBelow } from '../graph/layout.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';
 import { type BetweenView, currentUser, type NodeView, ROOT, type RoutedPod } from './finding.ts';
 
@@ -101,7 +102,8 @@ export function routedPods(
   const standing = attachments.filter(({ state }) => state === 'attached');
   const isLimited = user.id !== 0 || user.unknown !== undefined;
   if (isLimited && standing.some(({ device }) => device === undefined)) return undefined;
-  return standing.flatMap(one => podsOf(one, routes));
+  // What is on the link of a device is reached over that link, not by way of this node.
+  return standing.filter(one => !isBelow(one)).flatMap(one => podsOf(one, routes));
 }
 
 function podsOf(

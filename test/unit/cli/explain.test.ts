@@ -6,7 +6,7 @@ import path from 'node:path';
 import { SCHEMAS } from '../../../plugins/build/published-schemas.ts';
 import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
 import { parseNetwork } from '../../../src/chain/config/conflist.ts';
-import { EXPLAINED_CODES, explainCode, explainList } from '../../../src/cli/explain.ts';
+import { EXPLAINED_CODES, explainCode, explainList, renderList } from '../../../src/cli/explain.ts';
 import { ADDRESS_TAKEN, ErrorCode } from '../../../src/cni/errors.ts';
 import type { PluginCatalog } from '../../../src/cni/plugin-about.ts';
 import { ROOT } from '../../helpers/source-tree.ts';
@@ -63,6 +63,13 @@ test('options are those of the list, defaults the rest', async () => {
   ]);
   expect(first?.ipam?.effects).toEqual(['assigns 10.1.0.2 to 10.1.0.254; the gateway is 10.1.0.1']);
   expect(second).toMatchObject({ capabilities: ['portMappings'], idleWithout: 'portMappings' });
+});
+
+test('a value that is longer than a line is wrapped', async () => {
+  const tuning = { type: 'tuning', sysctl: { 'net.core.somaxconn': '512', 'net.ipv4.tcp_syncookies': '1' } };
+  const explained = await explain({ cniVersion: '1.0.0', name: 'net', plugins: [tuning] });
+  const lines = renderList(explained, [], 60).split('\n');
+  expect(lines.filter(line => line.length > 60)).toEqual([]);
 });
 
 test('what a container is held to is said with a verb', async () => {

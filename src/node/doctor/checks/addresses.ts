@@ -20,6 +20,9 @@ import {
 export const subnets: Check = ({ facts, findAbout, routes }) => {
   const problems = facts.networks().networks.flatMap(({ list }) => {
     const devices = devicesOf(list, findAbout).map(({ name }) => name);
+    // Containers on the link of a device of the node share its subnet, and are not reached by its routes.
+    const isOnLink = list.plugins.some(({ type }) => findAbout(type)?.needsGatewayInSubnet);
+    if (isOnLink && devices.length === 0) return [];
     return rangesOf(list, findAbout).flatMap(({ range: { subnet } }) =>
       routes.flatMap(({ destination, device }) => {
         const other = findCidr(destination);

@@ -308,6 +308,16 @@ describeNeeding(
       expect(found[0]?.found).toContain('vpn0');
     });
 
+    test('does not mind the route to the LAN whose addresses a macvlan gives', async () => {
+      install('macvlan');
+      writeList('lan', { type: 'macvlan', master: 'eth0' });
+      const routes = [
+        { destination: '0.0.0.0/0', device: 'eth0' },
+        { destination: '10.1.0.0/16', device: 'eth0' },
+      ];
+      expect(await problemsOf(node({}, { routes }))).toEqual([]);
+    });
+
     test('reports routes to other nodes that are missing, and what could not be planned', async () => {
       writeList('podnet', { bridge: 'br0' });
       const view = { own: 'a', nodes: 2, routes: 4, problems: [], differences: [] };
