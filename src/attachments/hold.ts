@@ -322,7 +322,7 @@ export class Held {
     const { runner } = this.#lock;
     writeAttachment(cacheDir, entryOf(this.#call.stateDir, { ...intent, runner, ...outcome }));
     // The entry has committed it: a note that stays is over.
-    if (!over) this.#dropNoteIfPossible();
+    this.#dropNoteIfPossible();
   }
 
   /** Plugins have undone what had begun. @throws CniError 5: the entry of a failed ADD cannot be removed */

@@ -326,8 +326,7 @@ function readUnsettled(
   const record = readRecord(place.stateDir, note);
   const past = record && pastOf(record, place.env);
   const isChanging = past?.kind === 'changing' && !past.holder;
-  if (record && past && (isChanging || (record.isNoted && past.toDelete !== undefined)))
-    return { record, past };
+  if (record && past && (isChanging || past.toDelete !== undefined)) return { record, past };
   const later = !record && noted?.toDelete !== undefined && findLaterEntry(note);
   if (later) onAgain(note, later);
   clearNote(place, note);
