@@ -82,7 +82,10 @@ function enter(
   fs.symlinkSync(`${purpose} ${pidns} ${boot} 1000 ${since}`, path.join(dirOf(), name));
 }
 
-const DEAD_OP = '999999-1-1';
+/** Of a process that never was, and of this test alone: others run on the same machine. */
+const DEAD_START = `${process.pid}0${Date.now() % 100_000}`;
+const DEAD_PROCESS = `999999-${DEAD_START}`;
+const DEAD_OP = `${DEAD_PROCESS}-1`;
 
 describe('takeLock()', () => {
   test('gives an attachment to one, until that releases it, and nothing stays', () => {
@@ -108,11 +111,11 @@ describe('takeLock()', () => {
   test('takes that of a dead process, and knows it until its orphans are gone, by however many it was taken', async () => {
     enter(DEAD_OP);
     const orphan = Bun.spawn(['sleep', '100'], {
-      env: { PATH: process.env.PATH ?? '', CATENA_RUNNER: '999999-1' },
+      env: { PATH: process.env.PATH ?? '', CATENA_RUNNER: DEAD_PROCESS },
     });
     await untilStarted(orphan, 'CATENA_RUNNER');
     const first = take();
-    expect(first.dead).toMatchObject([{ pid: 999_999, start: '1', op: DEAD_OP, deadlineMs: 1000 }]);
+    expect(first.dead).toMatchObject([{ pid: 999_999, start: DEAD_START, op: DEAD_OP, deadlineMs: 1000 }]);
     first.release();
     expect(left()).toEqual([`${DEAD_OP}@${first.runner.op}`]);
     const second = take();
@@ -238,7 +241,7 @@ describe('isBeingRemoved()', () => {
 
   test('does not count for a process that is dead or cannot be seen', () => {
     enter(DEAD_OP, { purpose: 'remove' });
-    enter('999999-1-2', { purpose: 'remove', pidns: 'pid:[1]' });
+    enter(`${DEAD_PROCESS}-2`, { purpose: 'remove', pidns: 'pid:[1]' });
     expect(isBeingRemoved(place.env, ID)).toBe(false);
   });
 });
@@ -254,7 +257,7 @@ test('what a process left that died before it had the lock is swept, and that of
 test('the lock of a dead process goes once nothing of that runs, and that of a living one stays', async () => {
   enter(DEAD_OP);
   const orphan = Bun.spawn(['sleep', '100'], {
-    env: { PATH: process.env.PATH ?? '', CATENA_RUNNER: '999999-1' },
+    env: { PATH: process.env.PATH ?? '', CATENA_RUNNER: DEAD_PROCESS },
   });
   await untilStarted(orphan, 'CATENA_RUNNER');
   sweepDeadLocks(place);
@@ -268,7 +271,7 @@ test('the lock of a dead process goes once nothing of that runs, and that of a l
   expect(left()).toEqual([lock.runner.op]);
 });
 
-const DEAD = { pid: 999_999, start: '1', pidns: '', op: '999999-1-1', time: '' };
+const DEAD = { pid: 999_999, start: DEAD_START, pidns: '', op: DEAD_OP, time: '' };
 const RECORD = { containerId: 'c1', ifname: 'eth0', runners: [DEAD] };
 const children: Bun.Subprocess[] = [];
 afterEach(async () => {
@@ -291,7 +294,7 @@ async function start(env: Record<string, string>): Promise<number> {
 
 describe('findStragglers()', () => {
   test('finds plugins of the attachment whose runner has died', async () => {
-    const link = { [RUNNER_VARIABLE]: '999999-1', CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0' };
+    const link = { [RUNNER_VARIABLE]: DEAD_PROCESS, CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0' };
     const pid = await start(link);
     await start({ ...link, CNI_CONTAINERID: 'c2' });
     await start({ ...link, [RUNNER_VARIABLE]: '999999-2' });
@@ -299,7 +302,7 @@ describe('findStragglers()', () => {
   });
 
   test('finds workers whose runner has died, whatever they serve', async () => {
-    const pid = await start({ [WORKER_VARIABLE]: '999999-1' });
+    const pid = await start({ [WORKER_VARIABLE]: DEAD_PROCESS });
     await start({ [WORKER_VARIABLE]: '999999-2' });
     expect(findOrphanProcesses(RECORD).map(one => one.pid)).toEqual([pid]);
   });
@@ -307,7 +310,7 @@ describe('findStragglers()', () => {
 
 describe('endStragglers()', () => {
   const link = {
-    [RUNNER_VARIABLE]: '999999-1',
+    [RUNNER_VARIABLE]: DEAD_PROCESS,
     CNI_CONTAINERID: 'c1',
     CNI_IFNAME: 'eth0',
     PATH: process.env.PATH ?? '',
