@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { type HeldKnown, tryHold } from '../../../src/attachments/hold.ts';
+import { writeAttachment } from '../../../src/attachments/entries.ts';
+import { type Held, type HeldKnown, hold, tryHold } from '../../../src/attachments/hold.ts';
 import {
   endRunner,
   type LockPlace,
@@ -11,7 +12,9 @@ import {
   startRunner,
 } from '../../../src/attachments/lock.ts';
 import { createNote, readRecord } from '../../../src/attachments/notes.ts';
-import { noteFileOf } from '../../../src/attachments/place.ts';
+import { cacheFileOf, noteFileOf } from '../../../src/attachments/place.ts';
+import { digestOf } from '../../../src/cni/attachment.ts';
+import { unfinishedName } from '../../../src/files/put-file.ts';
 import { filesBelow, intentOf, settle } from '../../helpers/journal.ts';
 
 let dir: string;
@@ -140,19 +143,42 @@ describe('tryHold()', () => {
   });
 
   test('passes to another process only when the first has ended', async () => {
-    const program = `
-      const { createNote } = await import('${path.resolve('src/attachments/notes.ts')}');
-      const { intentOf } = await import('${path.resolve('test/helpers/journal.ts')}');
-      createNote('${dir}', intentOf());
-      console.log('ready');
-      setInterval(() => {}, 1000);`;
-    const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });
-    await child.stdout.getReader().read();
+    const child = await startHolder();
     expect(attempt()).toMatchObject({ holder: { pid: child.pid } });
     child.kill('SIGKILL');
     await child.exited;
     end(drop);
   });
+});
+
+/** A process that adds the attachment until it is ended. */
+async function startHolder() {
+  const program = `
+    const { createNote } = await import('${path.resolve('src/attachments/notes.ts')}');
+    const { intentOf } = await import('${path.resolve('test/helpers/journal.ts')}');
+    createNote('${dir}', intentOf());
+    console.log('ready');
+    setInterval(() => {}, 1000);`;
+  const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });
+  await child.stdout.getReader().read();
+  return child;
+}
+
+test('hold() ends a process that is stopped, and no other', async () => {
+  const child = await startHolder();
+  const warnings: string[] = [];
+  const call = {
+    ...place,
+    purpose: 'del',
+    onWarning: ({ message }: Error) => warnings.push(message),
+  } as const;
+  const waiting = hold(ID, { ...call, signal: AbortSignal.timeout(1_500) });
+  await expect(waiting).rejects.toThrow(`process ${child.pid} has been working on it since`);
+  expect([warnings, child.killed]).toEqual([[], false]);
+  child.kill('SIGSTOP');
+  (await hold(ID, call)).release();
+  expect(warnings.join()).toContain(`Ended process ${child.pid}, which was stopped`);
+  await child.exited;
 });
 
 test.each([
@@ -162,14 +188,66 @@ test.each([
 ])('an ADD whose namespace %s while plugins ran', (_, happens, succeeds) => {
   const netns = path.join(run, 'netns');
   relink(netns, '/proc/self/ns/net');
-  const held = tryHold(ID, { ...place, cacheDir: run, purpose: 'add' });
-  if ('holder' in held) throw new Error('it is free');
+  const held = holdFree('add');
   held.beginAdd(intentOf({ netns, cacheDir: run }), false);
   happens(netns);
   const commit = () => held.commit({ result: { cniVersion: '1.1.0' } });
   if (succeeds) commit();
   else expect(commit).toThrow('was replaced by another namespace while plugins ran');
   expect(fs.existsSync(path.join(run, 'results'))).toBe(succeeds);
+  held.release();
+});
+
+/** Also of what nothing is known of. */
+function holdFree(purpose: Purpose): Held {
+  const held = tryHold(ID, { ...place, cacheDir: run, purpose });
+  if ('holder' in held) throw new Error('it is not free');
+  return held;
+}
+
+test('an entry that outlived its attachment is not taken for that of an ADD which is cut off', () => {
+  settle(dir, intentOf({ cacheDir: run }));
+  const held = holdFree('add');
+  held.beginAdd(intentOf({ cacheDir: run }), false);
+  expect(readRecord(dir, ID)).toMatchObject({ phase: 'adding', isNoted: true });
+  held.abandon();
+  held.release();
+});
+
+test('an ADD over an earlier one is found by its journal, which has never had a note', () => {
+  const held = holdFree('add');
+  held.beginAdd(intentOf({ cacheDir: run }), true);
+  held.commit({ result: { cniVersion: '1.1.0' } });
+  held.release();
+  expect(readRecord(dir, ID)).toMatchObject({ phase: 'attached', isNoted: false });
+});
+
+test('what a change had taken aside of another runtime goes, and the entry stays to its runtime', () => {
+  const { network, containerId, ifname, netns, args, capabilityArgs, source } = intentOf();
+  const entry = { network, containerId, ifname, netns, args, capabilityArgs, source };
+  const held = holdFree('change');
+  held.adopt(entry, [], undefined);
+  const file = cacheFileOf(run, ID);
+  writeAttachment(run, entry);
+  fs.renameSync(file, path.join(path.dirname(file), `.catena-aside-${digestOf(path.basename(file))}`));
+  writeAttachment(run, entry);
+  held.forget();
+  held.release();
+  expect(filesBelow(path.dirname(file))).toEqual([path.basename(file)]);
+});
+
+test.each([
+  ['a DEL', (held: Held) => held.beginDel()],
+  ['the end of its orphans', (held: Held) => held.awaitOrphans()],
+])('%s removes what a dead operation had written of an entry', async (_, work) => {
+  const dead = { ...startRunner(), pid: 2 ** 22 + 1, start: '1', op: `${2 ** 22 + 1}-1-1` };
+  createNote(dir, intentOf({ cacheDir: run, runner: dead }));
+  const half = path.join(run, 'results', unfinishedName().replace(/-\d+-\d+-/, `-${dead.pid}-1-`));
+  fs.mkdirSync(path.dirname(half));
+  fs.writeFileSync(half, '{');
+  const held = holdFree('repair');
+  await work(held);
+  expect(fs.existsSync(half)).toBe(false);
   held.release();
 });
 

@@ -11,21 +11,24 @@ import {
 } from '../../../../src/attachments/entries.ts';
 import { forgetGeneration, noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, isBeingRemoved, takeLock } from '../../../../src/attachments/lock.ts';
+import { begunAdd } from '../../../../src/attachments/notes.ts';
 import { listKnown, listRecords } from '../../../../src/attachments/store.ts';
 import { changeNetwork } from '../../../../src/chain/change/change.ts';
 import { parseFrozen } from '../../../../src/chain/config/conflist.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
-import { undoIfDeleted } from '../../../../src/chain/records/foreign.ts';
+import { isAbandoned, undoIfDeleted } from '../../../../src/chain/records/foreign.ts';
 import { recover } from '../../../../src/chain/records/recover.ts';
 import { repair, repairOne } from '../../../../src/chain/records/repair.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import type { Exec, ExecCall } from '../../../../src/chain/run/segment.ts';
 import { runDir } from '../../../../src/cni/directories.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
+import { bootId } from '../../../../src/files/process-stat.ts';
 import { handOverOne, listAttached } from '../../../../src/node/handover/hand-over.ts';
 import { standingOf } from '../../../../src/watch/attachments.ts';
 import { collectGone } from '../../../../src/watch/collect-gone.ts';
 import { examine } from '../../../../src/watch/examine.ts';
+import { intentOf } from '../../../helpers/journal.ts';
 
 const ID = { network: 'net', containerId: 'c1', ifname: 'eth0' };
 const RESULT = { cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] };
@@ -94,6 +97,18 @@ test('nothing is put back where its namespace does not have its interface', asyn
   await expect(changing).rejects.toThrow('does not have the interface of its ADD');
   expect(calls).toEqual(CALLS.slice(0, 2));
   expect(left()).toEqual([['net-c1-eth0'], []]);
+});
+
+test.each([
+  ['a change of it', { phase: 'attached' }, true],
+  ['a DEL of it that has failed, and is tried again', { phase: 'failed' }, false],
+  ['what another network namespace has to do', { phase: 'attached', hostCookie: '1' }, false],
+] as const)('when its runtime has deleted it, its note of %s (%j) goes: %p', (_, more, goes) => {
+  const change = { to: { capabilityArgs: {}, source: '{}' }, plugins: [], op: 'set' };
+  const runner = { pid: 2 ** 22 + 1, start: '1', pidns: '', op: 'dead', time: '' };
+  const intent = intentOf({ ...ID, boot: bootId(), foreign: true, generation: 'former', runner });
+  const record = { ...begunAdd(intent, 'note'), added: true, change, runners: [], ...more };
+  expect(isAbandoned(record, runtime)).toBe(goes);
 });
 
 test('nothing is put back while a process works on it', async () => {
