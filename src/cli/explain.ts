@@ -326,5 +326,6 @@ function optionLines(option: OptionExplanation, isKnown: boolean, width: number,
 
 /** With spaces at which a long value can be wrapped. */
 function assignment({ name, value }: OptionExplanation): string {
-  return `${name} = ${JSON.stringify(value, null, 1).replaceAll(/\n */g, ' ')}`;
+  const spaced = JSON.stringify(value, null, 1).replaceAll(/(?<=[[{])\n *|\n *(?=[\]}])/g, '');
+  return `${name} = ${spaced.replaceAll(/\n */g, ' ')}`;
 }

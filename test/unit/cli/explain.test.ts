@@ -70,6 +70,7 @@ test('a value that is longer than a line is wrapped', async () => {
   const explained = await explain({ cniVersion: '1.0.0', name: 'net', plugins: [tuning] });
   const lines = renderList(explained, [], 60).split('\n');
   expect(lines.filter(line => line.length > 60)).toEqual([]);
+  expect(lines.join(' ')).toMatch(/sysctl = \{"net.core.somaxconn": "512",/);
 });
 
 test('what a container is held to is said with a verb', async () => {
