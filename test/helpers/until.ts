@@ -5,6 +5,8 @@ import { deadline } from './deadline.ts';
 
 const DEADLINE_MS = 20_000;
 const EVERY_MS = 5;
+/** A look that starts a program must not take the core from what it waits for: the pause after it is twice as long, up to this. */
+const MOST_PAUSE_MS = 250;
 /** Before the test's own deadline, which would not say what was waited for. */
 const MOST_MS = 100_000;
 
@@ -14,9 +16,12 @@ export async function until(
   { withinMs = DEADLINE_MS, everyMs = EVERY_MS } = {},
 ): Promise<void> {
   const giveUpAt = performance.now() + Math.min(deadline(withinMs), Math.max(withinMs, MOST_MS));
-  while (!(await isSo())) {
-    if (performance.now() > giveUpAt) throw new Error(`Gave up waiting until ${isSo}`);
-    await Bun.sleep(everyMs);
+  for (;;) {
+    const began = performance.now();
+    if (await isSo()) return;
+    const ended = performance.now();
+    if (ended > giveUpAt) throw new Error(`Gave up waiting until ${isSo}`);
+    await Bun.sleep(Math.max(everyMs, Math.min(MOST_PAUSE_MS, 2 * (ended - began))));
   }
 }
 
