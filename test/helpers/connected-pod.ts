@@ -19,16 +19,19 @@ export async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'e
   const { host } = lab;
   const container = existing ?? (await lab.container());
   const veth = `veth${n}`;
-  await lab.ip(host, 'link', 'add', veth, 'type', 'veth', 'peer', 'name', ifname, 'netns', container.name);
+  await lab.batch(host, `link add ${veth} type veth peer name ${ifname} netns ${container.name}`);
   for (const [ns, dev, last] of [
     [host, veth, 1],
     [container, ifname, 2],
   ] as const) {
-    await lab.ip(ns, 'addr', 'add', `10.77.${n}.${last}/24`, 'dev', dev);
-    await lab.ip(ns, 'addr', 'add', `fd77:${n}::${last}/64`, 'dev', dev, 'nodad');
-    // No link-local address: it settles later, which would show up as a difference between two dumps.
-    await lab.ip(ns, 'link', 'set', dev, 'addrgenmode', 'none');
-    await lab.ip(ns, 'link', 'set', dev, 'up');
+    await lab.batch(
+      ns,
+      `addr add 10.77.${n}.${last}/24 dev ${dev}`,
+      `addr add fd77:${n}::${last}/64 dev ${dev} nodad`,
+      // No link-local address: it settles later, which would show up as a difference between two dumps.
+      `link set ${dev} addrgenmode none`,
+      `link set ${dev} up`,
+    );
   }
   await untilUp(host, veth);
   await untilUp(container, ifname);

@@ -374,32 +374,41 @@ async function twoInterfaces(createLab: () => Promise<Lab>): Promise<Scene> {
   const [pod, client] = [await lab.container(), await lab.container()];
   for (const ns of [lab.host, pod, client]) {
     await lab.sysctl(ns, 'net/ipv6/conf/default/accept_dad', 0);
-    await lab.ip(ns, 'link', 'set', 'lo', 'up');
+    await lab.batch(ns, 'link set lo up');
   }
   await connect(lab, pod, 'eth0', lab.host);
   await connect(lab, pod, 'net1', client);
-  await lab.ip(client, 'addr', 'add', '192.168.8.8/32', 'dev', 'lo');
-  await lab.ip(client, 'addr', 'add', 'fd00:88::8/128', 'dev', 'lo', 'nodad');
-  // Asked from there, the pod has to answer to an address that only its default route of net1 leads to.
-  await lab.ip(client, 'route', 'replace', '10.8.0.0/24', 'dev', 'gw', 'src', '192.168.8.8');
-  await lab.ip(client, '-6', 'route', 'del', 'fd00:8::/64', 'dev', 'gw');
-  await lab.ip(client, '-6', 'route', 'add', 'fd00:8::/64', 'dev', 'gw', 'src', 'fd00:88::8');
-  await lab.ip(pod, 'route', 'add', 'default', 'via', '10.7.0.1');
-  await lab.ip(pod, 'route', 'add', 'default', 'via', 'fd00:7::1');
-  await lab.ip(pod, 'route', 'add', '10.9.0.0/16', 'via', '10.8.0.9', 'dev', 'net1');
+  await lab.batch(
+    client,
+    'addr add 192.168.8.8/32 dev lo',
+    'addr add fd00:88::8/128 dev lo nodad',
+    // Asked from there, the pod has to answer to an address that only its default route of net1 leads to.
+    'route replace 10.8.0.0/24 dev gw src 192.168.8.8',
+    'route del fd00:8::/64 dev gw',
+    'route add fd00:8::/64 dev gw src fd00:88::8',
+  );
+  await lab.batch(
+    pod,
+    'route add default via 10.7.0.1',
+    'route add default via fd00:7::1',
+    'route add 10.9.0.0/16 via 10.8.0.9 dev net1',
+  );
   return { lab, pod, client };
 }
 
 async function connect(lab: Lab, pod: Container, ifname: keyof typeof NETS, other: Namespace): Promise<void> {
   const { v4, v6 } = NETS[ifname];
-  await lab.ip(other, 'link', 'add', 'gw', 'type', 'veth', 'peer', ifname, 'netns', pod.name);
+  await lab.batch(other, `link add gw type veth peer ${ifname} netns ${pod.name}`);
   for (const [ns, device, number] of [
     [other, 'gw', 1],
     [pod, ifname, 2],
   ] as const) {
-    await lab.ip(ns, 'addr', 'add', `${v4}.${number}/24`, 'dev', device);
-    await lab.ip(ns, 'addr', 'add', `${v6}:${number}/64`, 'dev', device, 'nodad');
-    await lab.ip(ns, 'link', 'set', device, 'up');
+    await lab.batch(
+      ns,
+      `addr add ${v4}.${number}/24 dev ${device}`,
+      `addr add ${v6}:${number}/64 dev ${device} nodad`,
+      `link set ${device} up`,
+    );
   }
   for (const [ns, device] of [
     [other, 'gw'],
