@@ -109,9 +109,9 @@ describeRoot(
 
     test('--dry-run shows what it would do, and does nothing', async () => {
       await withHost(async lab => {
-        const { swap, link, binDir } = await node(lab);
+        const { swap, swapOfOther, link, binDir } = await node(lab);
         const other = wrapped(lab, 'other', ':');
-        const planned = await swap('--link', 'tuning', '--to', other, '--scene', 'life', '--dry-run');
+        const planned = await swapOfOther('--link', 'tuning', '--to', other, '--scene', 'life', '--dry-run');
         expect(planned).toMatchObject({ exitCode: 0, stderr: '' });
         expect(planned.stdout).toContain(`2 a copy of the candidate is renamed to ${link('tuning')}`);
         expect(fs.readdirSync(binDir).sort()).toEqual([...NAMES, 'catena-core'].sort());
@@ -123,8 +123,15 @@ describeRoot(
       'asks at a terminal, and takes an empty answer as no',
       async () => {
         await withHost(async lab => {
-          const { argv, env, link } = await node(lab);
-          const command = argv('--link', 'tuning', '--to', wrapped(lab, 'other', ':'), '--scene', 'life');
+          const { argvOfOther, env, link } = await node(lab);
+          const command = argvOfOther(
+            '--link',
+            'tuning',
+            '--to',
+            wrapped(lab, 'other', ':'),
+            '--scene',
+            'life',
+          );
           const atTerminal = (stdin: string) => {
             const typed = ['script', '--quiet', '--return', '--command', command.join(' '), '/dev/null'];
             return lab.run(lab.host, typed, {

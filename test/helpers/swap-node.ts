@@ -42,12 +42,18 @@ export async function node(lab: Lab) {
   fs.linkSync(join(tmp, 'catena-core'), `${binDir}/catena-core`);
   const live: Container = { ...(await lab.container()), id: 'live-1' };
   await chain.add(live, { binDir });
-  const argv = (...more: string[]) => {
-    return [`${BIN_DIR}/catena`, 'swap', 'podnet', '--bin-dir', binDir, '--conf-dir', confDir, ...more];
+  const argvFor = (network: string, more: readonly string[]) => {
+    return [`${BIN_DIR}/catena`, 'swap', network, '--bin-dir', binDir, '--conf-dir', confDir, ...more];
   };
+  const argv = (...more: string[]) => argvFor('podnet', more);
+  /** Of the network without pods and with less to examine. */
+  const argvOfOther = (...more: string[]) => argvFor('othernet', more);
   // A swap removes what killed ones have left, so those of other tests need another place.
   const env = { ...directories(lab.tmp), PATH: process.env.PATH ?? '', TMPDIR: lab.tmp };
   const swap = (...more: string[]) => lab.run(lab.host, argv(...more), { env, timeoutMs: DEADLINE_MS });
+  const swapOfOther = (...more: string[]) => {
+    return lab.run(lab.host, argvOfOther(...more), { env, timeoutMs: DEADLINE_MS });
+  };
   const check = async () => (await chain.run('check', live, { binDir })).stderr;
   const noted = async (what: string) => {
     const { stdout } = await lab.run(lab.host, [`${BIN_DIR}/catena`, 'log', '--json'], { env });
@@ -58,8 +64,10 @@ export async function node(lab: Lab) {
     swap,
     /** Rows of the history. */
     noted,
+    swapOfOther,
     check,
     argv,
+    argvOfOther,
     env,
     live,
     binDir,
