@@ -62,7 +62,7 @@ const SKELETONS = [
 ];
 // Locks, what host-local and the reference's host-local keep for the network, and what a daemon leaves.
 const KEPT_FILES =
-  /\/(lock|boot|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock|catena\.sock(\.(seat|wire|calls\..*))?|gc\/[^/]+|traces\/[^/]+|history\/(events|lists)|caches\/\w+)$/;
+  /\/(lock|boot|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock|catena\.sock(\.(seat|wire|calls\..*))?|gc\/[^/]+|traces\/[^/]+|history\/(events|lists)(\.\d)?|caches\/\w+)$/;
 
 /** What one machine has differently from another. */
 export interface MachineOptions {
