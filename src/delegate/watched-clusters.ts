@@ -14,6 +14,8 @@ interface WatchOptions {
   readonly nodeName: string | undefined;
   /** Called with why something is not watched; it is then read from the server. */
   readonly onProblem: (problem: Error) => void;
+  /** Called with why an event was not sent. */
+  readonly onUntold: (problem: unknown) => void;
   /** Called with each pod of this node that is new or changed, or may be. */
   readonly onPod?: (namespace: string, name: string, pod: KubernetesPod) => void;
   readonly limits?: WatchLimits;
@@ -70,7 +72,7 @@ interface WatchedCluster extends Cluster {
 /** A cluster whose definitions, and pods of this node, are known while their watch runs, and read from the server otherwise. */
 function watchCluster(
   server: ApiServer,
-  { nodeName, onProblem, onPod, limits = WATCH_LIMITS }: WatchOptions,
+  { nodeName, onProblem, onUntold, onPod, limits = WATCH_LIMITS }: WatchOptions,
 ): WatchedCluster {
   const direct = clusterAt(server);
   const definitions = watchObjects(server, DEFINITION_KIND, onProblem, limits);
@@ -89,7 +91,7 @@ function watchCluster(
     annotate: direct.annotate,
     setStatus: direct.setStatus,
     replaceStatus: direct.replaceStatus,
-    addEvent: direct.addEvent,
+    addEvent: inTurn(direct.addEvent, onUntold),
     // Few pods have one, and outdated addresses must not be used.
     findClaim: direct.findClaim,
     fillClaim: direct.fillClaim,
@@ -100,6 +102,24 @@ function watchCluster(
       definitions.close();
       pods?.close();
     },
+  };
+}
+
+/** Of more that wait none is sent: the API server has been away for long then, and what happened is in the log. */
+const MOST_EVENTS = 1_000;
+
+/** Sends events one after the other, and has no verb wait for them: while many pods start, the API server is busy with their status. */
+function inTurn(send: Cluster['addEvent'], onUntold: WatchOptions['onUntold']): Cluster['addEvent'] {
+  const waiting: Parameters<typeof send>[] = [];
+  let isSending = false;
+  const work = async (): Promise<void> => {
+    isSending = true;
+    for (let next = waiting.shift(); next; next = waiting.shift()) await send(...next).catch(onUntold);
+    isSending = false;
+  };
+  return async (...event) => {
+    if (waiting.length < MOST_EVENTS) waiting.push(event);
+    if (!isSending) void work();
   };
 }
 

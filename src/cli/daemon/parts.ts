@@ -1,5 +1,6 @@
 // What does the work of a daemon beside requests get, and tell?
 import type { BetweenState } from '../../between/settings.ts';
+import { describeError } from '../../cni/errors.ts';
 import type { WatchedCall } from '../../daemon/backend.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';
 import type { DaemonSettings } from '../../daemon/settings.ts';
@@ -50,9 +51,15 @@ export function shareClusters(
 ) {
   const load = async () => {
     const { watchClusters } = await import('../../delegate/watched-clusters.ts');
-    const onProblem = ({ message }: Error) =>
-      observer.log('warn', 'cannot watch a cluster', { error: message });
-    return watchClusters({ nodeName, onProblem, onPod });
+    const warn = (what: string) => (problem: unknown) =>
+      observer.log('warn', what, { error: describeError(problem) });
+    const onProblem = warn('cannot watch a cluster');
+    return watchClusters({
+      nodeName,
+      onProblem,
+      onUntold: warn('cannot report an event to the cluster'),
+      onPod,
+    });
   };
   let shared: ReturnType<typeof load> | undefined;
   return {

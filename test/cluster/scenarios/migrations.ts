@@ -92,7 +92,8 @@ export const migrations: Scenario = {
             moves.push(await move(play, machine, begun % 3 === 0));
             // A long run says how far it is, and what it cost so far.
             const most = Math.max(...lossesOf(moves, said, controls));
-            fs.writeSync(1, `    ${moves.length} of ${count} moves, at most ${most} ms\n`);
+            const told = tell(lossesIn(said, controls)).split(', ').slice(0, 3).join(', ');
+            fs.writeSync(1, `    ${moves.length} of ${count} moves, at most ${most} ms (${told})\n`);
           }
         }),
       );

@@ -6,6 +6,7 @@ import path from 'node:path';
 import { openApiServer } from '../../../src/delegate/api-server.ts';
 import { WATCH_LIMITS, type WatchedObjects, watchObjects } from '../../../src/delegate/object-watch.ts';
 
+import { watchClusters } from '../../../src/delegate/watched-clusters.ts';
 import { type ApiServer, startApiServer } from '../../helpers/kubernetes.ts';
 import { describeNeeding, requires } from '../../helpers/skip.ts';
 import { until } from '../../helpers/until.ts';
@@ -44,6 +45,25 @@ describeNeeding(
     const fresh = (watched: WatchedObjects<string>) => until(() => watched.isFresh);
     const asked = (query: string) => api.requests.filter(request => request.path.includes(query)).length;
     const lists = () => asked('limit=');
+
+    test('no verb waits for events, which are sent in turn, those after one that fails as well', async () => {
+      const untold: unknown[] = [];
+      const clusters = watchClusters({
+        ...{ nodeName: undefined, limits: QUICK },
+        onProblem: () => {},
+        onUntold: problem => void untold.push(problem),
+      });
+      const cluster = clusters.open({ kubeconfig: api.kubeconfig, timeoutMs: 5_000 });
+      const said = (name: string) => ({ metadata: { namespace: 'ns', name } });
+      api.answer('hang');
+      for (const name of ['one', 'two', 'three']) await cluster.addEvent('ns', said(name));
+      await until(() => asked('/events') === 1);
+      api.answer(undefined);
+      await until(() => api.events('ns').length === 2, { withinMs: 20_000 });
+      expect(api.events('ns').map(({ metadata }) => metadata.name)).toEqual(['two', 'three']);
+      expect(untold).toHaveLength(1);
+      clusters.close();
+    });
 
     test('sees existing, new, changed and deleted objects with a single list', async () => {
       api.addDefinition('ns', 'old', 'one');
