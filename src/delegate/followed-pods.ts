@@ -35,7 +35,7 @@ const GATHER_MS = 100;
 const YIELD_MS = 2_000;
 /** Between two looks whether a machine that moves has arrived. */
 const MOVING_MS = 500;
-/** Calls at the same time. */
+/** Calls at the same time, beside those for machines that move, which mostly wait. */
 const AT_ONCE = 2;
 
 /** Looks at every pod once now, then at each that changes, and at all from time to time. */
@@ -46,7 +46,7 @@ export class FollowedPods {
   readonly #due = new Map<string, PodRecord>();
   readonly #failures = new Map<string, { count: number; text: string; annotation: string }>();
   readonly #timers = new Set<Timer>();
-  readonly #running = new Set<string>();
+  readonly #running = new Map<string, PodRecord>();
   readonly #working = new Set<Promise<void>>();
   #isGathering = false;
   #isLooking = false;
@@ -136,8 +136,9 @@ export class FollowedPods {
 
   #next(): void {
     for (const [key, pod] of this.#due) {
-      if (this.#working.size >= AT_ONCE || this.#end.signal.aborted) return;
-      if (this.#running.has(key)) continue;
+      if (this.#end.signal.aborted) return;
+      const others = [...this.#running.values()].filter(one => !moves(one));
+      if (this.#running.has(key) || (others.length >= AT_ONCE && !moves(pod))) continue;
       this.#due.delete(key);
       this.#start(key, pod);
     }
@@ -145,7 +146,7 @@ export class FollowedPods {
 
   #start(key: string, pod: PodRecord): void {
     if (this.#running.has(key)) return void this.#due.set(key, pod);
-    this.#running.add(key);
+    this.#running.set(key, pod);
     const text = this.#changes.get(placeKey(pod))?.annotations[NETWORKS_ANNOTATION] ?? '';
     const work = this.#visit(key, pod, text).finally(() => {
       this.#working.delete(work);

@@ -32,10 +32,14 @@ const QUIET_ANNOTATION = 'catena.cni.cncf.io/quiet-for';
 const SILENCE_MS = 5_000;
 /** Then another host has the addresses, which nothing here can change. */
 const MOST_SILENCE_MS = 60_000;
-/** So long one look waits, which is about a request each time; and while the API server, which had been asked, is away. */
-const LOOK_MS = 3_000;
+/**
+ * So long one look waits, which is about a request each time, and while the API server is away, which had been asked. The former pod
+ * waits only briefly: who has asked for its silence has to be there when it comes.
+ */
+const LOOK_MS = 10_000;
 const OUTAGE_MS = 15_000;
 const ASK_AGAIN_MS = 40;
+const LOOK_AGAIN_MS = 10;
 /** So often in turn the link has to be without an answer, 200 ms each time: a busy node answers late. */
 const ASK_LINK = 2;
 /**
@@ -155,7 +159,9 @@ async function areSilent(runner: Runner, own: PodContents, move: Move): Promise<
         for (const one of speaking)
           if (askedFor(one) < 0) await api.annotate(namespace, one, { [LEFT_ANNOTATION]: `${uid} ${now}` });
         looked = performance.now();
-        known = await othersOf(api, namespace, machine, uid);
+        const found = await unlessSilent(othersOf(api, namespace, machine, uid), link);
+        if (found === undefined) return true;
+        known = found;
       } catch (error) {
         // It may have been asked, and be quiet already.
         for (; performance.now() - began < OUTAGE_MS; await pause(ASK_AGAIN_MS))
@@ -209,6 +215,22 @@ function watchLink(ask: Ask | undefined) {
       isOver = true;
     },
   };
+}
+
+/** What was asked for, or undefined if the link falls silent before it is there. */
+async function unlessSilent<T>(
+  asking: Promise<T>,
+  link: ReturnType<typeof watchLink>,
+): Promise<T | undefined> {
+  if (!link) return asking;
+  let isOver = false;
+  const silence = async (): Promise<undefined> => {
+    while (!isOver && !link.isSilent()) await pause(LOOK_AGAIN_MS);
+  };
+  asking.catch(() => {});
+  return Promise.race([asking, silence()]).finally(() => {
+    isOver = true;
+  });
 }
 
 async function isSilent(
