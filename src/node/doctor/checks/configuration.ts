@@ -54,7 +54,9 @@ export const unlisted: Check = ({ confDir, facts }) => {
   const listed = new Set(facts.networks().networks.map(({ list }) => list.name));
   const known = facts.attachments().attachments;
   const own = known.flatMap(({ record }) => record ?? []);
-  const standing = known.flatMap(one => (one.isGone || one.known.ifname === 'lo' ? [] : one.known));
+  // Networks of a delegate runner are in its configuration, in definitions or in a cluster.
+  const mayBeListed = known.filter(one => !one.isGone && one.through === undefined);
+  const standing = mayBeListed.flatMap(one => (one.known.ifname === 'lo' ? [] : one.known));
   const groups = groupBy(
     standing.filter(({ network }) => !listed.has(network)),
     ({ network }) => network,

@@ -4,6 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
 import { loadAbouts } from '../../../../src/cni/plugin-about.ts';
+import { unlisted } from '../../../../src/node/doctor/checks/configuration.ts';
 import { CHECKS, findProblems } from '../../../../src/node/doctor/examine.ts';
 import type { Finding, NodeView, RoutedPod } from '../../../../src/node/doctor/finding.ts';
 import { factsIn } from '../../../../src/node/facts.ts';
@@ -112,6 +113,18 @@ describeNeeding(
         expect(all.filter(({ severity }) => severity !== 'ok').map(({ id }) => id)).toEqual(found);
       },
     );
+
+    test('looks for no list of a network that a delegate runner attached a container to', () => {
+      writeList('podnet');
+      const known = { network: 'storage', containerId: 'c1', ifname: 'net1' };
+      const seenFrom = (through: string | undefined) => {
+        const one = { known, record: known, through, isGone: false };
+        const facts = { ...node().facts, attachments: () => ({ attachments: [one] }) };
+        return unlisted({ ...node(), facts } as unknown as NodeView);
+      };
+      expect(seenFrom('podnet')).toBe('every network with attachments has a list');
+      expect(seenFrom(undefined)).toMatchObject([{ severity: 'warning' }]);
+    });
 
     test('reports missing plugins', async () => {
       writeList('podnet', { type: 'macvtap' });
