@@ -151,14 +151,7 @@ export async function rollback(
   }
   const { final, failures } = await unwind(error, list, lastBegun, attachment, runtime, result);
   if (failures.length) held.fail(failures);
-  else {
-    try {
-      held.abandon();
-    } catch (error) {
-      held.fail([error]);
-      throw error;
-    }
-  }
+  else held.abandon();
   return explainConflict(final, list, runtime);
 }
 
