@@ -4,11 +4,14 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { listAttachments } from '../../../../src/attachments/entries.ts';
+import { noteGeneration } from '../../../../src/attachments/generation.ts';
 import { listRecords } from '../../../../src/attachments/store.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { repairOne } from '../../../../src/chain/records/repair.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { Exec } from '../../../../src/chain/run/segment.ts';
+import { runDir } from '../../../../src/cni/directories.ts';
+import { bootId } from '../../../../src/files/process-stat.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -84,6 +87,16 @@ test.each([true, false])(
     expect(listed()).toEqual([[key('c2')], [key('c2')]]);
   },
 );
+
+test('GC leaves a stale attachment alone that another runtime has begun to add again', async () => {
+  for (const id of ['c1', 'c2']) await add(id);
+  const exec = stub('DEL', async () => {
+    const again = { network: list().name, containerId: 'c2', ifname: 'eth0' };
+    noteGeneration(runDir(runtime.env), again, { renew: true, boot: bootId(runtime.env) });
+  });
+  await collectGarbage(list(), { valid: [] }, { ...runtime, exec });
+  expect([named('DEL', 'c1'), named('DEL', 'c2')]).toEqual([2, 0]);
+});
 
 test('GC requests a deferred list of valid attachments after it has read the records', async () => {
   await add('c1');

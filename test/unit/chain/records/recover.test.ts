@@ -5,6 +5,7 @@ import { listAttachments, writeAttachment } from '../../../../src/attachments/en
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, isBeingRemoved, processOf, startRunner } from '../../../../src/attachments/lock.ts';
 import {
+  begunAdd,
   createNote,
   type Intent,
   readRecord,
@@ -12,9 +13,9 @@ import {
   writeNote,
 } from '../../../../src/attachments/notes.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
-import { deleteHeld } from '../../../../src/chain/records/delete-attachment.ts';
+import { deleteHeld, findSuccessor } from '../../../../src/chain/records/delete-attachment.ts';
 import { planGarbage } from '../../../../src/chain/records/garbage.ts';
-import { recover } from '../../../../src/chain/records/recover.ts';
+import { deleteUnsettled, recover } from '../../../../src/chain/records/recover.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { Attachment, Runtime } from '../../../../src/chain/run/runtime.ts';
 import type { Exec } from '../../../../src/chain/run/segment.ts';
@@ -388,6 +389,12 @@ describe('deleteNetwork() with a journal', () => {
   });
 });
 
+test('what is found settled, once it is held, is not deleted', async () => {
+  await addNetwork(threePlugins(), ATTACHMENT, runtime);
+  expect(await deleteUnsettled(ID, runtime)).toBe(false);
+  expect(record()?.phase).toBe('attached');
+});
+
 describe('records of an earlier boot', () => {
   const boot = (id: string): Runtime & { stateDir: string } => ({
     ...runtime,
@@ -412,6 +419,13 @@ describe('records of an earlier boot', () => {
     expect(record()).toBeUndefined();
     expect(record('c3')).toBeUndefined();
     expect(record('c2')?.boot).toBe('second');
+  });
+
+  test('are deleted without the namespace that has their path, number and cookie now', async () => {
+    await addNetwork(threePlugins(), { ...ATTACHMENT, netns: '/proc/self/ns/net' }, boot('first'));
+    await addNetwork(threePlugins(), other, boot('second'));
+    const deletions = chain.calls().filter(({ command }) => command === 'DEL');
+    expect(deletions.map(({ env }) => env.CNI_NETNS ?? '')).toEqual(['', '', '']);
   });
 
   test('are refused by CHECK', async () => {
@@ -522,6 +536,14 @@ describe('an attachment that another runtime has made again', () => {
       held.release();
       expect(deletions()).toEqual([]);
       expect(leftovers()).toMatchObject([{ result: ips('10.1.0.9/24') }]);
+    });
+
+    test('is told from the ADD that a change of it began with', async () => {
+      const generation = note(false) ?? '';
+      const found = intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, generation });
+      expect(await findSuccessor(begunAdd(found, 'note'), here())).toBeUndefined();
+      note(false);
+      expect(await findSuccessor(begunAdd(found, 'note'), here())).toContain('started an ADD of it since');
     });
 
     test('is not seen in the call of the delegate runner by the runtime', async () => {
