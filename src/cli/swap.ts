@@ -39,6 +39,7 @@ import { noteDone } from './log/events.ts';
 import { isData } from './output/format.ts';
 import { printAnswer } from './output/print.ts';
 import { confDirOf } from './target.ts';
+import { foldText, widthOf } from './terminal/lines.ts';
 
 /** What is known about the executable that a network calls for a plugin type. */
 export type Survey = AnswerOf<'SurveyList'>['items'][number];
@@ -119,9 +120,9 @@ function isFile(path: string): boolean {
 /** Everything that `--json` prints. */
 export type SwapReport = AnswerOf<'Replacement'>;
 
-/** Prints text for people, unless the command prints JSON. */
+/** Prints text for people with lines that fit the terminal, unless the command prints JSON. */
 export function tell(call: CommandCall, text: string): void {
-  if (!isData(call)) call.out(text);
+  if (!isData(call)) call.out(foldText(text, widthOf(call)));
 }
 
 /**
