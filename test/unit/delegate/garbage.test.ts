@@ -43,6 +43,28 @@ describe('collectPods()', () => {
     expect(listPods(runner.podsDir).pods.map(({ record }) => record.containerId)).toEqual(['c2']);
   });
 
+  test.each([
+    ['lists by then', undefined],
+    ['has attached again by then', 'op'],
+    ['attached in another network namespace', 'hostCookie'],
+  ])('keeps a pod that its runtime %s', async (_, member) => {
+    const file = path.join(runner.podsDir, 'results/outer-c2-eth0');
+    const rewrite = () => {
+      const { catena, ...entry } = JSON.parse(fs.readFileSync(file, 'utf8'));
+      fs.writeFileSync(file, JSON.stringify({ ...entry, catena: { ...catena, [String(member)]: '1' } }));
+    };
+    if (member === 'hostCookie') rewrite();
+    let looks = 0;
+    const has = ({ containerId }: { readonly containerId: string }) => {
+      // The second look is with the lock of the first pod, before that of the other is taken.
+      if (containerId === 'c1' && ++looks === 2 && member === 'op') rewrite();
+      return containerId === 'c2' && looks === 2 && member === undefined;
+    };
+    await collectPods(runner, { has });
+    expect(order().filter(call => call.startsWith('DEL'))).toEqual(['DEL two c1', 'DEL one c1']);
+    expect(listPods(runner.podsDir).pods.map(({ record }) => record.containerId)).toEqual(['c2']);
+  });
+
   test('keeps foreign records, and attachments that a runtime made itself', async () => {
     const others = { ...runner, options: { ...runner.options, network: 'others' } };
     await addPod(others, makePod({ containerId: 'c3' }));
