@@ -9,6 +9,7 @@ import { CHECKS, findProblems } from '../../../../src/node/doctor/examine.ts';
 import type { Finding, NodeView, RoutedPod } from '../../../../src/node/doctor/finding.ts';
 import { factsIn } from '../../../../src/node/facts.ts';
 import { describeNeeding } from '../../../helpers/skip.ts';
+import { ROOT } from '../../../helpers/source-tree.ts';
 
 const findAbout = await loadAbouts(loadAbout, KNOWN_TYPES);
 let dir: string;
@@ -57,6 +58,23 @@ function writeList(name: string, more: object = {}, file = `${name}.conflist`): 
 const problemsOf = async (view: NodeView): Promise<Finding[]> =>
   (await findProblems(view)).filter(({ severity }) => severity === 'error' || severity === 'warning');
 const idsOf = async (view: NodeView): Promise<string[]> => (await problemsOf(view)).map(({ id }) => id);
+
+test('a test damages a node for each check but these, and runs the mend', () => {
+  const files = ['test/helpers/damage-scenes.ts', 'test/e2e/doctor-table.test.ts'];
+  const damages = files.map(file => fs.readFileSync(path.join(ROOT, file), 'utf8')).join('\n');
+  expect(Object.keys(CHECKS).filter(id => !damages.includes(`'${id}'`))).toEqual([
+    'configuration.shadowed',
+    'configuration.too-new',
+    'state.unsettled',
+    'state.garbage',
+    'state.locks',
+    'network.device',
+    'network.nodes',
+    'kernel.bridge-nf',
+    'kernel.packet-filters',
+    'udev.mac-policy',
+  ]);
+});
 
 /** What root runs must belong to root, and the files of these tests belong to the user who runs them. */
 const NEEDS_ROOT = process.getuid?.() === 0 ? undefined : 'needs root to make files of root';
