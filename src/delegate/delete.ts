@@ -1,5 +1,6 @@
 // How does a pod lose all networks that its record names, without leaks, also if its record is lost or its runner has died?
 
+import { forgetGeneration } from '../attachments/generation.ts';
 import { endOrphanProcesses, findPlugins } from '../attachments/lock.ts';
 import {
   type AttachmentRecord,
@@ -24,6 +25,7 @@ import {
   type Runtime,
 } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
+import { runDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { removeDeviceInfo } from './device-info.ts';
 import {
@@ -224,7 +226,7 @@ export async function recoverPods(
   }
 }
 
-/** Removes the record of a pod of which nothing else is left, and the files beside it that only its DEL would have removed. */
+/** Removes the record of a pod of which nothing else is left, and the notes and files beside it that only its DEL would have removed. */
 function forgetEnded({ record }: PodRecord, runtime: ChainRuntime & Record<'stateDir', string>): Recovery[] {
   const { network, containerId, ifname } = record;
   const held = tryHold(record, holdCall(runtime, 'del'));
@@ -236,6 +238,8 @@ function forgetEnded({ record }: PodRecord, runtime: ChainRuntime & Record<'stat
     if (why === undefined) return [];
     held.beginDel();
     for (const one of pod.networks) removeDeviceInfo(recall(record, one, ''));
+    for (const one of [{ network, ifname }, ...pod.networks])
+      forgetGeneration(runDir(runtime.env), { network: one.network, ifname: one.ifname, containerId });
     removeMultusNote({ ...pod, containerId });
     held.drop();
     return [{ network, containerId, ifname, why }];

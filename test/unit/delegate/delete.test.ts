@@ -1,9 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { listGenerations, noteGeneration } from '../../../src/attachments/generation.ts';
 import { RUNNER_VARIABLE } from '../../../src/attachments/lock.ts';
 import { listRecords, readRecord } from '../../../src/attachments/store.ts';
 import type { ChainRuntime } from '../../../src/chain/run/runtime.ts';
+import { runDir } from '../../../src/cni/directories.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { deletePod, endOrphanPlugins, recoverPods } from '../../../src/delegate/delete.ts';
@@ -227,7 +229,8 @@ describe('recoverPods()', () => {
     fs.symlinkSync('/proc/self/ns/net', netns);
     const key = { ...KEY, containerId: 'other' };
     await addPod(runner, makePod({ containerId: 'other', netns }));
-    const forgotten = () => recoverPods(runner.podsDir, { all: true }, runner.runtime);
+    const env = { ...runner.runtime.env, CATENA_RUN_DIR: path.join(runner.podsDir, '..', 'run') };
+    const forgotten = () => recoverPods(runner.podsDir, { all: true }, { ...runner.runtime, env });
     fs.rmSync(netns);
     expect(await forgotten()).toEqual([]);
     const results = path.join(runner.runtime.cacheDir, 'results');
@@ -246,7 +249,10 @@ describe('recoverPods()', () => {
     fs.writeFileSync(pod, text.replace(/"hostCookie":"\d+"/, '"hostCookie":"1"'));
     expect(await forgotten()).toEqual([]);
     fs.writeFileSync(pod, text);
+    const runs = runDir(env);
+    noteGeneration(runs, key, { renew: true, boot: 'first' });
     expect(await forgotten()).toMatchObject([{ ...key, why: expect.stringContaining('another program') }]);
+    expect(listGenerations(runs, key.network)).toEqual([]);
     expect(readRecord(runner.podsDir, key)).toBeUndefined();
     expect(readRecord(runner.podsDir, KEY)).toBeDefined();
     expect(chain.order()).toHaveLength(calls);
