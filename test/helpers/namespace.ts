@@ -86,8 +86,9 @@ export async function deleteNamespaces(names: readonly string[]): Promise<void> 
   for (const file of files) removeName(file);
 }
 
+/** A test may have mounted another namespace on it. */
 function removeName(file: string): void {
-  tryTo(() => unmountNetns(file));
+  while (tryTo(() => unmountNetns(file) ?? true));
   fs.rmSync(file, { force: true });
 }
 
