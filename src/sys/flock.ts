@@ -29,6 +29,11 @@ export function findFlockHolder({ dev, ino }: Pick<Stats, 'dev' | 'ino'>): strin
   return name === undefined ? undefined : `process ${lock.pid} (${name})`;
 }
 
+/** Whether a process waits for the flock(2) of a file, as far as this one sees. */
+export function isFlockAwaited({ ino }: Pick<Stats, 'ino'>): boolean {
+  return new RegExp(`^\\d+: -> FLOCK .*:${ino} `, 'm').test(tryRead('/proc/locks') ?? '');
+}
+
 interface HeldLock {
   readonly pid: number;
   readonly device: string;

@@ -10,7 +10,7 @@ import type { SegmentRunner } from '../../../chain/run/segment.ts';
 import { keyOf, shortId } from '../../../cni/attachment.ts';
 import { leaseDirsOf } from '../../../cni/plugin-about.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
-import { findFlockHolder } from '../../../sys/flock.ts';
+import { findFlockHolder, isFlockAwaited } from '../../../sys/flock.ts';
 import { findGone } from '../../../watch/collect-gone.ts';
 import {
   type AttachmentCheck,
@@ -147,9 +147,14 @@ export const locks: Check = node => {
   const problems = lockFilesOf(node).flatMap(path => {
     const file = statSync(path, { throwIfNoEntry: false });
     const holder = file && findFlockHolder(file);
-    if (holder === undefined) return [];
-    const found = `"${path}" is held by ${holder}; if this persists, containers wait for it`;
-    return problem('info', found, 'check again in a while');
+    if (!file || holder === undefined) return [];
+    const found = `"${path}" is held by ${holder}`;
+    if (!isFlockAwaited(file))
+      return problem('info', `${found}; if this persists, containers wait for it`, 'check again in a while');
+    const pid = /\d+/.exec(holder)?.[0];
+    const why =
+      'and others wait: no container comes or goes with what it guards until that process lets go or ends';
+    return problem('warning', `${found}, ${why}`, `ps -o pid,ppid,lstart,args -p ${pid}; kill ${pid}`);
   });
   return problems.length ? problems : 'no lock is held';
 };

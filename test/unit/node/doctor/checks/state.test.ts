@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { locks } from '../../../../../src/node/doctor/checks/state.ts';
 import type { NodeView } from '../../../../../src/node/doctor/finding.ts';
-import { findFlockHolder } from '../../../../../src/sys/flock.ts';
+import { findFlockHolder, isFlockAwaited } from '../../../../../src/sys/flock.ts';
 import { until } from '../../../../helpers/until.ts';
 
 let dir: string;
@@ -13,7 +13,7 @@ beforeAll(() => {
 });
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
-test('a held lock is named, but not one that a daemon has as long as it runs', async () => {
+test('a held lock is named, and worse if others wait, but not one that a daemon has as long as it runs', async () => {
   const files = ['watch.lock', 'between.lock', 'bridge.lock'].map(name => path.join(dir, name));
   for (const file of files) fs.writeFileSync(file, '');
   const holders = files.map(file =>
@@ -26,6 +26,13 @@ test('a held lock is named, but not one that a daemon has as long as it runs', a
     await until(() => files.every(file => findFlockHolder(fs.statSync(file)) !== undefined));
     expect(locks(node)).toMatchObject([
       { severity: 'info', found: expect.stringContaining('/bridge.lock" is held') },
+    ]);
+    const [file = ''] = files.slice(-1);
+    holders.push(Bun.spawn(['flock', '--no-fork', file, 'true'], { stdout: 'ignore', stderr: 'ignore' }));
+    await until(() => isFlockAwaited(fs.statSync(file)));
+    const mend = `ps -o pid,ppid,lstart,args -p ${holders[2]?.pid}; kill ${holders[2]?.pid}`;
+    expect(locks(node)).toMatchObject([
+      { severity: 'warning', found: expect.stringContaining(', and others wait: '), mend },
     ]);
   } finally {
     for (const one of holders) one.kill('SIGKILL');
