@@ -359,7 +359,7 @@ describeRoot(
 
     test('it speaks once it is told to be the active one, and nothing is left of one that fails', async () => {
       await withScene(async scene => {
-        const { target, learned } = await startMove(scene);
+        const { source, target, learned } = await startMove(scene);
         // Without a daemon nothing would let it speak.
         const daemon = await scene.daemon();
         expect(await target.call('ADD')).toMatchObject({ exitCode: 0 });
@@ -371,6 +371,9 @@ describeRoot(
         expect(await target.call('ADD')).toMatchObject({ exitCode: 0 });
         expect(await learned()).not.toContain(await target.mac());
         target.put({ 'kubevirt.io/nodeName': 'node' });
+        await until(() => LEFT in scene.api.annotations('ns', 'vm-1'), SLOW);
+        // No daemon knows the former pod. As if it had been asked a minute ago.
+        source.put({}, {}, { [LEFT]: `uid-vm-2 ${Date.now() - 61_000}` });
         await until(async () => !(await target.isQuiet()), SLOW);
         await until(async () => (await learned()).includes(await target.mac()), SLOW);
         expect(await daemon.stop()).toBe(0);
@@ -386,7 +389,7 @@ describeRoot(
         target.put({ 'kubevirt.io/nodeName': 'node' });
         // It is asked, and not waited for alone.
         await until(async () => LEFT in scene.api.annotations('ns', 'vm-1'), SLOW);
-        await Bun.sleep(7_000);
+        await Bun.sleep(2_000);
         expect(await target.isQuiet()).toBe(true);
         expect(await holders(true)).toEqual([first, first]);
         expect(await source.call('DEL')).toMatchObject({ exitCode: 0 });
