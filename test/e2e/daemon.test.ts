@@ -214,7 +214,9 @@ describeRoot('a daemon', () => {
       sendToWire(daemon.socket, bytes, 1_000),
     );
     const refused = [{ kind: 'declined' as const, begun: false }];
-    expect(await sendToWire(daemon.socket, new Uint8Array(1 << 20))).toEqual(refused);
+    // A client that is still writing when it is refused may be cut off before it reads that.
+    const cutOff: unknown[] = [refused, []];
+    expect(cutOff).toContainEqual(await sendToWire(daemon.socket, new Uint8Array(1 << 20)));
     const command = bytesOf(await requestHere({ args: ['daemon'] }));
     expect(await sendToWire(daemon.socket, command)).toEqual(refused);
     expect(await Promise.all(waiting)).toEqual([[], []]);
