@@ -195,6 +195,10 @@ describeRoot(
           expect(await page.locator('.findings li').count()).toBeGreaterThan(1);
           await page.locator('input[name="from"]').fill('node');
           await page.locator('input[name="to"]').fill('nothing:80');
+          // What was typed stays while the page is drawn again.
+          await page.waitForResponse(response => response.url().includes('/node'));
+          await Bun.sleep(200);
+          expect(await page.locator('input[name="to"]').inputValue()).toBe('nothing:80');
           await page.getByRole('button', { name: 'Follow' }).click();
           await page.locator('.notice.broken', { hasText: 'Cannot find container "nothing"' }).waitFor();
           await page.locator('nav a[href="#/findings"]').click();

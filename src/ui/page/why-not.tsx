@@ -68,14 +68,20 @@ function Question(props: {
     <form class="bar question" onSubmit={ask}>
       <label>
         From{' '}
-        <input name="from" list="from-names" value={props.from} placeholder="outside, node, a container" />
+        <input
+          name="from"
+          list="from-names"
+          // Not its value: the page is drawn again while a person types.
+          defaultValue={props.from}
+          placeholder="outside, node, a container"
+        />
       </label>
       <label>
         To{' '}
         <input
           name="to"
           list="to-names"
-          value={props.to}
+          defaultValue={props.to}
           placeholder=":8080, web:80, 10.22.0.7:53/udp"
           required
         />
