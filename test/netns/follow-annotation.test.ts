@@ -389,7 +389,7 @@ describeRoot(
         target.put({ 'kubevirt.io/nodeName': 'node' });
         // It is asked, and not waited for alone.
         await until(async () => LEFT in scene.api.annotations('ns', 'vm-1'), SLOW);
-        await Bun.sleep(2_000);
+        await Bun.sleep(7_000);
         expect(await target.isQuiet()).toBe(true);
         expect(await holders(true)).toEqual([first, first]);
         expect(await source.call('DEL')).toMatchObject({ exitCode: 0 });
