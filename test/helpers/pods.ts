@@ -47,12 +47,22 @@ export async function podsOnBridge(createLab: () => Promise<Lab>): Promise<Scene
 /** Adds another pod to the bridge, behind the port `pod<number>`. */
 export async function addPod(lab: Lab, number: number): Promise<Pod> {
   const pod = await container(lab, number);
-  const port = `pod${number}`;
+  await plugPod(lab, pod, { bridge: 'br0', port: `pod${number}`, gateways: BRIDGE });
+  return pod;
+}
+
+/** Connects a pod to a bridge, gives it its addresses and, by these gateways, its default routes. */
+export async function plugPod(
+  lab: Lab,
+  pod: Pod,
+  to: { readonly bridge: string; readonly port: string; readonly gateways: Pick<Pod, 'v4' | 'v6'> },
+): Promise<void> {
+  const { bridge, port, gateways } = to;
   await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
   await lab.batch(
     lab.host,
     `link add ${port} type veth peer eth0 netns ${pod.name}`,
-    `link set ${port} master br0 up`,
+    `link set ${port} master ${bridge} up`,
   );
   await lab.batch(
     pod,
@@ -60,10 +70,9 @@ export async function addPod(lab: Lab, number: number): Promise<Pod> {
     `addr add ${pod.v4}/24 dev eth0`,
     `addr add ${pod.v6}/64 dev eth0 nodad`,
     'link set eth0 up',
-    `route add default via ${BRIDGE.v4}`,
-    `route add default via ${BRIDGE.v6}`,
+    `route add default via ${gateways.v4}`,
+    `route add default via ${gateways.v6}`,
   );
-  return pod;
 }
 
 /** Lets the bridge send packets back to the pod that sent them, as needed where bridged packets pass the packet filter. */

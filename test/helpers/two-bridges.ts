@@ -2,6 +2,7 @@
 import { expect } from 'bun:test';
 import { type Container, type Lab, type Namespace, type Outside, type Row, untilUp } from './netns.ts';
 import type { PluginReply } from './plugin.ts';
+import { plugPod } from './pods.ts';
 import { LATEST_SPEC_VERSION } from './spec-versions.ts';
 
 /** Tests must not use the machine's own firewalld. */
@@ -66,21 +67,7 @@ export async function addPod(lab: Lab, bridge: BridgeName, number: number): Prom
   const { v4, v6 } = SUBNETS[bridge];
   const pod = { ...(await lab.container()), bridge, v4: `${v4}.${number}`, v6: `${v6}:${number}` };
   const port = `${bridge}pod${number}`;
-  await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
-  await lab.batch(
-    lab.host,
-    `link add ${port} type veth peer eth0 netns ${pod.name}`,
-    `link set ${port} master ${bridge} up`,
-  );
-  await lab.batch(
-    pod,
-    'link set lo up',
-    `addr add ${pod.v4}/24 dev eth0`,
-    `addr add ${pod.v6}/64 dev eth0 nodad`,
-    'link set eth0 up',
-    `route add default via ${v4}.1`,
-    `route add default via ${v6}:1`,
-  );
+  await plugPod(lab, pod, { bridge, port, gateways: { v4: `${v4}.1`, v6: `${v6}:1` } });
   for (const device of [port, bridge]) await untilUp(lab.host, device);
   return pod;
 }
