@@ -214,6 +214,11 @@ class Connection {
   #isClosed = false;
   /** The answer was given, or nothing is to be answered. */
   isOver = false;
+  /**
+   * What arrived is no request. The rest of it is read and dropped, up to the longest request: the client of a socket that is closed
+   * while it writes is told EPIPE, and may never read why (net/unix/af_unix.c, unix_stream_sendmsg).
+   */
+  isTurnedAway = false;
   #signs: ReturnType<typeof setInterval> | undefined;
   /** What the client has not taken yet; the connection ends with the answer. */
   #unsent: Uint8Array = new Uint8Array();
@@ -225,9 +230,10 @@ class Connection {
   }
 
   receive(chunk: Uint8Array): void {
+    this.#length += chunk.length;
+    if (this.isTurnedAway && this.#length > this.#how.maxBytes) this.#socket.terminate();
     if (this.#isAsked) return;
     this.#pieces.push(Uint8Array.from(chunk));
-    this.#length += chunk.length;
     if (this.#total === undefined && this.#length >= REQUEST_START) {
       this.#pieces = [Buffer.concat(this.#pieces)];
       this.#total = requestLength(this.#pieces[0] as Uint8Array, this.#how.maxBytes);
@@ -260,6 +266,8 @@ class Connection {
   #turnAway(): void {
     this.#how.refuse('request');
     this.#isAsked = true;
+    this.isTurnedAway = true;
+    this.#pieces = [];
     this.#finish(decline('request', 'these bytes are no request of this version'));
   }
 
@@ -285,11 +293,12 @@ class Connection {
     }
     if (!this.isOver || this.#unsent.length > 0) return;
     this.#told?.();
-    this.#socket.end();
+    if (this.isTurnedAway) this.#socket.shutdown();
+    else this.#socket.end();
   }
 
   expire(): void {
-    if (!this.#isAsked) this.#socket.terminate();
+    if (!this.#isAsked || this.isTurnedAway) this.#socket.terminate();
   }
 
   /** The client has gone. */
@@ -342,7 +351,7 @@ export function listenForCalls(path: string, how: Answering): WireListener {
       // What has arrived is read first.
       await Bun.sleep(0);
       await Promise.all(answering);
-      for (const socket of open) if (!socket.data.isOver) socket.terminate();
+      for (const socket of open) if (!socket.data.isOver || socket.data.isTurnedAway) socket.terminate();
     },
   };
 }

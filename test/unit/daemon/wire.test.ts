@@ -5,7 +5,7 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { hasGone } from '../../../src/daemon/calls.ts';
-import { decline, type RunRequest } from '../../../src/daemon/protocol.ts';
+import { decline, type RunRequest, wireOf } from '../../../src/daemon/protocol.ts';
 import {
   decodeFrame,
   decodeRequest,
@@ -18,7 +18,7 @@ import {
   WIRE,
 } from '../../../src/daemon/wire.ts';
 import { until } from '../../helpers/until.ts';
-import { bytesOf, requestHere } from '../../helpers/wire.ts';
+import { bytesOf, requestHere, sendToWire } from '../../helpers/wire.ts';
 
 const KEY = '00112233-4455-4677-8899-aabbccddeeff';
 const REQUEST: RunRequest = {
@@ -186,6 +186,32 @@ test.each(['reads the whole answer', 'has gone'])('until its client %s', async e
     await listener.stop();
   }
 });
+
+test('a client that still writes what is no request reads the refusal; one that writes more than any request is left', async () => {
+  const socket = join(dir, 'writes-on');
+  const answer = () => Promise.reject(new Error('nothing is to be answered'));
+  const how = { maxBytes: 4 << 20, answer, ping: () => ({}), refuse() {} };
+  const listener = listenForCalls(wireOf(socket), how);
+  try {
+    const refused = [{ kind: 'declined' as const, begun: false }];
+    // More than a socket holds, so that it is still written when the first bytes have been refused.
+    for (let i = 0; i < 20; i++) expect(await sendToWire(socket, new Uint8Array(2 << 20))).toEqual(refused);
+    expect(await isLeft(wireOf(socket))).toBe(true);
+  } finally {
+    await listener.stop();
+  }
+});
+
+/** Whether a client that never stops writing is told that its connection is closed. */
+function isLeft(path: string): Promise<boolean> {
+  return new Promise(resolve => {
+    const client = net.connect({ path, allowHalfOpen: true }, write);
+    function write(): void {
+      client.write(new Uint8Array(1 << 20), error => (error ? undefined : write()));
+    }
+    client.on('error', error => resolve((error as { code?: string }).code === 'EPIPE'));
+  });
+}
 
 /** Writes a request to a socket, and ends without reading an answer. */
 const KILLED = `
