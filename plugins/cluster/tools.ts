@@ -1,7 +1,7 @@
 // What do tools ask of the blocks of all nodes, and of those that this node gives back?
 
 import type { PoolInventory } from '../../src/cni/plugin-about.ts';
-import { settle } from '../../src/pools/claim.ts';
+import { completeBegun } from '../../src/pools/claim.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
 import {
   blockSpecOf,
@@ -80,7 +80,7 @@ export async function giveBackAll(conf: ClusterConf, network: string, dryRun: bo
  */
 export function giveBackAllOf(claimant: Claimant, deadlineMs: number): Promise<string[]> {
   return claiming(claimant, performance.now() + deadlineMs, async () => {
-    await settle(claimant);
+    await completeBegun(claimant);
     // What is kept for a name or a claim is kept by a node, and this one goes.
     await giveBack(claimant, () => ({ lowWater: 0, coolDownS: 0 }), { endsKept: true });
     return (readHeld(claimant.dir)?.blocks ?? []).map(({ name }) => name);

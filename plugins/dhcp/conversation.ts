@@ -210,7 +210,7 @@ export interface Client {
 }
 
 /** A message from a server, and the hardware address that it came from. */
-export interface Answer {
+export interface Dhcp4Answer {
   readonly message: ServerMessage;
   readonly mac: Uint8Array;
 }
@@ -222,13 +222,13 @@ export type Question = Omit<ClientMessage, 'mac' | 'secs' | 'xid'>;
 export function ask<T>(
   client: Client,
   question: Question,
-  accept: (answer: Answer) => T | undefined,
+  accept: (answer: Dhcp4Answer) => T | undefined,
   deadline: Deadline,
   to?: Destination,
 ): Promise<T | undefined> {
   const xid = crypto.getRandomValues(new Uint32Array(1))[0] ?? 0;
   const room = new Uint8Array(ROOM_BYTES);
-  const ends: Exchange<Answer> = {
+  const ends: Exchange<Dhcp4Answer> = {
     send: () => send(client, question, xid, to),
     wait: ms => awaitPacket(client.socket, ms),
     receive: () => receive(client, xid, room),
@@ -255,7 +255,7 @@ function send(client: Client, question: Question, xid: number, to?: Destination)
 }
 
 /** Anything that does not answer this client's question is ignored. */
-function receive(client: Client, xid: number, room: Uint8Array): Answer | undefined {
+function receive(client: Client, xid: number, room: Uint8Array): Dhcp4Answer | undefined {
   const packet = receivePacket(client.socket, room);
   const payload = packet && decodeDatagram(packet.bytes, SERVER_PORT, CLIENT_PORT);
   const message = payload && decodeMessage(payload, { xid, mac: client.mac });

@@ -22,10 +22,10 @@ import {
 } from './codec.ts';
 import type { Wishes } from './config.ts';
 import {
-  type Answer,
   ask,
   type Client,
   type Destination,
+  type Dhcp4Answer,
   extend,
   noteRefusal,
   type Question,
@@ -77,7 +77,7 @@ const MIN_MTU = 576;
  * @param since seconds since the boot when it was requested
  * @returns a text that says why it cannot be used, if it cannot
  */
-export function leaseOf({ message, mac }: Answer, since: number): Lease | string {
+export function leaseOf({ message, mac }: Dhcp4Answer, since: number): Lease | string {
   const { options, yiaddr } = message;
   const ip = ipFromBytes(yiaddr);
   const prefix = prefixOf(options.get(Code.subnetMask));
@@ -103,13 +103,13 @@ export function leaseOf({ message, mac }: Answer, since: number): Lease | string
 }
 
 /** The address of the server that sent a message, in 4 bytes. */
-function serverOf(options: Answer['message']['options']): Uint8Array | undefined {
+function serverOf(options: Dhcp4Answer['message']['options']): Uint8Array | undefined {
   const value = options.get(Code.serverId);
   return value?.length === 4 && isHost(ipFromBytes(value)) ? value : undefined;
 }
 
 /** Option 121 replaces 33 and 3 (RFC 3442). */
-function routesOf(options: Answer['message']['options'], gateway: string | undefined): Lease['routes'] {
+function routesOf(options: Dhcp4Answer['message']['options'], gateway: string | undefined): Lease['routes'] {
   const classless = classlessRoutesOf(options.get(Code.classlessRoutes));
   if (classless?.length) return classless.map(renderRoute);
   const fixed = staticRoutesOf(options.get(Code.staticRoutes)).map(renderRoute);
@@ -120,17 +120,17 @@ function renderRoute({ dst, gateway }: ServedRoute): Lease['routes'][number] {
   return { dst: `${renderIp(dst.ip)}/${dst.prefix}`, ...(gateway ? { gw: renderIp(gateway) } : {}) };
 }
 
-function domainOf(options: Answer['message']['options']): Pick<Lease, 'domain'> {
+function domainOf(options: Dhcp4Answer['message']['options']): Pick<Lease, 'domain'> {
   const domain = nameOf(options.get(Code.domainName));
   return domain ? { domain } : {};
 }
 
-function mtuOf(options: Answer['message']['options']): Pick<Lease, 'mtu'> {
+function mtuOf(options: Dhcp4Answer['message']['options']): Pick<Lease, 'mtu'> {
   const mtu = numberOf(options.get(Code.interfaceMtu));
   return mtu !== undefined && mtu >= MIN_MTU && mtu <= 0xffff ? { mtu } : {};
 }
 
-function timesOf(options: Answer['message']['options']): Partial<Lease> {
+function timesOf(options: Dhcp4Answer['message']['options']): Partial<Lease> {
   const granted = numberOf(options.get(Code.leaseTime)) ?? DEFAULT_DURATION_S;
   if (granted === FOREVER) return {};
   const duration = Math.max(granted, MIN_DURATION_S);
@@ -278,7 +278,7 @@ function discover(client: Client, manner: Manner, hint: string | undefined): Que
   return question(client, manner, MessageType.discover, wanted);
 }
 
-function offerFor(manner: Manner, refusals: Refusals): (answer: Answer) => Offer | undefined {
+function offerFor(manner: Manner, refusals: Refusals): (answer: Dhcp4Answer) => Offer | undefined {
   return answer => {
     const { message } = answer;
     const server = serverOf(message.options);
@@ -300,7 +300,7 @@ function request(
 ): Promise<Response> {
   const since = manner.clock();
   const options = { [Code.requestedAddress]: address, [Code.serverId]: server };
-  const accept = (answer: Answer): Response => {
+  const accept = (answer: Dhcp4Answer): Response => {
     const { message } = answer;
     const from = serverOf(message.options);
     if (from === undefined || Buffer.compare(from, server) !== 0) return undefined;
@@ -324,7 +324,7 @@ function extendBy(
   to?: Destination,
 ): Promise<Response> {
   const since = manner.clock();
-  return extend<Answer, NonNullable<Response>>(
+  return extend<Dhcp4Answer, NonNullable<Response>>(
     (accept, deadline) => ask(client, what, accept, deadline, to),
     answer => {
       const from = serverOf(answer.message.options);
@@ -336,7 +336,7 @@ function extendBy(
 }
 
 /** An extension keeps the address; a grant of another one, which was not asked for, is ignored. */
-function responseIn(lease: Lease, answer: Answer, since: number): Response {
+function responseIn(lease: Lease, answer: Dhcp4Answer, since: number): Response {
   const { type, yiaddr } = answer.message;
   if (type === MessageType.nak) return 'over';
   if (type !== MessageType.ack || Buffer.compare(yiaddr, addressOf(lease)) !== 0) return undefined;

@@ -472,36 +472,42 @@ export function lastBegun({ added, segment }: AttachmentRecord, plugins: number)
 }
 
 /** A type that a value may have: its human-readable name, and its check. */
-interface Kind {
+interface FieldType {
   readonly name: string;
   is(value: unknown): boolean;
 }
 
-type Shape = Readonly<Record<string, Kind>>;
+type Shape = Readonly<Record<string, FieldType>>;
 
-const TEXT: Kind = { name: 'a string', is: value => typeof value === 'string' };
-const NAME: Kind = { name: 'a non-empty string', is: value => TEXT.is(value) && value !== '' };
-const NUMBER: Kind = { name: 'a number', is: value => typeof value === 'number' && Number.isFinite(value) };
-const INDEX: Kind = { name: 'an index', is: value => Number.isSafeInteger(value) && (value as number) >= 0 };
-const OBJECT: Kind = { name: 'an object', is: isObject };
-const PAIR: Kind = {
+const TEXT: FieldType = { name: 'a string', is: value => typeof value === 'string' };
+const NAME: FieldType = { name: 'a non-empty string', is: value => TEXT.is(value) && value !== '' };
+const NUMBER: FieldType = {
+  name: 'a number',
+  is: value => typeof value === 'number' && Number.isFinite(value),
+};
+const INDEX: FieldType = {
+  name: 'an index',
+  is: value => Number.isSafeInteger(value) && (value as number) >= 0,
+};
+const OBJECT: FieldType = { name: 'an object', is: isObject };
+const PAIR: FieldType = {
   name: 'two strings',
   is: value => Array.isArray(value) && value.length === 2 && value.every(TEXT.is),
 };
 
-const exactly = (...values: readonly unknown[]): Kind => ({
+const exactly = (...values: readonly unknown[]): FieldType => ({
   name: values.map(value => JSON.stringify(value)).join(' or '),
   is: value => values.includes(value),
 });
-const optional = (kind: Kind): Kind => ({
+const optional = (kind: FieldType): FieldType => ({
   name: kind.name,
   is: value => value === undefined || kind.is(value),
 });
-const listOf = (kind: Kind): Kind => ({
+const listOf = (kind: FieldType): FieldType => ({
   name: `a list, each ${kind.name}`,
   is: value => Array.isArray(value) && value.every(kind.is),
 });
-const shaped = (name: string, shape: Shape): Kind => ({
+const shaped = (name: string, shape: Shape): FieldType => ({
   name,
   is: value => isObject(value) && findProblem(value, shape) === undefined,
 });

@@ -138,7 +138,7 @@ export async function hasGone(signal: AbortSignal): Promise<boolean> {
  * `declined`: the daemon has not begun the call and never will. `lost`: it may have begun the call and will not continue it.
  * `wait`: it may be working on it.
  */
-export type Verdict = 'declined' | 'lost' | 'wait';
+export type CallState = 'declined' | 'lost' | 'wait';
 
 /** A daemon that runs but is silent for this long hangs. */
 const STANDSTILL_MS = 10_000;
@@ -149,7 +149,7 @@ const STANDSTILL_MS = 10_000;
  * @param file the calls file of the socket
  * @param silentMs how long it has been silent
  */
-export async function judgeSilence(file: string, key: string, silentMs: number): Promise<Verdict> {
+export async function judgeSilence(file: string, key: string, silentMs: number): Promise<CallState> {
   const daemon = daemonOf(file);
   if (daemon === undefined || (silentMs < STANDSTILL_MS && !(await isFrozen(daemon)))) return 'wait';
   const mayHaveBegun = giveUp(file, key);
@@ -158,7 +158,7 @@ export async function judgeSilence(file: string, key: string, silentMs: number):
 }
 
 /** Decides about a call whose connection to the daemon broke. */
-export function judgeBreak(file: string, key: string): Verdict {
+export function judgeBreak(file: string, key: string): CallState {
   return giveUp(file, key) === false ? 'declined' : 'lost';
 }
 

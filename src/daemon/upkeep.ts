@@ -100,7 +100,7 @@ export class Upkeep {
       this.#wanted.set(one.note.id, one);
       this.#visits.add([one.note.id]);
     }
-    await this.#visits.settled();
+    await this.#visits.whenQuiet();
   }
 
   async #visitWanted(id: string): Promise<void> {

@@ -135,7 +135,7 @@ async function attachAll(
       });
       standing = index + 1;
       refuseUnheeded(network, given);
-      const result = await settleRoutes(runner, network, index, defaults, given);
+      const result = await placeDefaultRoutes(runner, network, index, defaults, given);
       results.push(result);
       status.push(statusOf(network, result, index === 0, readDeviceInfo(network)));
     }
@@ -158,7 +158,7 @@ async function attachAll(
 }
 
 /** Gives the default route to the network that should have it, and updates the record that CHECK and DEL use. */
-async function settleRoutes(
+async function placeDefaultRoutes(
   runner: Runner,
   { list, attachment }: PlannedNetwork,
   index: number,

@@ -85,7 +85,7 @@ interface Followed {
 
 async function followHeld(runner: Runner, pod: Pod, { held, place, found }: Followed): Promise<void> {
   const live = new LiveNetworks(runner, held);
-  await live.settle();
+  await live.removeUnsettled();
   const wanted = listAnnotated(runner.options, pod, found.annotations);
   const { going, coming } = planFollowing(live.networks, wanted);
   const claims = await readClaims(runner, pod, coming);
@@ -108,7 +108,7 @@ async function followHeld(runner: Runner, pod: Pod, { held, place, found }: Foll
   if (failure !== undefined) throw failure;
   const attached = live.status.slice(live.status.length - planned.length);
   await tellCluster(place.cluster, { ...place, uid: found.uid }, attachedEvents(attached), runner.warn);
-  live.settled(annotationOf(found));
+  live.follows(annotationOf(found));
 }
 
 async function attachAll(live: LiveNetworks, planned: readonly PlannedNetwork[], claims: PodClaims) {
@@ -216,12 +216,12 @@ class LiveNetworks {
   }
 
   /** Deletes what a process was attaching or detaching when it died. @throws CniError of what cannot be deleted */
-  async settle(): Promise<void> {
+  async removeUnsettled(): Promise<void> {
     await this.#remove(this.networks.filter(({ state }) => state !== undefined));
   }
 
   /** The networks follow this annotation now. @throws CniError 5 */
-  settled(annotation: string): void {
+  follows(annotation: string): void {
     const { follow } = this.#contents;
     if (follow) this.#contents = { ...this.#contents, follow: { ...follow, annotation } };
     this.#write(this.networks);
@@ -292,7 +292,7 @@ class LiveNetworks {
       return results;
     } catch (error) {
       // What cannot be deleted now stays on record, and is tried again.
-      await this.settle().catch(problem => {
+      await this.removeUnsettled().catch(problem => {
         this.#runner.warn('a network could not be detached again', { error: String(problem) });
       });
       throw error;

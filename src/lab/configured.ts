@@ -26,8 +26,8 @@ export function offerCapabilities(list: Conflist, given: JsonObject): JsonObject
   const offered = Object.entries(OFFERS).filter(([name]) =>
     list.plugins.some(({ capabilities, conf }) => {
       // Rates in the file are the ones that its author wants to try.
-      const settled = name === 'bandwidth' && RATE_KEYS.some(key => conf[key] !== undefined);
-      return capabilities[name] === true && !settled;
+      const isFixed = name === 'bandwidth' && RATE_KEYS.some(key => conf[key] !== undefined);
+      return capabilities[name] === true && !isFixed;
     }),
   );
   return { ...Object.fromEntries(offered), ...given };

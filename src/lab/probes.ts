@@ -478,7 +478,7 @@ function spaced(value: string): string {
   return value.trim().split(/\s+/).join(' ');
 }
 
-const SETTLE_MS = 300;
+const STEADY_AFTER_MS = 300;
 const MEASURE_MS = 1_000;
 /** A rate higher than the limit by this factor breaks it; TCP's payload is 4 % less than what is limited. */
 const TOLERANCE = 1.15;
@@ -535,7 +535,11 @@ function measure(
   const holds = (seen: number) => seen <= rateBits * TOLERANCE && seen >= rateBits * TOO_SLOW;
   let seen: number | undefined;
   for (let attempt = 0; attempt < ATTEMPTS && !(seen && holds(seen)); attempt++) {
-    seen = measureRate(route, sender, { burstBytes: drain, settleMs: SETTLE_MS, measureMs: MEASURE_MS });
+    seen = measureRate(route, sender, {
+      burstBytes: drain,
+      steadyAfterMs: STEADY_AFTER_MS,
+      measureMs: MEASURE_MS,
+    });
     if (seen === undefined) break;
   }
   if (seen === undefined) return finding(false, `no connection to ${renderIp(route.to)}`);

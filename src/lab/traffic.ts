@@ -141,7 +141,7 @@ export function talkUdp(route: Route): Conversation {
 /** When a rate is measured: after the burst that a token bucket passes at once. */
 interface Measurement {
   readonly burstBytes: number;
-  readonly settleMs: number;
+  readonly steadyAfterMs: number;
   readonly measureMs: number;
 }
 
@@ -152,7 +152,7 @@ interface Measurement {
 export function measureRate(
   ends: Pick<Route, 'server' | 'client' | 'to'>,
   sender: 'server' | 'client',
-  { burstBytes, settleMs, measureMs }: Measurement,
+  { burstBytes, steadyAfterMs, measureMs }: Measurement,
 ): number | undefined {
   const opened = performance.now();
   return withEnds('tcp', { ...ends, port: 0, toPort: 0 }, (listener, client, port) => {
@@ -164,7 +164,7 @@ export function measureRate(
     const [chunk, into] = [new Uint8Array(CHUNK_BYTES), buffer()];
     const started = performance.now();
     let received = 0;
-    let settled: { at: number; bytes: number } | undefined;
+    let steady: { at: number; bytes: number } | undefined;
     try {
       for (;;) {
         let moved = sendBytes(from, chunk);
@@ -173,14 +173,14 @@ export function measureRate(
           moved += got.bytes.length;
         }
         const now = performance.now();
-        if (settled === undefined && now - started > settleMs && received > burstBytes) {
-          settled = { at: now, bytes: received };
+        if (steady === undefined && now - started > steadyAfterMs && received > burstBytes) {
+          steady = { at: now, bytes: received };
         }
-        if (settled !== undefined && now - settled.at > measureMs) {
-          return ((received - settled.bytes) * 8000) / (now - settled.at);
+        if (steady !== undefined && now - steady.at > measureMs) {
+          return ((received - steady.bytes) * 8000) / (now - steady.at);
         }
         // Measure even traffic so slow that the burst has not yet passed.
-        if (now - started > settleMs + 4 * measureMs) return (received * 8000) / (now - started);
+        if (now - started > steadyAfterMs + 4 * measureMs) return (received * 8000) / (now - started);
         if (moved === 0) waitFor([[to, POLLIN]], 5);
       }
     } finally {

@@ -80,7 +80,7 @@ const NFT_DELETIONS = [2, 5, 8, 11, 14];
 /** For refusals of a transaction that contains no change. */
 const COMMIT = { op: 'commit' };
 
-type Answer = readonly Uint8Array[] | Refusal;
+type Replies = readonly Uint8Array[] | Refusal;
 
 /** The outcome of one of several requests: the bodies received before its acknowledgement, or the refusal. */
 export type Outcome = readonly Uint8Array[] | NetlinkError;
@@ -196,8 +196,8 @@ export class NetlinkSocket {
     if (refusal) throw refusal.toError();
   }
 
-  #tryAll(requests: readonly Request[]): Answer[] {
-    const outcomes: (Answer | undefined)[] = requests.map(plannedRefusal);
+  #tryAll(requests: readonly Request[]): Replies[] {
+    const outcomes: (Replies | undefined)[] = requests.map(plannedRefusal);
     // A request with a planned refusal is not sent; the others are still executed, because they are independent.
     const sent = requests.map((_, i) => i).filter(i => outcomes[i] === undefined);
     for (let at = 0; at < sent.length; at += MAX_AT_ONCE) {
@@ -208,7 +208,7 @@ export class NetlinkSocket {
     return outcomes.map(outcome => outcome ?? []);
   }
 
-  #exchange(requests: readonly Request[]): Answer[] {
+  #exchange(requests: readonly Request[]): Replies[] {
     const envelopes = this.#envelopes(requests);
     return exchange(this.#protocol, requests, refuse => {
       this.#send(envelopes);
@@ -249,9 +249,9 @@ export class NetlinkSocket {
     envelopes: readonly Envelope[],
     requests: readonly Request[],
     opening?: number,
-  ): { outcomes: Answer[]; refusal: Refusal | undefined } {
+  ): { outcomes: Replies[]; refusal: Refusal | undefined } {
     const bodies: Uint8Array[][] = requests.map(() => []);
-    const outcomes: Answer[] = [...bodies];
+    const outcomes: Replies[] = [...bodies];
     const first = envelopes[0]?.seq ?? 0;
     const last = requests.length - 1;
     let refusal: Refusal | undefined;

@@ -101,7 +101,7 @@ export function startRequest(facts: RequestFacts): OpenRequest {
       ...(lockMs === undefined ? {} : { lockMs: round(lockMs) }),
       ...(error === undefined ? { code: 0 } : describe(toCniError(error))),
       warm: facts.warm ?? false,
-      links: settleStarts(plugins),
+      links: orderStarts(plugins),
       ...(finishes.length ? { finishes } : {}),
       ...(result === undefined ? {} : { result: maskSecrets(result) }),
       ...defined({ span: facts.span }),
@@ -188,7 +188,7 @@ interface Called {
  * started.
  * @param plugins in the order of their answers
  */
-export function settleStarts<T extends Called>(plugins: readonly T[]): T[] {
+export function orderStarts<T extends Called>(plugins: readonly T[]): T[] {
   const next = new Map<string, number>();
   return plugins
     .toReversed()

@@ -260,7 +260,7 @@ export class LiveCall implements Call<never> {
     const { Removals } = await import('./delete-devices.ts');
     const own = new Removals();
     own.add({ devices: links, then, by: '', close() {} });
-    await own.settle(() => this.host);
+    await own.perform(() => this.host);
   }
 
   delegate(type: string, request: JsonObject = this.request): Delegate {

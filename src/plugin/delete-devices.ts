@@ -81,7 +81,7 @@ export class LinkDeletion {
     const message = encodeMessages([{ type, flags: NLM_F_REQUEST | NLM_F_ACK, seq: SEQ, body }]);
     return exchange(NETLINK_ROUTE, [request], () => {
       send(this.fd, message);
-      return this.#settle(request, new Set(indexes));
+      return this.#awaitDeletion(request, new Set(indexes));
     });
   }
 
@@ -89,7 +89,7 @@ export class LinkDeletion {
     closeSync(this.fd);
   }
 
-  #settle(request: Request, left: Set<number>): boolean {
+  #awaitDeletion(request: Request, left: Set<number>): boolean {
     try {
       while (left.size > 0) {
         for (const message of receiveMessages(this.fd, NETLINK_ROUTE)) {
@@ -232,20 +232,20 @@ export class Removals {
    * @param removed the devices have already been deleted
    * @throws CniError of the first failure, with the messages of all; everything was tried
    */
-  async settle(host: () => NetlinkSocket, removed = false): Promise<void> {
+  async perform(host: () => NetlinkSocket, removed = false): Promise<void> {
     const problems: unknown[] = [];
     // Work that waited may add more removals.
     for (let done = removed; this.waiting; done = false) {
       const indexes = done ? [] : this.indexes;
       const removals = this.#waiting.splice(0);
       const remove = (): void => (indexes.length ? deleteDevices(host(), indexes) : undefined);
-      await settleAll(removals, remove).catch(thrown => problems.push(thrown));
+      await performAll(removals, remove).catch(thrown => problems.push(thrown));
     }
     throwAll(problems);
   }
 }
 
-async function settleAll(removals: readonly Removal[], remove: () => void): Promise<void> {
+async function performAll(removals: readonly Removal[], remove: () => void): Promise<void> {
   try {
     await tryAll([remove, ...removals.map(removal => () => finish(removal))]);
   } finally {

@@ -67,13 +67,13 @@ export async function obtain<T>(
       try {
         const held = changeHeld(claimant, known => known);
         const look = async () => {
-          await settle(claimant);
+          await completeBegun(claimant);
           const found = await compare(claimant, [await findPool()]);
           claimant.onCompared?.(found);
         };
         if (!isCompared(claimant, held)) await look();
         else if (!isConfirmed(claimant, held)) await look().catch(() => postponeComparison(claimant));
-        else if (!(await settle(claimant))) await claimFor(claimant, await findPool(), wish);
+        else if (!(await completeBegun(claimant))) await claimFor(claimant, await findPool(), wish);
       } catch (thrown) {
         if (!isTransient(thrown) || ++failures >= MOST_FAILURES) throw thrown;
         await (claimant.pause ?? sleep)(PAUSE_MS * claimant.random());
@@ -135,7 +135,7 @@ export async function claimBlock(claimant: Claimant, pool: Pool, wish?: Wish): P
  * Completes what an earlier process began: to be called while `claiming`.
  * @returns whether the node has more blocks than before
  */
-export async function settle(claimant: Claimant): Promise<boolean> {
+export async function completeBegun(claimant: Claimant): Promise<boolean> {
   const { blocks } = changeHeld(claimant, held => held);
   let gained = false;
   for (const block of blocks) {

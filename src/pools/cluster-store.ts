@@ -5,8 +5,8 @@ import {
   API_VERSION,
   type ClaimKey,
   KINDS,
-  type Kind,
   type NewObject,
+  type ObjectKind,
   type ObjectStore,
   type StoredObject,
 } from './held.ts';
@@ -66,12 +66,12 @@ export function clusterStore(server: ApiServer): ObjectStore {
   };
 }
 
-function pathOf(kind: Kind, name?: string): string {
+function pathOf(kind: ObjectKind, name?: string): string {
   const collection = `apis/${API_VERSION}/${kind}`;
   return name === undefined ? collection : `${collection}/${encodeURIComponent(name)}`;
 }
 
-function wireOf(kind: Kind, { name, labels, annotations, spec }: NewObject): JsonObject {
+function wireOf(kind: ObjectKind, { name, labels, annotations, spec }: NewObject): JsonObject {
   return { apiVersion: API_VERSION, kind: KINDS[kind], metadata: { name, labels, annotations }, spec };
 }
 

@@ -10,11 +10,11 @@ import {
   heldFrom,
   isEarlier,
   isOwn,
-  type Kind,
   kindOf,
   labelOf,
   listAll,
   NODE_LABEL,
+  type ObjectKind,
   ownedBy,
   type StoredObject,
 } from './held.ts';
@@ -118,18 +118,18 @@ async function takeNewName(claimant: Claimant): Promise<void> {
 }
 
 /** What this node has, or believes to have: any node can write objects with a label that names another. */
-async function search(claimant: Claimant, owner: BlockOwner): Promise<[Kind, StoredObject][]> {
+async function search(claimant: Claimant, owner: BlockOwner): Promise<[ObjectKind, StoredObject][]> {
   const known = new Set(changeHeld(claimant, held => held).blocks.map(({ name }) => name));
   const isMeant = (object: StoredObject) => known.has(object.name) || isOwn(object, owner);
   const labels = { [NODE_LABEL]: labelOf(owner.node) };
-  const found: [Kind, StoredObject][] = [];
+  const found: [ObjectKind, StoredObject][] = [];
   for (const kind of BLOCK_KINDS)
     for (const object of await listAll(claimant.store, kind, labels, isMeant)) found.push([kind, object]);
   return found;
 }
 
-async function readEach({ store }: Claimant, { blocks }: Held): Promise<[Kind, StoredObject][]> {
-  const found: [Kind, StoredObject][] = [];
+async function readEach({ store }: Claimant, { blocks }: Held): Promise<[ObjectKind, StoredObject][]> {
+  const found: [ObjectKind, StoredObject][] = [];
   for (let i = 0; i < blocks.length; i += AT_ONCE) {
     const read = blocks.slice(i, i + AT_ONCE).map(async block => {
       const kind = kindOf(block);
@@ -185,7 +185,7 @@ async function claimAgain(
 /** By way of the mark, as a policy of the cluster demands: the former owner is gone, or a mistake of the store. */
 async function takeFrom(
   { store }: Claimant,
-  kind: Kind,
+  kind: ObjectKind,
   object: StoredObject,
   owner: BlockOwner,
 ): Promise<StoredObject | undefined> {
@@ -208,7 +208,7 @@ function idleOf({ idle }: HeldBlock, object: StoredObject): Pick<HeldBlock, 'idl
 /** Another node took this one for vanished: it has not, and says so, which changes the version that the other would delete. */
 async function withoutMark(
   { store }: Claimant,
-  kind: Kind,
+  kind: ObjectKind,
   object: StoredObject,
 ): Promise<StoredObject | undefined> {
   if (!blockSpecOf(object)?.orphaned) return undefined;

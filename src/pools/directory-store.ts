@@ -5,12 +5,12 @@ import { isObject, tryParse } from '../cni/json.ts';
 import { putFile, putNewFile, removeFile, unfinishedName } from '../files/put-file.ts';
 import { fileFailure, namesIn, readIfThere } from '../files/read-file.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
-import type { Kind, ObjectStore, StoredObject } from './held.ts';
+import type { ObjectKind, ObjectStore, StoredObject } from './held.ts';
 
 /** Objects as files, one each: `<dir>/blocks/<name>`. A hard link creates one, which fails if the name exists. */
 export function directoryStore(dir: string): ObjectStore {
-  const pathOf = (kind: Kind, name: string): string => join(dir, kind, name);
-  const find = (kind: Kind, name: string): StoredObject | undefined => readObject(pathOf(kind, name));
+  const pathOf = (kind: ObjectKind, name: string): string => join(dir, kind, name);
+  const find = (kind: ObjectKind, name: string): StoredObject | undefined => readObject(pathOf(kind, name));
   const locked = <T>(work: () => T): T =>
     withFlock(join(dir, 'lock'), LOCK_DEADLINE_MS, work, { mode: 0o600, directoryMode: 0o700 });
   return {

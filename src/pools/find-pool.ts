@@ -51,9 +51,9 @@ export async function findPool(
     }
     const pool = parsed(name, configured ?? object?.spec);
     refuseTaken(pool, all);
-    const settled = await settle(store, object, pool);
-    const restored = settled?.annotations[RESTORED_ANNOTATION];
-    if (settled) return { ...pool, uid: settled.uid, ...defined({ restored }) };
+    const noted = await noteIn(store, object, pool);
+    const restored = noted?.annotations[RESTORED_ANNOTATION];
+    if (noted) return { ...pool, uid: noted.uid, ...defined({ restored }) };
   }
   throw new CniError(ErrorCode.tryAgainLater, `Cannot use pool "${name}": its object keeps changing`);
 }
@@ -128,7 +128,7 @@ function isSamePairing(one: Pair, other: Pair): boolean {
 }
 
 /** @returns the object with all that is noted in it; undefined if it has been changed since */
-async function settle(
+async function noteIn(
   store: ObjectStore,
   object: StoredObject | undefined,
   pool: Pool,

@@ -49,9 +49,9 @@ export const API_VERSION = `${GROUP}/v1alpha1`;
 
 /** Kinds of objects by the name of their collection. */
 export const KINDS = { pools: 'Pool', blocks: 'Block', addresses: 'Address' } as const;
-export type Kind = keyof typeof KINDS;
+export type ObjectKind = keyof typeof KINDS;
 /** What nodes claim. */
-export const BLOCK_KINDS = ['blocks', 'addresses'] as const satisfies readonly Kind[];
+export const BLOCK_KINDS = ['blocks', 'addresses'] as const satisfies readonly ObjectKind[];
 
 /** Labels of blocks and addresses. */
 export const POOL_LABEL = `${GROUP}/pool`;
@@ -85,19 +85,19 @@ export interface StoredObject extends NewObject {
 
 /** A store of objects. Every call throws CniError 11 if the store cannot be reached: then the request may have been done or not. */
 export interface ObjectStore {
-  find(kind: Kind, name: string): Promise<StoredObject | undefined>;
+  find(kind: ObjectKind, name: string): Promise<StoredObject | undefined>;
   /** Those that have all the labels, as they are at the time of the call or later, in pages: any node can write any number. */
-  pages(kind: Kind, labels: Readonly<Record<string, string>>): AsyncIterable<StoredObject[]>;
+  pages(kind: ObjectKind, labels: Readonly<Record<string, string>>): AsyncIterable<StoredObject[]>;
   /** @returns undefined if there is one of that name */
-  create(kind: Kind, object: NewObject): Promise<StoredObject | undefined>;
+  create(kind: ObjectKind, object: NewObject): Promise<StoredObject | undefined>;
   /** Replaces an object by a new version. @returns undefined if it has been changed since it was read, or is gone */
-  replace(kind: Kind, object: StoredObject): Promise<StoredObject | undefined>;
+  replace(kind: ObjectKind, object: StoredObject): Promise<StoredObject | undefined>;
   /**
    * Deletes this very object, if `version` is given in this very version.
    * @returns whether this call has deleted it; false if it is gone, is another one or was changed
    */
   remove(
-    kind: Kind,
+    kind: ObjectKind,
     object: Pick<StoredObject, 'name' | 'uid'> & { readonly version?: string },
   ): Promise<boolean>;
   /**
@@ -114,7 +114,7 @@ export interface ObjectStore {
 /** Those of all pages that are to be kept. */
 export async function listAll(
   store: ObjectStore,
-  kind: Kind,
+  kind: ObjectKind,
   labels: Readonly<Record<string, string>>,
   isKept: (object: StoredObject) => boolean = () => true,
 ): Promise<StoredObject[]> {
@@ -368,7 +368,7 @@ const BlockSpec = z.looseObject({
 type BlockSpec = z.output<typeof BlockSpec>;
 
 /** The kind of an object with that many addresses. */
-export function kindOf({ size }: { readonly size: number }): Kind {
+export function kindOf({ size }: { readonly size: number }): ObjectKind {
   return size === 1 ? 'addresses' : 'blocks';
 }
 

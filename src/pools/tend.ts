@@ -5,7 +5,7 @@
 
 import { defined } from '../cni/json.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
-import { claimBlock, completeReturn, PoolExhausted, settle } from './claim.ts';
+import { claimBlock, completeBegun, completeReturn, PoolExhausted } from './claim.ts';
 import { compare } from './compare.ts';
 import {
   BLOCK_KINDS,
@@ -175,7 +175,7 @@ export function tend(
   searchEveryS?: number,
 ): Promise<Tended> {
   return claiming(claimant, performance.now() + deadlineMs, async () => {
-    await settle(claimant);
+    await completeBegun(claimant);
     const compared = await compare(
       claimant,
       pools.map(({ pool }) => pool),

@@ -188,7 +188,7 @@ export class WorkerProcess {
     };
   }
 
-  #settle(reply: WorkerReply): void {
+  #endFirst(reply: WorkerReply): void {
     const first = reply.more ? this.#asked[0] : this.#asked.shift();
     if (first === undefined) return;
     const { request, onOutcome, started, release } = first;
@@ -202,8 +202,8 @@ export class WorkerProcess {
     onOutcome({ ...reply, stderr, durationMs });
   }
 
-  /** Settles all requests: no more replies will come. The worker works in order, so only the first one may have begun. */
-  async #settleAll(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>): Promise<void> {
+  /** Ends all requests: no more replies will come. The worker works in order, so only the first one may have begun. */
+  async #endAll(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>): Promise<void> {
     const [first, ...others] = this.#asked.splice(0);
     const how = await this.#endOf(child);
     if (first) {
@@ -248,11 +248,11 @@ export class WorkerProcess {
     for await (const chunk of stdout) {
       for (const line of lines.push(chunk)) {
         if (line === '') this.#begins();
-        else this.#settle(JSON.parse(line) as WorkerReply);
+        else this.#endFirst(JSON.parse(line) as WorkerReply);
       }
     }
     this.#over = true;
-    if (this.#child) await this.#settleAll(this.#child);
+    if (this.#child) await this.#endAll(this.#child);
     if (!this.#serves) this.#tellUnlessLetGo();
   }
 

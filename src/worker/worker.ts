@@ -136,7 +136,7 @@ function finish(
 ): Promise<WorkerReply> {
   takeEnvironment(env);
   takeDirectory(cwd);
-  return reporting(() => removals.settle(() => sockets.route, removed));
+  return reporting(() => removals.perform(() => sockets.route, removed));
 }
 
 async function reporting(step: () => Done): Promise<WorkerReply> {

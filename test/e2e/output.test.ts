@@ -2,7 +2,7 @@
 import { describe, expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { KINDS, type Kind } from '../../src/cli/answers/kinds.ts';
+import { type AnswerKind, KINDS } from '../../src/cli/answers/kinds.ts';
 import { COMMANDS } from '../../src/cli/commands.ts';
 import { expectAnswer, expectFailure } from '../helpers/answer.ts';
 import { CATENA } from '../helpers/catena.ts';
@@ -20,7 +20,7 @@ import { until } from '../helpers/until.ts';
 // Dozens of commands in a row, which wait for a core on a busy machine.
 setDefaultTimeout(deadline(120_000));
 
-const seen = new Set<Kind>();
+const seen = new Set<AnswerKind>();
 const called = new Set<string>();
 
 /** Commands whose output is a document of others, or text, or nothing. */
@@ -28,7 +28,7 @@ const WITHOUT_ANSWER = ['check', 'status'];
 
 /** Runs a command, and parses what it prints. */
 type Ask = (
-  kind: Kind,
+  kind: AnswerKind,
   line: string,
   exitCode?: number | 'as text',
 ) => Promise<ReturnType<typeof JSON.parse>>;
@@ -213,7 +213,7 @@ describeRoot('for programs', () => {
     onNode(async ({ ask, lab }) => {
       const daemon = await startDaemon(lab);
       const get = async (where: string, init?: RequestInit) => (await daemon.fetch(where, init)).json();
-      const expectKind = (kind: Kind, value: unknown) => {
+      const expectKind = (kind: AnswerKind, value: unknown) => {
         seen.add(kind);
         return expectAnswer(kind, value);
       };
@@ -438,7 +438,7 @@ function staysWhole(line: string, width: number): boolean {
 
 describe('the table of answers', () => {
   test('has every command and every kind', () => {
-    expect([...seen].sort()).toEqual(Object.keys(KINDS).sort() as Kind[]);
+    expect([...seen].sort()).toEqual(Object.keys(KINDS).sort() as AnswerKind[]);
     expect([...called, ...WITHOUT_ANSWER].sort()).toEqual(COMMANDS.map(({ name }) => name).sort());
   });
 

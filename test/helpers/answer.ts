@@ -3,7 +3,7 @@ import { expect } from 'bun:test';
 import Ajv from 'ajv/dist/2020.js';
 import { renderAnswerSchemas } from '../../plugins/build/answer-schemas.ts';
 import { API_VERSION } from '../../src/cli/answers/envelope.ts';
-import { type AnswerOf, DOCUMENTS, KINDS, type Kind } from '../../src/cli/answers/kinds.ts';
+import { type AnswerKind, type AnswerOf, DOCUMENTS, KINDS } from '../../src/cli/answers/kinds.ts';
 
 const schemas = renderAnswerSchemas();
 const ajv = new Ajv({ strict: true, allErrors: true });
@@ -17,7 +17,7 @@ export function expectFailure(answer: unknown): void {
 }
 
 /** @returns the answer without its envelope */
-export function expectAnswer<K extends Kind>(kind: K, answer: unknown): AnswerOf<K> {
+export function expectAnswer<K extends AnswerKind>(kind: K, answer: unknown): AnswerOf<K> {
   const validate = ajv.compile(schemas[kind] ?? false);
   validate(answer);
   expect(validate.errors ?? []).toEqual([]);

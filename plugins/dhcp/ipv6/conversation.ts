@@ -65,7 +65,7 @@ export interface Client extends Identity {
 }
 
 /** A message from a server to this client. */
-export interface Answer {
+export interface Dhcp6Answer {
   readonly message: Message;
   /** DUID of the server. */
   readonly server: Uint8Array;
@@ -80,13 +80,13 @@ export type Question = Pick<Message, 'type' | 'options'>;
 export function ask<T>(
   client: Client,
   question: Question,
-  accept: (answer: Answer) => T | undefined,
+  accept: (answer: Dhcp6Answer) => T | undefined,
   deadline: Deadline,
 ): Promise<T | undefined> {
   const transaction = (crypto.getRandomValues(new Uint32Array(1))[0] ?? 0) % TRANSACTIONS;
   const startedAt = performance.now();
   const room = new Uint8Array(ROOM_BYTES);
-  const ends: Exchange<Answer> = {
+  const ends: Exchange<Dhcp6Answer> = {
     send: () => send(client, question, transaction, performance.now() - startedAt),
     wait: ms => waitFor([[client.socket, POLLIN]], ms),
     receive: () => receive(client, transaction, room),
@@ -112,7 +112,7 @@ function send(
 }
 
 /** Anything that does not answer this client's question is ignored. */
-function receive(client: Client, transaction: number, room: Uint8Array): Answer | undefined {
+function receive(client: Client, transaction: number, room: Uint8Array): Dhcp6Answer | undefined {
   const received = receiveBytes(client.socket, room);
   const from = received?.from && ipFromBytes(received.from.address);
   const message = received && decodeMessage(received.bytes, transaction);

@@ -21,7 +21,7 @@ import {
   Status,
   statusIn,
 } from './codec.ts';
-import { type Answer, ask, type Client, type Question } from './conversation.ts';
+import { ask, type Client, type Dhcp6Answer, type Question } from './conversation.ts';
 
 /** A lease, as it is kept on disk. */
 export const Lease = z.object({
@@ -67,7 +67,7 @@ interface Granted {
  * @param server its DUID
  * @param since seconds since the boot when it was asked for
  */
-export function grantIn(answer: Answer, iaid: Uint8Array, since: number): Granted {
+export function grantIn(answer: Dhcp6Answer, iaid: Uint8Array, since: number): Granted {
   const { options } = answer.message;
   const whole = statusIn(options);
   const own = findAssociation(options, iaid);
@@ -93,7 +93,7 @@ function flawOf({ ip, preferred, valid, status }: GrantedAddress): string | unde
 }
 
 function leaseOf(
-  answer: Answer,
+  answer: Dhcp6Answer,
   own: Association,
   { ip, preferred, valid }: GrantedAddress,
   since: number,
@@ -110,7 +110,7 @@ function leaseOf(
 }
 
 /** The resolvers of an answer. */
-function resolversOf(options: Answer['message']['options']): Ip[] {
+function resolversOf(options: Dhcp6Answer['message']['options']): Ip[] {
   return addressesOf(findOption(options, Code.nameservers));
 }
 
@@ -241,7 +241,7 @@ function decline(client: Client, lease: Lease): Promise<boolean> {
 
 async function giveUp(client: Client, type: number, lease: Lease): Promise<boolean> {
   const question = { type, options: [serverOption(lease), association(client, lease.address)] };
-  const isReply = ({ message }: Answer) => message.type === MessageType.reply || undefined;
+  const isReply = ({ message }: Dhcp6Answer) => message.type === MessageType.reply || undefined;
   return (await ask(client, question, isReply, { at: performance.now() + FAREWELL_MS })) ?? false;
 }
 
@@ -265,7 +265,7 @@ function offerFor(
   manner: Manner,
   since: number,
   refusals: Refusals,
-): (answer: Answer) => Offer | undefined {
+): (answer: Dhcp6Answer) => Offer | undefined {
   return answer => {
     const { type, options } = answer.message;
     const isBound = type === MessageType.reply;
@@ -286,7 +286,7 @@ async function request(
   refusals: Refusals,
 ): Promise<Lease | undefined> {
   const since = manner.clock();
-  const accept = (answer: Answer): { lease?: Lease } | undefined => {
+  const accept = (answer: Dhcp6Answer): { lease?: Lease } | undefined => {
     if (answer.message.type !== MessageType.reply || serverOf(answer) !== offered.server) return undefined;
     const { lease, refusal } = grantIn(answer, client.iaid, since);
     if (lease === undefined) noteRefusal(refusals, `${answer.from}: ${refusal}`);
@@ -304,7 +304,7 @@ function extendBy(
   giveUpAt: number,
 ): Promise<Response> {
   const since = manner.clock();
-  return extend<Answer, NonNullable<Response>>(
+  return extend<Dhcp6Answer, NonNullable<Response>>(
     (accept, deadline) => ask(client, question, accept, deadline),
     answer => {
       if (answer.message.type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;
@@ -315,7 +315,7 @@ function extendBy(
 }
 
 /** An extension keeps the address; another one, which was not asked for, counts only if the server takes the first one back. */
-function responseIn({ iaid }: Client, lease: Lease, answer: Answer, since: number): Response {
+function responseIn({ iaid }: Client, lease: Lease, answer: Dhcp6Answer, since: number): Response {
   const { lease: granted, code, ended } = grantIn(answer, iaid, since);
   const isOver = ended.includes(lease.address) || code === Status.notOnLink;
   if (granted && (isOver || granted.address === lease.address)) return { lease: granted };
@@ -335,12 +335,12 @@ function serverOption({ server }: Lease): Options[number] {
   return [Code.serverId, Uint8Array.from(Buffer.from(server, 'hex'))];
 }
 
-function serverOf({ server }: Answer): string {
+function serverOf({ server }: Dhcp6Answer): string {
   return Buffer.from(server).toString('hex');
 }
 
 /** Whether a server's answers count. */
-function isTrusted({ servers }: Pick<Manner, 'servers'>, { from }: Answer): boolean {
+function isTrusted({ servers }: Pick<Manner, 'servers'>, { from }: Dhcp6Answer): boolean {
   return servers === undefined || servers.includes(from);
 }
 

@@ -169,13 +169,13 @@ async function openBus(): Promise<MessageBus | undefined> {
   const bus = createClient({ busAddress, timeout: REPLY_DEADLINE_MS });
   const outcome = await new Promise<'open' | Error>(resolve => {
     const deadline = setTimeout(() => resolve(new Error('it does not reply')), REPLY_DEADLINE_MS);
-    const settle = (result: 'open' | Error): void => {
+    const end = (result: 'open' | Error): void => {
       clearTimeout(deadline);
       resolve(result);
     };
-    bus.connection.once('connect', () => settle('open'));
+    bus.connection.once('connect', () => end('open'));
     // Kept for the lifetime of the connection: without a listener, an error would end the process.
-    bus.connection.on('error', settle);
+    bus.connection.on('error', end);
   });
   if (outcome === 'open') return bus;
   bus.connection.end();

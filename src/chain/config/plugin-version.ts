@@ -88,7 +88,7 @@ export async function explainConflict(
   return withDetails(error, renderMatrix(answers.filter(answer => 'supportedVersions' in answer)));
 }
 
-type Answer = PluginVersions | { readonly type: string; readonly error: unknown };
+type AskedPlugin = PluginVersions | { readonly type: string; readonly error: unknown };
 
 const NAMELESS: Omit<Conflist, 'plugins'> = {
   name: '',
@@ -98,7 +98,7 @@ const NAMELESS: Omit<Conflist, 'plugins'> = {
   source: '',
 };
 
-async function askAll(list: Conflist, runtime: ChainRuntime, throwing: boolean): Promise<Answer[]> {
+async function askAll(list: Conflist, runtime: ChainRuntime, throwing: boolean): Promise<AskedPlugin[]> {
   const replies = callPlugins(
     {
       list,
@@ -110,7 +110,7 @@ async function askAll(list: Conflist, runtime: ChainRuntime, throwing: boolean):
     },
     runtime,
   );
-  const answers: Answer[] = [];
+  const answers: AskedPlugin[] = [];
   for await (const reply of replies) {
     const { type } = list.plugins[reply.index] as PluginEntry;
     try {

@@ -96,10 +96,10 @@ export const KINDS = {
 export const DOCUMENTS = { Failure } as const;
 
 /** The name of a kind. */
-export type Kind = keyof typeof KINDS;
+export type AnswerKind = keyof typeof KINDS;
 
 /** What an answer of a kind has beside its envelope. */
-export type AnswerOf<K extends Kind> = Unwritable<z.output<(typeof KINDS)[K]>>;
+export type AnswerOf<K extends AnswerKind> = Unwritable<z.output<(typeof KINDS)[K]>>;
 
 type Unwritable<T> = T extends readonly (infer Item)[]
   ? readonly Unwritable<Item>[]

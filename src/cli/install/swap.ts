@@ -48,7 +48,7 @@ export function putSwap(wanted: WantedSwap, version: string, files: Files = REAL
     files.remove(fresh);
     copyOrName(candidate, fresh, dirname(target), after, files);
     refuseChanged(fresh, after, from);
-    const swaps = settled(listSwaps(target), before);
+    const swaps = withoutInterrupted(listSwaps(target), before);
     const swap: Swap = {
       kept: nameKept(target, swaps),
       before,
@@ -108,7 +108,7 @@ export function planUndo(target: string, force: boolean): Undone {
 }
 
 /** Drops the last swap if it was interrupted before the target was renamed. */
-function settled(swaps: readonly Swap[], now: string): Swap[] {
+function withoutInterrupted(swaps: readonly Swap[], now: string): Swap[] {
   return swaps.filter((swap, i) => i < swaps.length - 1 || swap.before !== now);
 }
 

@@ -2,7 +2,7 @@
 //
 // Commands that run a chain print with this alone: what is for people asks for the terminal's width, which costs a module of Node.
 import { inEnvelope } from '../answers/envelope.ts';
-import type { AnswerOf, Kind } from '../answers/kinds.ts';
+import type { AnswerKind, AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 
 /** Results of the specification look like those of cnitool. */
@@ -14,7 +14,7 @@ export async function printData(call: CommandCall, value: unknown, indent = 2): 
 }
 
 /** Prints one of many answers, which a reader gets one by one: a line of JSON, or a YAML document. */
-export async function printOne<K extends Kind>(
+export async function printOne<K extends AnswerKind>(
   call: CommandCall,
   kind: K,
   value: AnswerOf<K>,

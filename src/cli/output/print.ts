@@ -1,6 +1,6 @@
 // How does a command print its answer?
 import { inEnvelope } from '../answers/envelope.ts';
-import type { AnswerOf, Kind } from '../answers/kinds.ts';
+import type { AnswerKind, AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { foldText, widthOf } from '../terminal/lines.ts';
 import { printData } from './data.ts';
@@ -16,7 +16,9 @@ interface Texts {
 }
 
 /** The kinds that are a list, and what is in it. */
-type ListKind = { [K in Kind]: AnswerOf<K> extends { readonly items: readonly unknown[] } ? K : never }[Kind];
+type ListKind = {
+  [K in AnswerKind]: AnswerOf<K> extends { readonly items: readonly unknown[] } ? K : never;
+}[AnswerKind];
 
 /** As {@link printAnswer}, for an answer that is a list. */
 export function printList<K extends ListKind>(
@@ -29,7 +31,7 @@ export function printList<K extends ListKind>(
 }
 
 /** Prints an answer in the format that the command line asks for. @param texts only a text if no format has another */
-export async function printAnswer<K extends Kind>(
+export async function printAnswer<K extends AnswerKind>(
   call: CommandCall,
   kind: K,
   value: AnswerOf<K>,

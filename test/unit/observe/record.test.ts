@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import type { PluginEvent } from '../../../src/chain/run/runtime.ts';
 import { CniError } from '../../../src/cni/errors.ts';
-import { settleStarts, startRequest } from '../../../src/observe/record.ts';
+import { orderStarts, startRequest } from '../../../src/observe/record.ts';
 
 const FACTS = {
   verb: 'ADD',
@@ -102,8 +102,8 @@ const called = (link: string, startMs: number, durationMs: number, network = 'n'
   durationMs,
 });
 
-const startsOf = (plugins: Parameters<typeof settleStarts>[0]) =>
-  settleStarts(plugins).map(({ startMs }) => startMs);
+const startsOf = (plugins: Parameters<typeof orderStarts>[0]) =>
+  orderStarts(plugins).map(({ startMs }) => startMs);
 
 test('a plugin whose answer was read late ended before the next one started', () => {
   // Both answers were read at 20 ms.
@@ -114,7 +114,7 @@ test('a plugin whose answer was read late ended before the next one started', ()
 
 test('starts that fit remain, and chains that run side by side do not move each other', () => {
   const plugins = [called('a', 0, 5), called('x', 1, 9, 'other'), called('b', 6, 3)];
-  expect(settleStarts(plugins)).toEqual(plugins);
+  expect(orderStarts(plugins)).toEqual(plugins);
 });
 
 test('no plugin starts before the request', () => {
