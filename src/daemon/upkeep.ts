@@ -100,7 +100,7 @@ export class Upkeep {
       this.#wanted.set(one.note.id, one);
       this.#visits.add([one.note.id]);
     }
-    await this.#visits.whenQuiet();
+    await this.#visits.whenIdle();
   }
 
   async #visitWanted(id: string): Promise<void> {

@@ -108,7 +108,7 @@ async function followHeld(runner: Runner, pod: Pod, { held, place, found }: Foll
   if (failure !== undefined) throw failure;
   const attached = live.status.slice(live.status.length - planned.length);
   await tellCluster(place.cluster, { ...place, uid: found.uid }, attachedEvents(attached), runner.warn);
-  live.follows(annotationOf(found));
+  live.noteAnnotation(annotationOf(found));
 }
 
 async function attachAll(live: LiveNetworks, planned: readonly PlannedNetwork[], claims: PodClaims) {
@@ -221,7 +221,7 @@ class LiveNetworks {
   }
 
   /** The networks follow this annotation now. @throws CniError 5 */
-  follows(annotation: string): void {
+  noteAnnotation(annotation: string): void {
     const { follow } = this.#contents;
     if (follow) this.#contents = { ...this.#contents, follow: { ...follow, annotation } };
     this.#write(this.networks);

@@ -41,7 +41,7 @@ export interface WatchLimits {
   /** Pause between attempts, doubled each time. */
   readonly backoffMs: { readonly first: number; readonly last: number };
   /** Time after an interruption until all events of it have arrived. */
-  readonly quietMs: number;
+  readonly catchUpMs: number;
   readonly objects: number;
   /** Objects of one owner; without further ones, those of all others still count as all that there are. */
   readonly ofOne?: number;
@@ -54,7 +54,7 @@ export const WATCH_LIMITS: WatchLimits = {
   lengthS: 300,
   silenceMs: 150_000,
   backoffMs: { first: 1_000, last: 30_000 },
-  quietMs: 1_000,
+  catchUpMs: 1_000,
   objects: 10_000,
   characters: 16 * 1024 * 1024,
 };
@@ -193,9 +193,9 @@ async function follow<T>(
     let isGone = false;
     try {
       // A list is up to date; after an interruption, events may still be on the way.
-      const quietMs = state.version === undefined ? 0 : limits.quietMs;
+      const catchUpMs = state.version === undefined ? 0 : limits.catchUpMs;
       if (state.version === undefined) await list(server, kind, state);
-      isGone = !(await watch(server, kind, state, { signal, limits, quietMs }));
+      isGone = !(await watch(server, kind, state, { signal, limits, catchUpMs }));
       told = '';
     } catch (thrown) {
       const problem = thrown as Error;
@@ -225,7 +225,7 @@ async function watch<T>(
   server: ApiServer,
   kind: WatchedKind<T>,
   state: State<T>,
-  { signal, limits, quietMs }: Pick<Surroundings, 'signal' | 'limits'> & { readonly quietMs: number },
+  { signal, limits, catchUpMs }: Pick<Surroundings, 'signal' | 'limits'> & { readonly catchUpMs: number },
 ): Promise<boolean> {
   let isGone = false;
   const query = {
@@ -238,7 +238,7 @@ async function watch<T>(
   const status = await server.listen(withQuery(kind.path, query), {
     signal,
     silenceMs: limits.silenceMs,
-    onOpen: () => state.opened(quietMs),
+    onOpen: () => state.opened(catchUpMs),
     onLine(line) {
       const event = parseObject(line, 'event of a watch');
       isGone = !take(event, state);

@@ -74,7 +74,7 @@ export class Leftovers {
     const chosen = due.filter(isAllowed).filter(({ one }) => !this.#deleting.has(one.key));
     for (const gone of chosen.slice(0, AT_ONCE)) this.#due.set(gone.one.key, gone);
     this.#deleting.add(this.#due.keys());
-    await this.#deleting.whenQuiet();
+    await this.#deleting.whenIdle();
   }
 
   /** Begins no further deletion, and waits for those in progress. */

@@ -301,7 +301,7 @@ class Watch {
 
   async #visit(key: string): Promise<void> {
     this.#queue.add([key]);
-    await this.#queue.whenQuiet();
+    await this.#queue.whenIdle();
   }
 
   #sweepWhenDue(): void {
@@ -319,7 +319,7 @@ class Watch {
     const before = this.#caretaker.found;
     this.#relist('all');
     this.#queue.add(this.#checked);
-    await this.#queue.whenQuiet();
+    await this.#queue.whenIdle();
     const now = performance.now();
     this.#pacer.ended(now, now - startedAt, this.#caretaker.found === before);
     this.#isSweeping = false;

@@ -188,7 +188,7 @@ export class WorkerProcess {
     };
   }
 
-  #endFirst(reply: WorkerReply): void {
+  #takeReply(reply: WorkerReply): void {
     const first = reply.more ? this.#asked[0] : this.#asked.shift();
     if (first === undefined) return;
     const { request, onOutcome, started, release } = first;
@@ -248,7 +248,7 @@ export class WorkerProcess {
     for await (const chunk of stdout) {
       for (const line of lines.push(chunk)) {
         if (line === '') this.#begins();
-        else this.#endFirst(JSON.parse(line) as WorkerReply);
+        else this.#takeReply(JSON.parse(line) as WorkerReply);
       }
     }
     this.#over = true;

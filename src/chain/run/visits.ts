@@ -30,7 +30,7 @@ export class VisitQueue {
   readonly #long = new Set<string>();
   readonly #visit: (key: string, rest: Rest) => Promise<void>;
   readonly #limits: VisitLimits;
-  #onQuiet: (() => void)[] = [];
+  #onIdle: (() => void)[] = [];
   #isClosed = false;
 
   constructor(visit: (key: string, rest: Rest) => Promise<void>, limits: VisitLimits) {
@@ -39,7 +39,7 @@ export class VisitQueue {
   }
 
   /** Nothing is at work, and nothing can begin. */
-  get isQuiet(): boolean {
+  get isIdle(): boolean {
     return this.#atWork === 0 && [...this.#waiting].every(key => !this.#mayBegin(key));
   }
 
@@ -55,8 +55,8 @@ export class VisitQueue {
   }
 
   /** Resolves when nothing is in progress but visits that rest or take long. */
-  whenQuiet(): Promise<void> {
-    return this.isQuiet ? Promise.resolve() : new Promise(resolve => this.#onQuiet.push(resolve));
+  whenIdle(): Promise<void> {
+    return this.isIdle ? Promise.resolve() : new Promise(resolve => this.#onIdle.push(resolve));
   }
 
   /** Resolves when there are no visits, of any kind. */
@@ -87,9 +87,9 @@ export class VisitQueue {
       this.#waiting.delete(key);
       this.#visiting.set(key, this.#run(key));
     }
-    if (!this.isQuiet) return;
-    const told = this.#onQuiet;
-    this.#onQuiet = [];
+    if (!this.isIdle) return;
+    const told = this.#onIdle;
+    this.#onIdle = [];
     for (const tell of told) tell();
   }
 

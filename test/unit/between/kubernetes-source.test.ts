@@ -70,8 +70,8 @@ describeNeeding(
     afterEach(() => api.close());
     const put = (name: string, blocks: string[], address?: string) =>
       api.collections.put(`/api/v1/nodes/${name}`, kubeNode(name, blocks, address));
-    const begin = (quietMs = 0, ranges: 'kubernetes' | 'blocks' = 'kubernetes', more = {}) => {
-      const limits = { ...WATCH_LIMITS, backoffMs: { first: 1, last: 20 }, quietMs, ...more };
+    const begin = (catchUpMs = 0, ranges: 'kubernetes' | 'blocks' = 'kubernetes', more = {}) => {
+      const limits = { ...WATCH_LIMITS, backoffMs: { first: 1, last: 20 }, catchUpMs, ...more };
       open.push(
         openKubernetesSource({ kubeconfig: api.kubeconfig, timeoutMs: 5_000 }, events, { ranges, limits }),
       );

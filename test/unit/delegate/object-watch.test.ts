@@ -13,7 +13,7 @@ import { until } from '../../helpers/until.ts';
 
 const PATH = 'apis/k8s.cni.cncf.io/v1/network-attachment-definitions';
 /** Tests do not wait. */
-const QUICK = { ...WATCH_LIMITS, backoffMs: { first: 1, last: 20 }, quietMs: 0 };
+const QUICK = { ...WATCH_LIMITS, backoffMs: { first: 1, last: 20 }, catchUpMs: 0 };
 
 describeNeeding(
   'watchObjects()',

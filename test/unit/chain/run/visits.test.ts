@@ -23,13 +23,13 @@ function harness(restsMs: Readonly<Record<string, number>>) {
 test('while two wait for what may be a DEL, others are visited, and the queue counts as settled', async () => {
   const { queue, begun, ended } = harness({ a: 200, b: 200 });
   queue.add(['a', 'b', 'c', 'd']);
-  await queue.whenQuiet();
+  await queue.whenIdle();
   await settle();
   expect([begun, ended]).toEqual([
     ['a', 'b', 'c', 'd'],
     ['c', 'd'],
   ]);
-  expect(queue.isQuiet).toBe(true);
+  expect(queue.isIdle).toBe(true);
   await queue.close();
   expect(ended).toEqual(['c', 'd', 'a', 'b']);
 });
@@ -39,7 +39,7 @@ test('a visit that is asked for while one waits takes place after it, and holds 
   queue.add(['a']);
   await settle();
   queue.add(['a', 'b']);
-  await queue.whenQuiet();
+  await queue.whenIdle();
   expect(begun).toEqual(['a', 'b']);
   await Bun.sleep(100);
   expect(begun).toEqual(['a', 'b', 'a']);
@@ -59,13 +59,13 @@ test('visits that hang hold up those of their group alone', async () => {
     { atOnce: 2, groupOf: key => key.slice(0, 1) },
   );
   queue.add(['h1', 'h2', 'h3', 'a', 'b', 'c']);
-  await queue.whenQuiet();
+  await queue.whenIdle();
   expect([begun, ended]).toEqual([
     ['h1', 'h2', 'a', 'b', 'c'],
     ['a', 'b', 'c'],
   ]);
   queue.add(['d']);
-  await queue.whenQuiet();
+  await queue.whenIdle();
   expect([ended, queue.has('h3')]).toEqual([['a', 'b', 'c', 'd'], true]);
   hangs.resolve();
   await queue.ended();
