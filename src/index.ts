@@ -12,8 +12,8 @@ export {
 } from './attachments/entries.ts';
 export type { AttachmentRecord, PendingChange, RecordedError, Settings } from './attachments/notes.ts';
 export { listRecords, type RecordList, readRecord } from './attachments/store.ts';
-export { changeNetwork } from './chain/change/change.ts';
-export type { Change } from './chain/change/settings.ts';
+export type { Change } from './chain/change.ts';
+export { changeNetwork } from './chain/change.ts';
 export { type Conflist, parseNetwork, parsePlugin } from './chain/config/conflist.ts';
 export { findPlugin, parsePluginDirs } from './chain/config/find-plugin.ts';
 export type { Diagnostic, OnDiagnostic } from './chain/config/load.ts';
@@ -26,23 +26,23 @@ export {
   type ValidNetwork,
   validateNetwork,
 } from './chain/config/plugin-version.ts';
-export { collectGarbage } from './chain/records/collect-garbage.ts';
 export {
+  collectGarbage,
   type GarbageCandidate,
   type GarbagePlan,
   type GcScope,
   planGarbage,
-} from './chain/records/garbage.ts';
+} from './chain/records/collect-garbage.ts';
 export type { HeldAttachment, NodeWitness } from './chain/records/held-attachment.ts';
 export { findCachedResult, findNetworkOfAdd } from './chain/records/known-add.ts';
 export { type Recovery, type RecoveryScope, recover } from './chain/records/recover.ts';
+export type { PluginCondition } from './chain/records/repair.ts';
 export {
   type AttachmentCondition,
   type RepairReport,
   type RepairScope,
   repair,
 } from './chain/records/repair.ts';
-export type { PluginCondition } from './chain/records/repair-plugins.ts';
 export { buildGcRequest, buildRequest, type RequestParts } from './chain/run/call-plugins.ts';
 export type {
   ExecOutcome,
@@ -52,8 +52,15 @@ export type {
   StartPlugin,
 } from './chain/run/exec-plugin.ts';
 export { startPlugin } from './chain/run/lazy-exec-plugin.ts';
-export { addPlugin, checkPlugin, deletePlugin } from './chain/run/one-plugin.ts';
-export { addNetwork, checkNetwork, deleteNetwork, networkStatus } from './chain/run/run.ts';
+export {
+  addNetwork,
+  addPlugin,
+  checkNetwork,
+  checkPlugin,
+  deleteNetwork,
+  deletePlugin,
+  networkStatus,
+} from './chain/run/run.ts';
 export {
   type Attachment,
   DEFAULT_DEADLINE_MS,

@@ -1,13 +1,17 @@
 // How does an operation get the right to work on an attachment, and how does it note what it does?
 //
 // The one that holds an attachment has its lock, knows what is known of it, and alone writes its note and its entry: a note before anything
-// is done, the entry when all is done, and then the note goes. If the process dies in between, the next one finds the note.
+// is done, the entry when all is done, and then the note goes. If the process dies in between, the next one finds the note, and `pastOf`
+// says what that makes of the attachment.
+
+import { readdirSync } from 'node:fs';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import { bootId, endFrozen, isFrozen } from '../files/process-stat.ts';
-import { fileExists } from '../files/read-file.ts';
+import { bootId, endFrozen, isFrozen, isOfEarlierBoot } from '../files/process-stat.ts';
+import { fileExists, tryRead } from '../files/read-file.ts';
+import { findNetnsCookie } from '../sys/netns-cookie.ts';
 import { pause } from '../wait.ts';
 import {
   type CachedAttachment,
@@ -50,7 +54,6 @@ import {
   tryEntry,
   writeNote,
 } from './notes.ts';
-import { type Past, pastOf } from './past.ts';
 import { cacheFileOf } from './place.ts';
 
 /** Who holds an attachment, and what for. */
@@ -65,6 +68,37 @@ export interface HoldCall {
   readonly deadlineMs?: number;
   readonly signal?: AbortSignal | undefined;
   readonly onWarning?: ((warning: CniError) => void) | undefined;
+}
+
+type Environment = Readonly<Record<string, string | undefined>> | undefined;
+
+/** What operations, or a reboot, have left of an attachment. */
+export interface Past {
+  /**
+   * `settled`: its ADD succeeded, and nothing has begun since. `changing`: plugins were about to change it, which is undone or finished.
+   * `adding`, `deleting`: its ADD or DEL was cut off. `left`: its DEL has failed. `outlived`: it is of an earlier boot. `elsewhere`: it is up
+   * to another network namespace of this machine.
+   */
+  readonly kind: 'settled' | 'changing' | 'adding' | 'deleting' | 'left' | 'outlived' | 'elsewhere';
+  /** Why it is not simply there, human-readable; undefined if it is, also while it is changing. */
+  readonly why: string | undefined;
+  /** Its ADD succeeded, and no DEL has begun. It may have outlived its namespace. */
+  readonly stands: boolean;
+  /** The process that works on it, as far as its note says. */
+  readonly holder: Runner | undefined;
+  /** Why it is to be deleted now; undefined if it is there, a process works on it, or that is up to another network namespace. */
+  readonly toDelete: string | undefined;
+  /**
+   * Where the namespace of its ADD is: `same` if a path, that of the ADD unless given, leads to it, `gone` if it does not exist, as after a
+   * reboot, `other` if the path leads to another one.
+   */
+  netns(path?: string): 'same' | 'gone' | 'other';
+  /**
+   * For a DEL or an ADD that names this attachment. If no process and no mount that can be seen has that namespace any longer, what was
+   * made in it has ended with it, as after a restart of a node that is itself a container.
+   * @throws CniError 11 naming a path of the namespace
+   */
+  refuseElsewhere(): void;
 }
 
 /** One of which something is known. */
@@ -469,4 +503,67 @@ function toRecorded(thrown: unknown): RecordedError {
   const { code, message, details, plugin } = toCniError(thrown);
   const place = plugin ? { link: plugin.type, index: plugin.index } : {};
   return { code, msg: message, ...(details === undefined ? {} : { details }), ...place };
+}
+
+/** @param record as it was read; a process may be at work on it */
+export function pastOf(record: AttachmentRecord, env: Environment): Past {
+  const [kind, why] = leftOf(record, env);
+  const holder = holderOf(record);
+  const toDelete = kind === 'elsewhere' || holder ? undefined : why;
+  return {
+    ...{ kind, why, stands: record.phase === 'attached', holder, toDelete },
+    netns: (path = record.netns) => (isOfEarlierBoot(record, env) ? 'gone' : compareNetns(path, record)),
+    refuseElsewhere: () => kind === 'elsewhere' && refuseElsewhere(record),
+  };
+}
+
+function leftOf(record: AttachmentRecord, env: Environment): [kind: Past['kind'], why?: string] {
+  const { phase, attempts, lastErrors, foreign, change } = record;
+  if (isElsewhere(record, env)) return ['elsewhere', ELSEWHERE];
+  const isAttached = phase === 'attached';
+  // Its runtime deletes an attachment of its own, also after a reboot.
+  if (isOfEarlierBoot(record, env) && !(foreign && isAttached)) return ['outlived', EARLIER_BOOT];
+  if (isAttached) return [change === undefined ? 'settled' : 'changing'];
+  if (phase === 'adding') return [phase, 'its ADD was interrupted'];
+  if (phase === 'deleting') return [phase, 'its DEL was interrupted'];
+  const times = attempts === 1 ? 'once' : `${attempts} times`;
+  return ['left', `its DEL failed ${times}: ${lastErrors.map(({ msg }) => msg).join('; ')}`];
+}
+
+/** Why an attachment of an earlier boot is deleted, human-readable. */
+export const EARLIER_BOOT = 'it is from an earlier boot of the machine';
+
+const ELSEWHERE = 'it was attached in another network namespace of this machine';
+
+type Made = Pick<AttachmentRecord, 'boot' | 'hostCookie'>;
+
+/**
+ * Whether its runner worked in another network namespace. Rules, host ends and ports of an attachment are in that one. Plugins that are called
+ * in another find nothing there, succeed, and give back an address that the attachment still has. Of an earlier boot no namespace is left, and
+ * cookies begin again.
+ */
+function isElsewhere(record: Made, env: Environment): boolean {
+  if (record.hostCookie === undefined || isOfEarlierBoot(record, env)) return false;
+  const { hostCookie: here } = hostCookie();
+  return here !== undefined && here !== record.hostCookie;
+}
+
+function refuseElsewhere(record: AttachmentRecord): void {
+  const path = pathsOfNamespaces().find(one => findNetnsCookie(one) === record.hostCookie);
+  if (path === undefined) return;
+  const { network, containerId, ifname } = record;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot change interface "${ifname}" of container "${containerId}" on network "${network}": ${ELSEWHERE}; run it there (nsenter --net=${path})`,
+  );
+}
+
+/** One path of each network namespace that a process or a mount has. */
+function pathsOfNamespaces(): string[] {
+  const mounts = (tryRead('/proc/self/mountinfo') ?? '').split('\n').flatMap(line => {
+    const [, , , root = '', point = ''] = line.split(' ');
+    return root.startsWith('net:[') ? point : [];
+  });
+  const processes = readdirSync('/proc').filter(name => /^\d+$/.test(name));
+  return [...mounts, ...processes.map(pid => `/proc/${pid}/ns/net`)];
 }

@@ -22,7 +22,7 @@ import {
   renderAttachment,
   sweepCache,
 } from './entries.ts';
-import { type HoldCall, tryHold } from './hold.ts';
+import { type HoldCall, type Past, pastOf, tryHold } from './hold.ts';
 import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
   type AttachmentRecord,
@@ -39,15 +39,22 @@ import {
   toRemembered,
   writeNote,
 } from './notes.ts';
-import { type Past, pastOf } from './past.ts';
 import { cacheFileOf, noteFileOf, notesDir } from './place.ts';
 import { sweepSnapshots } from './snapshot.ts';
 
 export { type CachedAttachment, editEntry, listAttachments, readAttachment } from './entries.ts';
-export { type Held, type HeldKnown, type HoldCall, hold, tryHold, type WantedAdd } from './hold.ts';
+export {
+  type Held,
+  type HeldKnown,
+  type HoldCall,
+  hold,
+  type Past,
+  pastOf,
+  tryHold,
+  type WantedAdd,
+} from './hold.ts';
 export type { AttachmentRecord, KnownAttachment, RememberedAdd, Settings } from './notes.ts';
 export { findLaterEntry, readRecord } from './notes.ts';
-export { type Past, pastOf } from './past.ts';
 export { cacheFileOf } from './place.ts';
 
 /** What a state directory and the entries that it names hold. */

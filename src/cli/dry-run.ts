@@ -1,5 +1,5 @@
 // What would a command call that attaches, changes or detaches, with --dry-run?
-import { changeNetwork } from '../chain/change/change.ts';
+import { changeNetwork } from '../chain/change.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { findConfigOfAdd, findRemembered, idOf, withCachedArgs } from '../chain/records/known-add.ts';
 import { buildRequest, findExecutable } from '../chain/run/call-plugins.ts';

@@ -1,7 +1,7 @@
 // How does the ADD of a pod begin, which devices may it not have, and what commits it?
 import type { Held } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
-import { intentOf } from '../chain/records/transaction.ts';
+import { intentOf } from '../chain/records/recover.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/result.ts';

@@ -14,7 +14,7 @@ import {
   readRecord,
 } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
-import { isNamespaceGone } from '../chain/records/gone.ts';
+import { isNamespaceGone } from '../chain/records/known-add.ts';
 import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, describeIssue, type JsonObject, parseJson } from '../cni/json.ts';

@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import type { Conflist } from '../chain/config/conflist.ts';
-import type { GcScope } from '../chain/records/garbage.ts';
+import type { GcScope } from '../chain/records/collect-garbage.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';

@@ -2,7 +2,7 @@
 
 import { type AttachmentRecord, type KnownAttachment, listKnown, pastOf } from '../attachments/store.ts';
 import { listNetworks } from '../chain/config/load.ts';
-import { isNamespaceGone } from '../chain/records/gone.ts';
+import { isNamespaceGone } from '../chain/records/known-add.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';

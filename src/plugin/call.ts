@@ -1,7 +1,11 @@
 // How is the Call implemented that a verb works with, and how does it call another plugin?
 
-import { findPluginFile, type PluginFile, parsePluginDirs } from '../chain/config/find-plugin.ts';
-import { isOwnExecutable } from '../chain/config/own-executable.ts';
+import {
+  findPluginFile,
+  isOwnExecutable,
+  type PluginFile,
+  parsePluginDirs,
+} from '../chain/config/find-plugin.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
 import { type CniArgs, type CniEnv, type Command, parseCniArgs, parseHandoverReply } from '../cni/env.ts';

@@ -8,7 +8,7 @@
 import { closeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { COMMAND_NAME } from '../chain/config/core-name.ts';
-import { isFront } from '../chain/config/own-executable.ts';
+import { isFront } from '../chain/config/find-plugin.ts';
 import { CniError, describeError, toCniError } from '../cni/errors.ts';
 import {
   type Envelope,

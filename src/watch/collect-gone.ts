@@ -1,8 +1,13 @@
 // Which attachments outlived their namespace, and how are they deleted when an operator asks for it?
 
 import { lifeOf, pastOf } from '../attachments/store.ts';
-import { type GoneJudgement, isNamespaceGone, judgeGone } from '../chain/records/gone.ts';
-import { findCached, findConfigOfAdd } from '../chain/records/known-add.ts';
+import {
+  findCached,
+  findConfigOfAdd,
+  type GoneJudgement,
+  isNamespaceGone,
+  judgeGone,
+} from '../chain/records/known-add.ts';
 import { deleteUnsettled } from '../chain/records/recover.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';

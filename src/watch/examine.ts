@@ -2,11 +2,10 @@
 import { findHolder } from '../attachments/lock.ts';
 import { compareNetns } from '../attachments/netns-identity.ts';
 import { type AttachmentRecord, pastOf } from '../attachments/store.ts';
-import { listUses } from '../chain/config/plugin-uses.ts';
+import { listUses } from '../chain/config/conflist.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
 import { findConfigOfAdd, findRecord } from '../chain/records/known-add.ts';
-import { listToCheckBy, repairOne } from '../chain/records/repair.ts';
-import type { PluginCondition } from '../chain/records/repair-plugins.ts';
+import { listToCheckBy, type PluginCondition, repairOne } from '../chain/records/repair.ts';
 import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';

@@ -1,6 +1,6 @@
 // How does a runner have its own plugins run by workers?
 import { basename } from 'node:path';
-import { ownExecutables } from '../chain/config/own-executable.ts';
+import { ownExecutables } from '../chain/config/find-plugin.ts';
 import type { ExecOutcome, KernelTransaction } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
 import { type PluginCall, processSegments, type Segment, type SegmentRunner } from '../chain/run/segment.ts';

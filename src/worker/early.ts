@@ -1,5 +1,5 @@
 // Will a chain need a worker, before its configuration has been read?
-import { isOwnExecutable } from '../chain/config/own-executable.ts';
+import { isOwnExecutable } from '../chain/config/find-plugin.ts';
 import { WorkerProcess } from './process.ts';
 
 /**

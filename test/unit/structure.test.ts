@@ -34,7 +34,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...[
       'src/chain/config/core-name',
       'src/chain/config/find-plugin',
-      'src/chain/config/own-executable',
       'src/chain/run/exec-plugin',
       'src/chain/run/lazy-exec-plugin',
     ],
@@ -455,7 +454,7 @@ function lastArgument(text: string): string {
   return text;
 }
 // Modules that open notes, locks and libcni's cache: all others go through src/attachments/store.ts.
-const OPENS_ATTACHMENTS = /^src\/attachments\/(hold|notes|entries|record|past)(\.ts)?$/;
+const OPENS_ATTACHMENTS = /^src\/attachments\/(hold|notes|entries)(\.ts)?$/;
 // The library hands some of them on.
 const LIBRARY = 'src/index.ts';
 

@@ -1,5 +1,6 @@
-// What is a network that can be run, with its version chosen and its plugins complete?
+// What is a network that can be run, with its version chosen and its plugins complete, which executables does it call, and which file holds one?
 
+import { basename, extname } from 'node:path';
 import type Compare from 'semver/functions/compare.js';
 import {
   ConflistError,
@@ -28,6 +29,15 @@ export interface Conflist {
   readonly source: string;
   /** It stands for an older list that has no CHECK, and has those of its plugins that are ours. */
   readonly isRaised?: true;
+}
+
+/** An executable that an entry of a list needs. */
+export interface PluginUse {
+  readonly type: string;
+  /** The entry's index in the list, from 0. */
+  readonly index: number;
+  /** `link`: the entry itself. `ipam`, `delegate`: what it calls for addresses, or instead of itself. */
+  readonly as: 'link' | 'ipam' | 'delegate';
 }
 
 /**
@@ -135,4 +145,39 @@ function normalise(text: string, path: readonly (string | number)[]): string {
     );
   }
   return [...parts, 0, 0].slice(0, 3).join('.');
+}
+
+/** Every executable by name, in the order of the entries; one that several entries need is listed for each. */
+export function listUses({ plugins }: Pick<Conflist, 'plugins'>): PluginUse[] {
+  return plugins.flatMap(({ type, conf }, index) => {
+    const called = (['ipam', 'delegate'] as const).flatMap((as): PluginUse[] => {
+      const section = memberOf(conf, as);
+      const own = isObject(section) ? memberOf(section, 'type') : undefined;
+      return typeof own === 'string' && own ? [{ type: own, index, as }] : [];
+    });
+    return [{ type, index, as: 'link' as const }, ...called];
+  });
+}
+
+/** A file that libcni does not load because its extension does not match its content. */
+export interface Mismatch {
+  /** What is wrong; the text calls the file "it". */
+  readonly problem: string;
+  /** The key that shows what the file holds; absent if it is neither kind. */
+  readonly key?: 'type' | 'plugins';
+}
+
+/**
+ * libcni reads a list from a `.conflist` file only, and a single plugin configuration from a `.conf` or `.json` file only.
+ * Undefined where content and extension agree, and for any other extension.
+ */
+export function findMismatch(file: string, content: JsonObject): Mismatch | undefined {
+  const extension = extname(`x${basename(file)}`);
+  if (!['.conflist', '.conf', '.json'].includes(extension)) return undefined;
+  const single = isSinglePlugin(content);
+  if (single !== (extension === '.conflist')) return undefined;
+  if (single) return { problem: 'it is a single plugin configuration, not a list', key: 'type' };
+  return content.plugins !== undefined
+    ? { problem: 'it is a list, which belongs in a .conflist file', key: 'plugins' }
+    : { problem: 'it has no "type"' };
 }

@@ -1,34 +1,105 @@
-// How is the garbage of a network collected, while others add attachments to it?
+// Which attachments of a network are garbage, and how is it collected while others add attachments to the network?
 //
 // GC never waits for the operations of attachments, and these wait only while plugins collect (turns.ts). GC acts on what existed
 // when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD
 // (attachments/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
 // before plugins are called. From the generations, plugins see what was begun later.
+
+import { statSync } from 'node:fs';
 import { findGeneration } from '../../attachments/generation.ts';
-import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../attachments/snapshot.ts';
-import { type AttachmentRecord, lifeOf, sweep } from '../../attachments/store.ts';
+import {
+  FILE_CLOCK_LAG_MS,
+  SNAPSHOT_VARIABLE,
+  type SnapshotFile,
+  takeSnapshot,
+} from '../../attachments/snapshot.ts';
+import {
+  type AttachmentRecord,
+  findCacheFile,
+  lifeOf,
+  listKnown,
+  pastOf,
+  type RememberedAdd,
+  sweep,
+} from '../../attachments/store.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
-import type { JsonObject } from '../../cni/json.ts';
+import { findContainerIdProblem } from '../../cni/env.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { defined, type JsonObject } from '../../cni/json.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
-import type { Conflist } from '../config/conflist.ts';
-import { buildGcRequest, callPlugins } from '../run/call-plugins.ts';
+import { findIfnameProblem } from '../../net/interface.ts';
+import { type Conflist, listUses } from '../config/conflist.ts';
+import { isOwnExecutable } from '../config/find-plugin.ts';
+import { buildGcRequest, callPlugins, isOwnPlugin } from '../run/call-plugins.ts';
 import { IGNORED, joinErrors } from '../run/plugin-outcome.ts';
 import { deleteNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { listRunning, withNoneBegun } from '../run/turns.ts';
-import {
-  collectorsOf,
-  type GarbageCandidate,
-  type GarbagePlan,
-  type GcScope,
-  keyOf,
-  mayCallPlugins,
-  planGarbage,
-} from './garbage.ts';
+import type { HeldAttachment } from './held-attachment.ts';
 import { findCached } from './known-add.ts';
 import { deleteUnsettled } from './recover.ts';
+
+type ValidKeys = readonly AttachmentKey[];
+
+/**
+ * Which attachments GC keeps: those listed, or none. It is required, so it cannot be left out by accident. With an owner,
+ * attachments that the journal says another runner made are kept too. A function is called for the list after the records were
+ * read. A caller with higher-level records, written before these, then has an entry for every record.
+ */
+export type GcScope = ({ readonly valid: ValidKeys | (() => ValidKeys) } | { readonly all: true }) & {
+  readonly owner?: string;
+  /**
+   * When GC was requested, in milliseconds since the epoch; the moment of the call unless given (a command needs some time to
+   * start). Attachments begun since are kept, because the caller's list cannot name them.
+   */
+  readonly since?: number;
+  /**
+   * Finds what the node holds of attachments to the network, whichever runtime recorded them. Without it, only the plugins look
+   * for leaks, and they treat everything that is not recorded here as leaked.
+   */
+  readonly look?: (list: Conflist, known: readonly AttachmentKey[]) => readonly HeldAttachment[];
+  /** Also collect attachments without a record here, even if they look in use. */
+  readonly unrecorded?: boolean;
+};
+
+/** An attachment found by GC. */
+export interface GarbageCandidate extends RememberedAdd {
+  /** Why it is deleted or kept, regardless of the scope; undefined when the scope decides. */
+  readonly why?: string;
+  /** What the node holds of it, human-readable; empty if GC did not look. */
+  readonly traces?: readonly string[];
+  /** Distinguishes this attachment from a later one of the same name; undefined without a record. */
+  readonly life?: string;
+}
+
+/** What GC does to a network. */
+export interface GarbagePlan {
+  readonly network: string;
+  /** Why nothing at all is done: the list says `disableGC`. */
+  readonly disabled: boolean;
+  /** Attachments that get DEL: not in the scope, begun and never completed, or neither recorded anywhere nor in use. */
+  readonly stale: readonly GarbageCandidate[];
+  /** Attachments that are kept: named by the scope, being worked on, or another runner's. */
+  readonly kept: readonly GarbageCandidate[];
+  /** Leaks that name no container that DEL could be called for. The plugins' GC decides about them. */
+  readonly unnamed: readonly HeldAttachment[];
+  /**
+   * Plugins that get GC with the list of valid attachments, in order. In a list before 1.1.0 these are only our own executables,
+   * which support GC anyway: they find the leaks that another implementation's DEL missed.
+   */
+  readonly links: readonly string[];
+  /** The valid attachments that GC names to the plugins: those in the scope, and the others that are kept. */
+  readonly valid: readonly AttachmentKey[];
+  /** Records of this network that cannot be read. They may not be garbage, so they are kept. */
+  readonly damaged: readonly CniError[];
+}
+
+/** Where attachments are recorded, and where plugins are found. */
+export type GarbagePlace = Pick<ChainRuntime, 'cacheDir' | 'stateDir' | 'env'> &
+  Partial<Pick<ChainRuntime, 'pluginDirs' | 'find' | 'isOwn'>>;
 
 /**
  * Deletes every recorded attachment of the network that is not valid, with the configuration of its own ADD. Then lets each
@@ -164,4 +235,158 @@ function validNow({ snapshot, runtime }: Run, first: GarbagePlan, later: Garbage
 
 function toKey({ containerId, ifname }: GarbageCandidate): AttachmentKey {
   return { containerID: containerId, ifname };
+}
+
+/**
+ * What {@link collectGarbage} would do now. Nothing is changed and no plugin is called.
+ * @throws CniError 7 without a scope, 5 when cache or journal cannot be listed
+ */
+export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace): GarbagePlan {
+  if (list.disableGC) {
+    const nothing = { stale: [], kept: [], unnamed: [], links: [], damaged: [] };
+    return { network: list.name, disabled: true, valid: validOf(scope), ...nothing };
+  }
+  const recorded = findAll(list.name, scope, place);
+  const valid = validOf(scope);
+  const named = new Set(valid.map(keyOf));
+  const { found, unnamed } = withTraces(list, recorded.found, valid, scope);
+  const stays = ({ stays, containerId, ifname }: JudgedCandidate) =>
+    stays ?? named.has(keyOf({ containerID: containerId, ifname }));
+  const collectors = mayCallPlugins(unnamed) ? collectorsOf(list, place) : [];
+  const kept = found.filter(stays);
+  const more = kept.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+  return {
+    network: list.name,
+    disabled: false,
+    stale: found.filter(one => !stays(one)),
+    kept,
+    unnamed,
+    links: collectors.map(index => list.plugins[index]?.type ?? ''),
+    valid: [...valid, ...more.filter(key => !named.has(keyOf(key)))],
+    damaged: recorded.damaged,
+  };
+}
+
+/** Whether plugins may get GC. They would delete resources in use that the list of valid attachments cannot name. */
+function mayCallPlugins(unnamed: readonly HeldAttachment[]): boolean {
+  return !unnamed.some(({ inUse }) => inUse);
+}
+
+/** Indexes of the plugins that get GC; in an older list only ours, if everything that they delegate to is ours too. */
+function collectorsOf(
+  list: Conflist,
+  { pluginDirs = [], find, isOwn = isOwnExecutable }: GarbagePlace,
+): number[] {
+  const all = [...list.plugins.keys()];
+  if (atLeast(list.version, SINCE.gc)) return all;
+  const uses = listUses(list);
+  // A missing plugin gets no GC.
+  const isOurs = (type: string) => isOwnPlugin(type, { pluginDirs, ...defined({ find }) }, isOwn);
+  return all.filter(index => uses.every(use => use.index !== index || isOurs(use.type)));
+}
+
+/** An attachment, and whether it is kept regardless of the scope. */
+interface JudgedCandidate extends GarbageCandidate {
+  readonly stays?: boolean;
+}
+
+/** All attachments in journal and cache, each once. */
+function findAll(
+  network: string,
+  scope: GcScope,
+  place: GarbagePlace,
+): { found: readonly JudgedCandidate[]; damaged: readonly CniError[] } {
+  const journals = place.stateDir === undefined ? [] : [place.stateDir];
+  const { attachments, damaged } = listKnown({ cacheDir: cacheDirOf(place), journals }, network);
+  const found = new Map<string, JudgedCandidate>();
+  for (const one of attachments) {
+    const { known, record, cached } = one;
+    const life = lifeOf(record, cached);
+    const judged = record ? judge(record, scope, place.env) : judgeForeign(findCacheFile(one), scope);
+    found.set(idText(known), { ...known, ...judged, life });
+  }
+  const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
+  return { found: sorted, damaged };
+}
+
+/** Adds what the node holds of recorded attachments, and of unrecorded ones. */
+function withTraces(
+  list: Conflist,
+  recorded: readonly JudgedCandidate[],
+  valid: readonly AttachmentKey[],
+  { look, unrecorded = false }: GcScope,
+): { found: readonly JudgedCandidate[]; unnamed: readonly HeldAttachment[] } {
+  if (look === undefined) return { found: recorded, unnamed: [] };
+  const named = new Set(valid.map(keyOf));
+  const onRecord = new Set(recorded.map(idText));
+  const known = recorded.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+  const traced = look(list, [...valid, ...known]);
+  const tracesOf = new Map(traced.map(one => [idText({ ...one, network: list.name }), one.traces]));
+  const withoutRecord = traced.flatMap((one): JudgedCandidate[] => {
+    const { containerId, ifname, isNamed, traces, inUse } = one;
+    const key = idText({ network: list.name, containerId, ifname });
+    if (!isNamed || onRecord.has(key) || named.has(key)) return [];
+    const id = { network: list.name, containerId, ifname, netns: '', args: [], capabilityArgs: {} };
+    const stays = inUse !== undefined && !unrecorded;
+    const why = `it has no record here and ${stays ? `may be in use (${inUse})` : inUse === undefined ? 'is unused' : 'may be in use, but all unrecorded attachments are deleted'}`;
+    return [{ ...id, source: undefined, result: undefined, stays, why, traces }];
+  });
+  const withOwn = recorded.map(one => ({ ...one, traces: tracesOf.get(idText(one)) ?? [] }));
+  return { found: [...withOwn, ...withoutRecord], unnamed: traced.filter(({ isNamed }) => !isNamed) };
+}
+
+function judge(
+  record: AttachmentRecord,
+  { owner, since }: GcScope,
+  env: ChainRuntime['env'],
+): Pick<JudgedCandidate, 'stays' | 'why'> {
+  const { kind, why, holder } = pastOf(record, env);
+  if (holder) return { stays: true, why: `process ${holder.pid} is working on it` };
+  if (kind === 'elsewhere') return { stays: true, why: why ?? '' };
+  if (owner !== undefined && record.owner !== owner)
+    return { stays: true, why: `it belongs to "${record.owner}"` };
+  if (why !== undefined) return { stays: false, why };
+  if (since !== undefined && Date.parse(record.runner.time) >= since)
+    return { stays: true, why: ADDED_SINCE };
+  return {};
+}
+
+/** Nothing but the time of its entry says when another runtime's ADD with another's plugins was. */
+function judgeForeign(file: string | undefined, { since }: GcScope): Pick<JudgedCandidate, 'stays' | 'why'> {
+  const written = since && file ? statSync(file, { throwIfNoEntry: false })?.mtimeMs : undefined;
+  if (since === undefined || written === undefined || written < since - FILE_CLOCK_LAG_MS) return {};
+  return { stays: true, why: ADDED_SINCE };
+}
+
+const ADDED_SINCE = 'it was added after GC began';
+
+function idText({ containerId, ifname }: AttachmentId): string {
+  return keyOf({ containerID: containerId, ifname });
+}
+
+function keyOf({ containerID, ifname }: AttachmentKey): string {
+  return `${containerID}/${ifname}`;
+}
+
+/** The valid attachments of a scope, checked: a misspelt key would name none, and GC would delete what it was meant to keep. */
+function validOf(scope: GcScope): readonly AttachmentKey[] {
+  if ('all' in scope && scope.all === true && !('valid' in scope)) return [];
+  const given: unknown = 'valid' in scope ? scope.valid : undefined;
+  const valid: unknown = typeof given === 'function' ? given() : given;
+  if (!Array.isArray(valid)) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      'Cannot collect garbage: expected either the valid attachments or "all"',
+    );
+  }
+  for (const key of valid as readonly Partial<AttachmentKey>[]) {
+    const { containerID = '', ifname = '' } = key ?? {};
+    const problem = findContainerIdProblem(containerID) ?? findIfnameProblem(ifname);
+    if (problem === undefined) continue;
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use valid attachment ${JSON.stringify(key)}: ${problem}`,
+    );
+  }
+  return valid;
 }

@@ -1,4 +1,4 @@
-// What have attachments lost behind their plugins' backs, and what of it can be put back?
+// What have the plugins of attachments lost behind their backs, and what of it can they put back?
 
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import {
@@ -10,21 +10,39 @@ import {
   tryHold,
 } from '../../attachments/store.ts';
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
+import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
-import { atLeast, SINCE } from '../../cni/result.ts';
-import { type PutBack, settleHeld } from '../change/settle.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { atLeast, convertResult, SINCE } from '../../cni/result.ts';
+import { type PutBack, settleHeld } from '../change.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { ownExecutables } from '../config/own-executable.ts';
-import { isOwnPlugin } from '../run/call-plugins.ts';
-import { type ChainRuntime, cacheDirOf, holdCall, withRecordedDirs } from '../run/runtime.ts';
+import { ownExecutables } from '../config/find-plugin.ts';
+import { buildRequest, callAll, isOwnPlugin } from '../run/call-plugins.ts';
+import { acceptResult, IGNORED, type ReadReply } from '../run/plugin-outcome.ts';
+import {
+  type Attachment,
+  type ChainRuntime,
+  cacheDirOf,
+  holdCall,
+  withRecordedDirs,
+} from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { type Rest, visitAll } from '../run/visits.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from './foreign.ts';
-import { LOOPBACK } from './gone.ts';
 import { hasItsInterface } from './held-attachment.ts';
-import { findCached, findConfigOfAdd, findRecord } from './known-add.ts';
+import { findCached, findConfigOfAdd, findRecord, LOOPBACK } from './known-add.ts';
 import { type Recovery, recover } from './recover.ts';
-import { type PluginCondition, type RepairMeans, repairPlugins, worstOf } from './repair-plugins.ts';
+
+/** How a repair goes about it. */
+export interface RepairMeans {
+  /** Change nothing: plugins get CHECK only. */
+  readonly dryRun?: boolean;
+  /**
+   * Run ADD again for chained plugins that do not support repair. Most of them only add rules, but only the person who chose
+   * a plugin knows what it does.
+   */
+  readonly foreign?: boolean;
+}
 
 /** What to repair, and by which means. */
 export interface RepairScope extends RepairMeans {
@@ -34,6 +52,18 @@ export interface RepairScope extends RepairMeans {
   readonly journals?: readonly string[];
   /** Names of attachments that are repaired in parts, each of which has a record of its own. */
   readonly inParts?: ReadonlySet<string>;
+}
+
+/** The condition of one plugin's part of an attachment. */
+export interface PluginCondition {
+  readonly link: string;
+  readonly index: number;
+  /** `sound`: CHECK passes. `mended`: CHECK passes after something was put back. `broken`: CHECK fails. */
+  readonly state: 'sound' | 'mended' | 'broken';
+  /** What CHECK reported first. */
+  readonly problem?: string;
+  /** What CHECK still reports. */
+  readonly error?: CniError;
 }
 
 /** The condition of an attachment. */
@@ -221,4 +251,78 @@ export function listToCheckBy(
     : [];
   if (plugins.length > 0) return { ...list, version: SINCE.check, plugins, isRaised: true };
   return { why: `its list has version ${list.version}, which has no CHECK`, unchecked: true };
+}
+
+/** The condition of an attachment whose plugins are in these conditions. */
+function worstOf(plugins: readonly PluginCondition[]): PluginCondition['state'] {
+  const states = ['broken', 'mended'] as const;
+  return states.find(one => plugins.some(({ state }) => state === one)) ?? 'sound';
+}
+
+/** What the plugins of an attachment are called with. */
+type RepairedAdd = Pick<
+  RememberedAdd,
+  'result' | 'containerId' | 'netns' | 'ifname' | 'args' | 'capabilityArgs'
+>;
+
+/** Has every plugin check its part and, if that fails, put back what is missing. */
+async function repairPlugins(
+  list: Conflist,
+  add: RepairedAdd,
+  means: RepairMeans,
+  runtime: ChainRuntime,
+): Promise<PluginCondition[]> {
+  const { result, containerId, netns, ifname, args, capabilityArgs } = add;
+  const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
+  const prevResult = result && convertResult(result, list.version, 'recorded result');
+  const repairing = { ...runtime, env: { ...(runtime.env ?? process.env), [REPAIR_VARIABLE]: '1' } };
+  const plugins: PluginCondition[] = [];
+  for (const [index, entry] of list.plugins.entries()) {
+    const call = (how: ChainRuntime) => () =>
+      callOne(list, 'CHECK', index, prevResult, attachment, how, IGNORED);
+    const addAgain = async () => {
+      const read: ReadReply<JsonObject> = (stdout, plugin) => acceptResult(stdout, list.version, plugin);
+      await callOne(list, 'ADD', index, prevResult, attachment, runtime, read);
+      await call(runtime)();
+    };
+    const link = { link: entry.type, index };
+    const problem = await failureOf(call(runtime));
+    if (problem === undefined) {
+      plugins.push({ ...link, state: 'sound' });
+      continue;
+    }
+    let error: CniError | undefined = problem;
+    // The other plugins would put back rules for an interface that does not exist.
+    const isLost = means.dryRun || plugins[0]?.state === 'broken';
+    if (!isLost) error = await failureOf(call(repairing));
+    // The ADD of a first plugin would create a second interface.
+    if (error && means.foreign && !isLost && index > 0) error = await failureOf(addAgain);
+    const found = { problem: problem.message, ...(error ? { error } : {}) };
+    plugins.push({ ...link, state: error ? 'broken' : 'mended', ...found });
+  }
+  return plugins;
+}
+
+async function callOne(
+  list: Conflist,
+  verb: 'CHECK' | 'ADD',
+  index: number,
+  prevResult: JsonObject | undefined,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  read: ReadReply<unknown>,
+): Promise<void> {
+  const entry = list.plugins[index];
+  if (entry === undefined) return;
+  const request = buildRequest(list, entry, { prevResult, capabilityArgs: attachment.capabilityArgs });
+  await callAll({ list, verb, order: [index], read, attachment, requestFor: () => request }, runtime);
+}
+
+async function failureOf(work: () => Promise<void>): Promise<CniError | undefined> {
+  try {
+    await work();
+    return undefined;
+  } catch (error) {
+    return toCniError(error);
+  }
 }

@@ -1,4 +1,5 @@
-// How do ADD, CHECK, DEL and STATUS run over the plugins of a list?
+// How do ADD, CHECK, DEL and STATUS run over the plugins of a list, or of one plugin without a list?
+
 import { type AttachmentRecord, cacheFileOf, pastOf, readAttachment } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
@@ -8,8 +9,7 @@ import { atLeast, convertResult, type ResultOf, SINCE } from '../../cni/result.t
 import type { Conflist } from '../config/conflist.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
-import { recover } from '../records/recover.ts';
-import { prepare, rollback } from '../records/transaction.ts';
+import { prepare, recover, rollback } from '../records/recover.ts';
 import { buildRequest, callAll, callPlugins, findExecutable } from './call-plugins.ts';
 import { acceptResult, IGNORED } from './plugin-outcome.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, checkAttachment } from './runtime.ts';
@@ -90,7 +90,7 @@ async function check(list: Conflist, attachment: Attachment, runtime: ChainRunti
 async function findSettled(id: AttachmentId, runtime: ChainRuntime): Promise<AttachmentRecord | undefined> {
   const record = findRecord(id, runtime);
   if (record === undefined || pastOf(record, runtime.env).kind !== 'changing') return record;
-  const { settleChange } = await import('../change/settle.ts');
+  const { settleChange } = await import('../change.ts');
   await settleChange(id, runtime);
   return findRecord(id, runtime);
 }
@@ -194,4 +194,34 @@ async function callInOrder(
     },
     runtime,
   );
+}
+
+/**
+ * ADD of a single plugin, see {@link parsePlugin}. It gets its own configuration under its own name and version,
+ * without `prevResult`. Its result is recorded with the configuration's own bytes, as libcni does.
+ * @returns the result, in the configuration's version
+ * @throws CniError when it failed; then it was undone
+ */
+export function addPlugin(
+  plugin: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+): Promise<ResultOf> {
+  return addNetwork(plugin, attachment, runtime);
+}
+
+/**
+ * CHECK of a single plugin with the result of its ADD. Ignores `disableCheck`, which only lists have.
+ * @throws CniError when it reports a problem, or when no ADD is on record
+ */
+export function checkPlugin(plugin: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
+  return checkNetwork({ ...plugin, disableCheck: false }, attachment, runtime);
+}
+
+/**
+ * DEL of a single plugin with the result of its ADD; the record is deleted on success.
+ * @throws CniError when it failed
+ */
+export function deletePlugin(plugin: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
+  return deleteNetwork(plugin, attachment, runtime);
 }

@@ -12,7 +12,7 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
 import { LONGEST_MS } from '../../wait.ts';
-import type { isOwnExecutable } from '../config/own-executable.ts';
+import type { isOwnExecutable } from '../config/find-plugin.ts';
 import type { NodeWitness } from '../records/held-attachment.ts';
 import type { KernelTransaction } from './exec-plugin.ts';
 import type { Exec, SegmentRunner } from './segment.ts';

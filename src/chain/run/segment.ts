@@ -3,8 +3,7 @@
 // A segment is a maximal run of consecutive plugins with one host: our own plugins in one worker, or one foreign executable.
 // A runner sends one request per segment and reads a stream of outcomes, one per plugin.
 import type { Invocation } from '../../cni/invocation.ts';
-import type { FoundPlugin } from '../config/find-plugin.ts';
-import { type isOwnExecutable, ownExecutables } from '../config/own-executable.ts';
+import { type FoundPlugin, type isOwnExecutable, ownExecutables } from '../config/find-plugin.ts';
 import type { ExecOutcome, PluginProcess, StartPlugin } from './exec-plugin.ts';
 
 /** One plugin of a segment. */

@@ -1,8 +1,12 @@
 // What does `catena gc` do?
 
 import type { Conflist } from '../../chain/config/conflist.ts';
-import { collectGarbage } from '../../chain/records/collect-garbage.ts';
-import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
+import {
+  collectGarbage,
+  type GarbagePlan,
+  type GcScope,
+  planGarbage,
+} from '../../chain/records/collect-garbage.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { ASKED_VARIABLE, findContainerIdProblem } from '../../cni/env.ts';

@@ -1,6 +1,6 @@
 // What does `catena set` do?
-import { changeNetwork } from '../../chain/change/change.ts';
-import type { Change } from '../../chain/change/settings.ts';
+
+import { type Change, changeNetwork } from '../../chain/change.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { defined, isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import { capabilitiesOf } from '../capability-options.ts';

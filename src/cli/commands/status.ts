@@ -1,5 +1,5 @@
 // What does `catena status` do?
-import { listUses } from '../../chain/config/plugin-uses.ts';
+import { listUses } from '../../chain/config/conflist.ts';
 import { validateNetwork } from '../../chain/config/plugin-version.ts';
 import { findExecutable } from '../../chain/run/call-plugins.ts';
 import { networkStatus } from '../../chain/run/run.ts';

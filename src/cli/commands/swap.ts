@@ -1,10 +1,9 @@
 // What does `catena swap` do?
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { Conflist } from '../../chain/config/conflist.ts';
+import { type Conflist, listUses } from '../../chain/config/conflist.ts';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
-import { programOf } from '../../chain/config/own-executable.ts';
-import { listUses } from '../../chain/config/plugin-uses.ts';
+import { programOf } from '../../chain/config/find-plugin.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { findType, readSwap } from '../../lab/compare/executables.ts';

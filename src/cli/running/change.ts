@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import { type AttachmentRecord, hold } from '../../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../../chain/config/conflist.ts';
-import { settleEarlierAdd } from '../../chain/records/transaction.ts';
+import { settleEarlierAdd } from '../../chain/records/recover.ts';
 import { withDetails } from '../../chain/run/plugin-outcome.ts';
 import { addNetwork, deleteNetwork } from '../../chain/run/run.ts';
 import { type Attachment, type ChainRuntime, holdCall } from '../../chain/run/runtime.ts';

@@ -2,8 +2,7 @@
 
 import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
-import { findMismatch } from '../../chain/config/file-kind.ts';
+import { type Conflist, findMismatch, parseNetwork } from '../../chain/config/conflist.ts';
 import { loadFile, unreadable } from '../../chain/config/load.ts';
 import { validateNetwork } from '../../chain/config/plugin-version.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';

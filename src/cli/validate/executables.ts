@@ -1,8 +1,7 @@
 // Which executables do the plugins need, do they exist, and which versions do they support?
 import { statSync } from 'node:fs';
 import type { Conflist } from '../../chain/config/conflist.ts';
-import { findPlugin } from '../../chain/config/find-plugin.ts';
-import { isFront, isOwnExecutable } from '../../chain/config/own-executable.ts';
+import { findPlugin, isFront, isOwnExecutable } from '../../chain/config/find-plugin.ts';
 import { findHighestCommon, type PluginVersions, pluginVersion } from '../../chain/config/plugin-version.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { CniError, describeError } from '../../cni/errors.ts';

@@ -1,7 +1,6 @@
 // Which network is in a file, and where are its parts?
 import * as z from 'zod/mini';
-import { type Conflist, completeNetwork, isSinglePlugin } from '../../chain/config/conflist.ts';
-import { findMismatch } from '../../chain/config/file-kind.ts';
+import { type Conflist, completeNetwork, findMismatch, isSinglePlugin } from '../../chain/config/conflist.ts';
 import { findPluginFiles } from '../../chain/config/load.ts';
 import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../../cni/conflist.ts';
 import { ErrorCode } from '../../cni/errors.ts';

@@ -2,9 +2,8 @@
 import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ensureDirSync, ensureSymlinkSync } from 'fs-extra/esm';
-import type { Conflist } from '../../chain/config/conflist.ts';
+import { type Conflist, listUses } from '../../chain/config/conflist.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
-import { listUses } from '../../chain/config/plugin-uses.ts';
 import type { Exec } from '../../chain/run/segment.ts';
 import { defined, isObject, type JsonObject } from '../../cni/json.ts';
 import { absolutePath } from '../../files/read-file.ts';

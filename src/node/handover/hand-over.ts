@@ -10,12 +10,10 @@ import {
   type RememberedAdd,
   tryHold,
 } from '../../attachments/store.ts';
-import type { Conflist } from '../../chain/config/conflist.ts';
-import { isOwnExecutable } from '../../chain/config/own-executable.ts';
-import { listUses } from '../../chain/config/plugin-uses.ts';
+import { type Conflist, listUses } from '../../chain/config/conflist.ts';
+import { isOwnExecutable } from '../../chain/config/find-plugin.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from '../../chain/records/foreign.ts';
-import { isNamespaceGone } from '../../chain/records/gone.ts';
-import { findCached, findConfigOfAdd } from '../../chain/records/known-add.ts';
+import { findCached, findConfigOfAdd, isNamespaceGone } from '../../chain/records/known-add.ts';
 import { buildRequest, callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';

@@ -2,8 +2,7 @@
 import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join } from 'node:path';
 import { CORE_NAME } from '../../../chain/config/core-name.ts';
-import { findPlugin } from '../../../chain/config/find-plugin.ts';
-import { coreBeside, isFront } from '../../../chain/config/own-executable.ts';
+import { coreBeside, findPlugin, isFront } from '../../../chain/config/find-plugin.ts';
 import { refusalOf } from '../../../cli/runtimes/libcni.ts';
 import { CniError } from '../../../cni/errors.ts';
 import { isObject } from '../../../cni/json.ts';

@@ -13,7 +13,7 @@ import { forgetGeneration, noteGeneration } from '../../../../src/attachments/ge
 import { endRunner, isBeingRemoved, takeLock } from '../../../../src/attachments/lock.ts';
 import { begunAdd } from '../../../../src/attachments/notes.ts';
 import { listKnown, listRecords } from '../../../../src/attachments/store.ts';
-import { changeNetwork } from '../../../../src/chain/change/change.ts';
+import { changeNetwork } from '../../../../src/chain/change.ts';
 import { parseFrozen } from '../../../../src/chain/config/conflist.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { isAbandoned, undoIfDeleted } from '../../../../src/chain/records/foreign.ts';
