@@ -33,7 +33,6 @@ export {
   type GcScope,
   planGarbage,
 } from './chain/records/collect-garbage.ts';
-export type { HeldAttachment, NodeWitness } from './chain/records/held-attachment.ts';
 export { findCachedResult, findNetworkOfAdd } from './chain/records/known-add.ts';
 export { type Recovery, type RecoveryScope, recover } from './chain/records/recover.ts';
 export type { PluginCondition } from './chain/records/repair.ts';
@@ -61,6 +60,7 @@ export {
   deletePlugin,
   networkStatus,
 } from './chain/run/run.ts';
+export type { HeldAttachment, NodeWitness } from './chain/run/runtime.ts';
 export {
   type Attachment,
   DEFAULT_DEADLINE_MS,

@@ -9,6 +9,9 @@ export const LONGEST_MS = 0x7fff_ffff;
 /** The longest duration that options and settings take, in whole seconds. */
 export const LONGEST_S = Math.floor(LONGEST_MS / 1_000);
 
+/** Time of a process between SIGTERM and SIGKILL. */
+export const GRACE_MS = 2_000;
+
 /** A running timer, for `clearTimeout`. */
 export type Timer = ReturnType<typeof setTimeout>;
 

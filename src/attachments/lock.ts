@@ -35,7 +35,7 @@ import {
   thisProcess,
 } from '../files/process-stat.ts';
 import { fileFailure, namesIn } from '../files/read-file.ts';
-import { pause } from '../wait.ts';
+import { GRACE_MS, pause } from '../wait.ts';
 import { directoryOf, fileNameOf } from './place.ts';
 
 /** One operation of one runner. */
@@ -361,9 +361,6 @@ export interface OrphanProcess {
 export interface Orphaned extends Pick<AttachmentId, 'containerId' | 'ifname'> {
   readonly runners: readonly Runner[];
 }
-
-/** Time between SIGTERM and SIGKILL. */
-export const GRACE_MS = 2_000;
 
 /** Which processes to look for. */
 export interface OrphanProcessScope {

@@ -1,7 +1,6 @@
 // In which files are the note and the entry of an attachment?
 import { join } from 'node:path';
-import { type AttachmentId, digestOf } from '../cni/attachment.ts';
-import { findContainerIdProblem } from '../cni/env.ts';
+import { type AttachmentId, digestOf, findContainerIdProblem } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { findIfnameProblem } from '../net/interface.ts';
 

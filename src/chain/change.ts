@@ -23,11 +23,17 @@ import { convertResult, type ResultOf } from '../cni/result.ts';
 import { type Conflist, isSinglePlugin, parseFrozen } from './config/conflist.ts';
 import { isOwnExecutable } from './config/find-plugin.ts';
 import { isAbandoned, JUST_DELETED, noteOf, undoIfDeleted } from './records/foreign.ts';
-import { hasItsInterface } from './records/held-attachment.ts';
 import { findCached } from './records/known-add.ts';
 import { buildRequest, callPlugins, findExecutable } from './run/call-plugins.ts';
 import { withDetails } from './run/plugin-outcome.ts';
-import { type Attachment, type ChainRuntime, cacheDirOf, holdCall, withRecordedDirs } from './run/runtime.ts';
+import {
+  type Attachment,
+  type ChainRuntime,
+  cacheDirOf,
+  hasItsInterface,
+  holdCall,
+  withRecordedDirs,
+} from './run/runtime.ts';
 import { inTurn } from './run/turns.ts';
 
 /** What is to change; everything else stays. */

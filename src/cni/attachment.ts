@@ -1,10 +1,16 @@
-// How do names and notes in the kernel (aliases, comments) name the attachment that they belong to?
+// What names an attachment, also in names and notes in the kernel (aliases, comments)?
 
 /** What identifies an attachment on a node (SPEC "Terminology"). */
 export interface AttachmentId {
   readonly network: string;
   readonly containerId: string;
   readonly ifname: string;
+}
+
+/** What is wrong with a container id (or a network name, same rule), or undefined. SPEC "Parameters". */
+export function findContainerIdProblem(id: string): string | undefined {
+  if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(id) && !id.endsWith('\n')) return undefined;
+  return 'it must start with a letter or digit and contain only letters, digits, "_", "." and "-"';
 }
 
 /** Whether both name the same attachment. */

@@ -1,6 +1,7 @@
 // Which environment variables does a plugin receive, CNI_ARGS among them, and are they valid?
 
 import { findIfnameProblem } from '../net/interface.ts';
+import { findContainerIdProblem } from './attachment.ts';
 import { CniError, ErrorCode } from './errors.ts';
 import { isObject, type JsonObject, tryParse } from './json.ts';
 
@@ -162,12 +163,6 @@ export function parseEnv(env: Readonly<Record<string, string | undefined>>): Cni
     command,
     netnsOverride: ['1', 'true'].includes(override),
   };
-}
-
-/** What is wrong with a container id (or a network name, same rule), or undefined. SPEC "Parameters". */
-export function findContainerIdProblem(id: string): string | undefined {
-  if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(id) && !id.endsWith('\n')) return undefined;
-  return 'it must start with a letter or digit and contain only letters, digits, "_", "." and "-"';
 }
 
 /**

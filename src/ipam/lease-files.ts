@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { findContainerIdProblem } from '../cni/env.ts';
+import { findContainerIdProblem } from '../cni/attachment.ts';
 import { bootId } from '../files/process-stat.ts';
 import { putFile, removeFile, writeOverLeftover } from '../files/put-file.ts';
 import { fileFailure, namesIn, tryRead } from '../files/read-file.ts';

@@ -3,9 +3,10 @@
 // unshare(2) refuses to create a user namespace for a process with more than one thread. So the program is started a second
 // time by unshare(1) of util-linux, which creates the namespaces first.
 
-import { GRACE_MS, signalGroup } from '../chain/run/process-output.ts';
+import { signalGroup } from '../chain/run/process-output.ts';
 import { defined } from '../cni/json.ts';
 import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
+import { GRACE_MS } from '../wait.ts';
 
 /** The privileges behind the namespaces: root's, or those of a user namespace. */
 export type Rights = 'root' | 'user';

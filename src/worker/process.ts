@@ -2,9 +2,9 @@
 
 import { processOf, WORKER_VARIABLE } from '../attachments/lock.ts';
 import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
-import { GRACE_MS, MAX_STDERR_BYTES, signalGroup } from '../chain/run/process-output.ts';
+import { MAX_STDERR_BYTES, signalGroup } from '../chain/run/process-output.ts';
 import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
-import { startTimer } from '../wait.ts';
+import { GRACE_MS, startTimer } from '../wait.ts';
 import {
   LineSplitter,
   type SegmentRequest,

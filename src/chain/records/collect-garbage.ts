@@ -22,10 +22,9 @@ import {
   type RememberedAdd,
   sweep,
 } from '../../attachments/store.ts';
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
-import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { defined, type JsonObject } from '../../cni/json.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';
@@ -36,9 +35,8 @@ import { isOwnExecutable } from '../config/find-plugin.ts';
 import { buildGcRequest, callPlugins, isOwnPlugin } from '../run/call-plugins.ts';
 import { IGNORED, joinErrors } from '../run/plugin-outcome.ts';
 import { deleteNetwork } from '../run/run.ts';
-import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import { type ChainRuntime, cacheDirOf, type HeldAttachment } from '../run/runtime.ts';
 import { listRunning, withNoneBegun } from '../run/turns.ts';
-import type { HeldAttachment } from './held-attachment.ts';
 import { findCached } from './known-add.ts';
 import { deleteUnsettled } from './recover.ts';
 

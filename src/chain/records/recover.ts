@@ -25,10 +25,9 @@ import type { Conflist } from '../config/conflist.ts';
 import { explainConflict } from '../config/plugin-version.ts';
 import { unwind } from '../run/call-plugins.ts';
 import { withDetails } from '../run/plugin-outcome.ts';
-import { type Attachment, type ChainRuntime, cacheDirOf, holdCall } from '../run/runtime.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf, hasItsInterface, holdCall } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
 import { deleteHeld, warnAgain } from './delete-attachment.ts';
-import { hasItsInterface } from './held-attachment.ts';
 import { findCached, idOf } from './known-add.ts';
 
 /** An ADD that is noted, and whose plugins may be called. It holds the attachment until that is released. */

@@ -23,13 +23,13 @@ import {
   type Attachment,
   type ChainRuntime,
   cacheDirOf,
+  hasItsInterface,
   holdCall,
   withRecordedDirs,
 } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { type Rest, visitAll } from '../run/visits.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from './foreign.ts';
-import { hasItsInterface } from './held-attachment.ts';
 import { findCached, findConfigOfAdd, findRecord, LOOPBACK } from './known-add.ts';
 import { type Recovery, recover } from './recover.ts';
 

@@ -8,10 +8,9 @@ import { execa, type ResultPromise } from 'execa';
 import { workingDirectory } from '../../cni/directories.ts';
 import type { Outcome } from '../../cni/invocation.ts';
 import { defined } from '../../cni/json.ts';
-import { pause, startTimer } from '../../wait.ts';
+import { GRACE_MS, pause, startTimer } from '../../wait.ts';
 import {
   drain,
-  GRACE_MS,
   MAX_STDERR_BYTES,
   MAX_STDOUT_BYTES,
   type Output,

@@ -90,8 +90,6 @@ async function quietOr(closed: Promise<void>): Promise<void> {
   clearTimeout(timer);
 }
 
-export { GRACE_MS } from '../../attachments/lock.ts';
-
 /** Sends a signal to the process group of a leader, if a process id is given. A missing group is ignored. */
 export function signalGroup(leader: number | undefined, signal: NodeJS.Signals): void {
   if (leader === undefined) return;

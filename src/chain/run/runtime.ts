@@ -1,19 +1,14 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
 import { PLUGIN_DEADLINE_MS, type Purpose, processOf, RUNNER_VARIABLE } from '../../attachments/lock.ts';
+import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
-import {
-  type CniArgs,
-  type Command,
-  findContainerIdProblem,
-  findPairProblem,
-  renderCniArgs,
-} from '../../cni/env.ts';
+import { type CniArgs, type Command, findPairProblem, renderCniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
+import type { NetworkPlugins } from '../../cni/plugin-about.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
 import { LONGEST_MS } from '../../wait.ts';
 import type { isOwnExecutable } from '../config/find-plugin.ts';
-import type { NodeWitness } from '../records/held-attachment.ts';
 import type { KernelTransaction } from './exec-plugin.ts';
 import type { Exec, SegmentRunner } from './segment.ts';
 import type { PluginSpan } from './trace-context.ts';
@@ -104,6 +99,42 @@ export interface Runtime {
   readonly request?: string;
 }
 
+/** An attachment that has resources on the node. */
+export interface HeldAttachment {
+  /** `~` and a digest if the whole id cannot be found. */
+  readonly containerId: string;
+  readonly ifname: string;
+  /** False if only a digest of the container's id is known: DEL cannot be called for it. */
+  readonly isNamed: boolean;
+  /** Its resources, human-readable. */
+  readonly traces: readonly string[];
+  /** Why it must be kept unless the caller says otherwise; undefined if it is not in use. */
+  readonly inUse: string | undefined;
+}
+
+/** An attachment, where it was made, and what its ADD said of it. */
+export interface Made extends AttachmentId {
+  readonly netns: string;
+  /** Result of the last plugin, in the version that it names. */
+  readonly result?: JsonObject | undefined;
+}
+
+/** Asks the node itself about one attachment, whatever the records say. */
+export interface NodeWitness {
+  /**
+   * What was made of the attachment in this boot, human-readable: a pair under its name whose other end is in a namespace in
+   * use, or a lease. Undefined if there is neither.
+   * @param list says where its plugins keep leases
+   * @throws CniError, NetlinkError when the node cannot be queried
+   */
+  findLife(list: NetworkPlugins, id: AttachmentId): Promise<string | undefined>;
+  /**
+   * Whether the namespace of an attachment has its interface, not one of the same name that belongs to another attachment.
+   * @throws Error when that cannot be determined
+   */
+  hasInterface(attachment: Made): boolean;
+}
+
 /** Further options of the command, the daemon and the delegate runner; not part of the library. */
 export interface RunHooks {
   /**
@@ -127,6 +158,17 @@ export interface RunHooks {
 
 /** {@link Runtime} plus the options that only this project's own programs set. */
 export type ChainRuntime = Runtime & RunHooks;
+
+/**
+ * Whether the namespace of an attachment has that very interface. Without a witness to ask the node, it counts as there.
+ * @throws Error when that cannot be determined
+ */
+export async function hasItsInterface(
+  attachment: Made,
+  { openWitness }: { readonly openWitness?: (() => Promise<NodeWitness>) | undefined },
+): Promise<boolean> {
+  return (await openWitness?.())?.hasInterface(attachment) ?? true;
+}
 
 /** Directory of the result cache. */
 export function cacheDirOf({ cacheDir, env }: Pick<Runtime, 'cacheDir' | 'env'>): string {

@@ -7,9 +7,9 @@ import {
   type GcScope,
   planGarbage,
 } from '../../chain/records/collect-garbage.ts';
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
-import { ASKED_VARIABLE, findContainerIdProblem } from '../../cni/env.ts';
+import { ASKED_VARIABLE } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { loadAbouts, typesOf } from '../../cni/plugin-about.ts';

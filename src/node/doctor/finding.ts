@@ -1,7 +1,7 @@
 // What does an examination of a node report?
 
 import { accessSync, constants, lstatSync } from 'node:fs';
-import type { HeldAttachment } from '../../chain/records/held-attachment.ts';
+import type { HeldAttachment } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { InstalledRuntime } from '../../cli/runtimes/libcni.ts';
 import { shortId } from '../../cni/attachment.ts';

@@ -6,9 +6,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isContainer, type Key, listRecentlyBegun } from '../../attachments/generation.ts';
-import type { HeldAttachment } from '../../chain/records/held-attachment.ts';
-import { type AttachmentId, digestOf, findOwner } from '../../cni/attachment.ts';
-import { findContainerIdProblem } from '../../cni/env.ts';
+import type { HeldAttachment } from '../../chain/run/runtime.ts';
+import { type AttachmentId, digestOf, findContainerIdProblem, findOwner } from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../../cni/plugin-about.ts';

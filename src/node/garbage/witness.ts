@@ -1,6 +1,6 @@
 // Has an attachment been made in this boot of the machine, whatever the records say?
 import { join } from 'node:path';
-import type { Made, NodeWitness } from '../../chain/records/held-attachment.ts';
+import type { Made, NodeWitness } from '../../chain/run/runtime.ts';
 import { type AttachmentId, renderOwner } from '../../cni/attachment.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { leaseDirsOf, loadAbouts, type PluginCatalog, typesOf } from '../../cni/plugin-about.ts';
