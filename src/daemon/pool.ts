@@ -4,6 +4,7 @@ import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { networkIn } from '../cni/invocation.ts';
 import { tryRead } from '../files/read-file.ts';
+import { startTimer, type Timer } from '../wait.ts';
 import type { WorkerCall, WorkerSource } from '../worker/client.ts';
 import { type Limits, WorkerProcess } from '../worker/process.ts';
 import { rest } from '../worker/staying.ts';
@@ -65,7 +66,9 @@ const QUEUE = 1_024;
 const AT_WORK_SHARE = 0.5;
 /** A worker's deferred removals run after this time even without a request to run them. It is longer than any call takes. */
 const HOLD_MS = 15 * 60_000;
-const SWEEP_EVERY_MS = 250;
+/** How often is looked after what waits, or whether a worker starts again; and at most, how often after workers that are idle. */
+const PRESSING_MS = 250;
+const CALM_MS = 5_000;
 
 interface Member {
   readonly process: WorkerProcess;
@@ -128,9 +131,10 @@ export interface Turn extends WorkerSource {
 export class WorkerPool implements WorkerSource {
   readonly #env: Invocation['env'];
   readonly #reaper: DeviceRemover;
-  readonly #sweep: ReturnType<typeof setInterval>;
   readonly #health: WorkerHealth;
   #limits: PoolLimits;
+  #sweep: Timer | undefined;
+  #sweepsAt = Infinity;
   #idle: Member[] = [];
   readonly #busy = new Set<Member>();
   readonly #holding = new Set<Member>();
@@ -153,9 +157,8 @@ export class WorkerPool implements WorkerSource {
     this.#limits = limits;
     this.#health = new WorkerHealth(events);
     this.#reaper = new DeviceRemover(indexes => this.#removeNow(indexes));
-    this.#sweep = setInterval(() => this.#tidy(), SWEEP_EVERY_MS);
-    this.#sweep.unref();
     this.#idle.push(this.#start());
+    this.#tidyWithin(PRESSING_MS);
   }
 
   get state(): PoolState {
@@ -210,6 +213,7 @@ export class WorkerPool implements WorkerSource {
     return new Promise(resolve => {
       const begin = () => resolve(this.#begin(asker, isOwn));
       this.#waiting.add({ ...asker, since: performance.now(), begin });
+      this.#tidyWithin(PRESSING_MS);
     });
   }
 
@@ -277,13 +281,17 @@ export class WorkerPool implements WorkerSource {
 
   /** Closes all workers; busy ones finish their call first. */
   close(): void {
-    clearInterval(this.#sweep);
+    this.#sweepsAt = 0;
+    clearTimeout(this.#sweep);
     for (const { process } of [...this.#idle, ...this.#busy, ...this.#holding]) process.close();
     this.#reaping?.close();
   }
 
   #start(): Member {
-    const process = new WorkerProcess(OWN_PROGRAM, this.#env, true, problem => this.#health.note(problem));
+    const process = new WorkerProcess(OWN_PROGRAM, this.#env, true, problem => {
+      this.#health.note(problem);
+      if (problem !== undefined) this.#tidyWithin(PRESSING_MS);
+    });
     return { process, looked: 0, since: performance.now(), rested: false, network: '' };
   }
 
@@ -378,6 +386,23 @@ export class WorkerPool implements WorkerSource {
     return residentBytes(pid) > this.#limits.bytes;
   }
 
+  /** A daemon at rest costs what its wakes cost, so it wakes seldom while nothing waits. */
+  #tidyWithin(ms: number): void {
+    const at = performance.now() + ms;
+    if (this.#sweepsAt <= at) return;
+    this.#sweepsAt = at;
+    clearTimeout(this.#sweep);
+    this.#sweep = startTimer(() => {
+      this.#sweepsAt = Infinity;
+      this.#tidy();
+      const isPressing = this.#waiting.size > 0 || this.problem !== undefined;
+      // A quarter, so that an idle worker is ended about when it should be.
+      const calmMs = Math.min(CALM_MS, Math.max(PRESSING_MS, this.#limits.idleMs / 4));
+      this.#tidyWithin(isPressing ? PRESSING_MS : calmMs);
+    }, ms);
+    this.#sweep.unref();
+  }
+
   #tidy(): void {
     this.#tryAgain();
     const until = performance.now() - UNDER_WAY_MS;
@@ -442,12 +467,26 @@ export class WorkerPool implements WorkerSource {
   }
 
   async #removeNow(indexes: readonly number[]): Promise<boolean> {
+    const limits = { deadlineMs: REMOVE_DEADLINE_MS };
+    const lone = this.#findLone();
+    if (lone)
+      return (await this.use({}, worker => worker.ask(limits, { remove: indexes }), lone)).exitCode === 0;
     if (!this.#reaping?.usable) this.#reaping = new WorkerProcess(OWN_PROGRAM, this.#env, true);
     this.#removing = true;
-    const outcome = await this.#reaping.ask({ deadlineMs: REMOVE_DEADLINE_MS }, { remove: indexes });
+    const outcome = await this.#reaping.ask(limits, { remove: indexes });
     this.#removing = false;
     this.#removedAt = performance.now();
     return outcome.exitCode === 0;
+  }
+
+  /**
+   * The worker that waits for a deletion while nothing else is asked for: it can delete the devices itself. Beside other requests a process of
+   * its own does, so that none waits for the kernel; to start that costs several times as much as the DEL of a single pod.
+   */
+  #findLone(): WorkerProcess | undefined {
+    const [holder, ...others] = this.#holding;
+    const isLone = this.#running.size === 1 && this.#waiting.size === 0 && others.length === 0;
+    return isLone && holder?.process.usable ? holder.process : undefined;
   }
 }
 

@@ -176,4 +176,22 @@ describeRoot('the workers of a daemon', () => {
     expect(pool.workers).toBeLessThanOrEqual(2);
     expect(leasesIn(lab)).toEqual([]);
   });
+
+  test('delete the devices of a lone DEL themselves: no other process starts for that', async () => {
+    const lab = await makeLab();
+    const daemon = await startDaemon(lab);
+    const conf = bridgeOf(lab);
+    const [one, two] = [await lab.container(), await lab.container()];
+    for (const container of [one, two]) await lab.plugin('bridge', { command: 'ADD', conf, container });
+    const before = childrenOf(daemon.pid);
+    expect(before).toHaveLength(1);
+    for (const container of [one, two]) {
+      const { exitCode } = await lab.plugin('bridge', { command: 'DEL', conf, container });
+      expect(exitCode).toBe(0);
+      expect(childrenOf(daemon.pid)).toEqual(before);
+    }
+    const links = await lab.ip(lab.host, 'link', 'show', 'type', 'veth');
+    expect(links).toEqual([]);
+    expect(leasesIn(lab)).toEqual([]);
+  });
 });
