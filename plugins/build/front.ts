@@ -107,6 +107,8 @@ export async function renderTables(): Promise<string> {
     ...{ JUDGED_DECLINED: JUDGED.declined, JUDGED_LOST: JUDGED.lost },
     // The core's own deadlines end long before.
     JUDGE_DEADLINE_MS: 30_000,
+    // The core then asks again, with the deadline of the probe.
+    PROBE_MS: 250,
     BUSY_MS: 30_000,
     // A reader that takes nothing for that long is not waited for.
     WRITE_DEADLINE_MS: 60_000,

@@ -350,34 +350,41 @@ static int put_identity(uint8_t *at, const char *path)
     return 1;
 }
 
-/* Connects to the daemon of a socket, which must belong to root or to our user, and finds the file with its calls. */
-static int open_door(void)
+enum { UNUSABLE, OPEN, ABSENT };
+
+/*
+ * Connects to the daemon of a socket, which must belong to root or to our user, and finds the file with its calls. A daemon has that before its
+ * sockets. Without it, a service manager listens, and starts a daemon on any connection: a probe makes none there.
+ */
+static int open_door(int is_probe)
 {
     const char *dir = variable(RUN_DIR_VARIABLE);
     Address address = { AF_UNIX, "" };
     Stat before, after;
     uint32_t size = sizeof peer;
-    if (!append(address.path, sizeof address.path, *dir ? dir : RUN_DIR)) return 0;
+    if (!append(address.path, sizeof address.path, *dir ? dir : RUN_DIR)) return UNUSABLE;
     append(calls_file, sizeof calls_file, address.path);
-    if (!append(address.path, sizeof address.path, WIRE_NAME)) return 0;
-    if (call(STATX, AT_FDCWD, (long)address.path, 0, STATX_BASIC, (long)&before) != 0) run_core("absent");
+    if (!append(address.path, sizeof address.path, WIRE_NAME)) return UNUSABLE;
+    if (call(STATX, AT_FDCWD, (long)address.path, 0, STATX_BASIC, (long)&before) != 0) return ABSENT;
+    append(calls_file, sizeof calls_file, CALLS_NAME);
+    append_number(calls_file, sizeof calls_file, before.inode);
+    append(calls_file, sizeof calls_file, "-");
+    uint64_t made_ms = (uint64_t)before.modified.seconds * 1000 + before.modified.nanoseconds / 1000000;
+    if (!append_number(calls_file, sizeof calls_file, made_ms)) return UNUSABLE;
+    if (is_probe && call(STATX, AT_FDCWD, (long)calls_file, 0, STATX_BASIC, (long)&after) != 0) return ABSENT;
     door = call(SOCKET, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, 0, 0);
     /* The caller has closed a standard stream: the core reports that. */
-    if (door < FIRST_FREE_FD) return 0;
+    if (door < FIRST_FREE_FD) return UNUSABLE;
     long refused = call(CONNECT, door, (long)&address, sizeof address, 0, 0);
-    if (refused == -ECONNREFUSED) run_core("absent");
-    if (refused != 0) return 0;
-    if (call(GETSOCKOPT, door, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&size) != 0) return 0;
+    if (refused == -ECONNREFUSED) return ABSENT;
+    if (refused != 0) return UNUSABLE;
+    if (call(GETSOCKOPT, door, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&size) != 0) return UNUSABLE;
     uint32_t own = (uint32_t)call(GETEUID, 0, 0, 0, 0, 0);
-    if ((peer.uid != 0 && peer.uid != own) || (before.uid != 0 && before.uid != own)) return 0;
+    if ((peer.uid != 0 && peer.uid != own) || (before.uid != 0 && before.uid != own)) return UNUSABLE;
     /* Sockets appear by rename and never return. So this is the one that was connected if the name means it before and after. */
-    if (call(STATX, AT_FDCWD, (long)address.path, 0, STATX_BASIC, (long)&after) != 0 || before.inode != after.inode || before.modified.seconds != after.modified.seconds ||
-        before.modified.nanoseconds != after.modified.nanoseconds) return 0;
-    append(calls_file, sizeof calls_file, CALLS_NAME);
-    append_number(calls_file, sizeof calls_file, after.inode);
-    append(calls_file, sizeof calls_file, "-");
-    return append_number(calls_file, sizeof calls_file,
-                         (uint64_t)after.modified.seconds * 1000 + after.modified.nanoseconds / 1000000);
+    if (call(STATX, AT_FDCWD, (long)address.path, 0, STATX_BASIC, (long)&after) != 0) return UNUSABLE;
+    int is_same = before.inode == after.inode && before.modified.seconds == after.modified.seconds;
+    return is_same && before.modified.nanoseconds == after.modified.nanoseconds ? OPEN : UNUSABLE;
 }
 
 /* Reads standard input to its end, or until it is too long. Returns false on an error, which the core reports. */
@@ -438,6 +445,15 @@ static const char *columns_variable(void)
     return text;
 }
 
+/* The fixed part of a request, but for the key, the place and the lengths of its parts. */
+static void begin_request(uint8_t *header, uint32_t kind, uint32_t total)
+{
+    put32(header + WIRE_AT_MAGIC, WIRE_MAGIC);
+    put32(header + WIRE_AT_VERSION, WIRE_VERSION);
+    put32(header + WIRE_AT_TOTAL, total);
+    put32(header + WIRE_AT_KIND, kind);
+}
+
 /* Has the daemon make a call or run a command, and ends with its outcome. Returns if it was not asked. */
 static void ask_daemon(uint32_t kind, const char *plugin)
 {
@@ -446,8 +462,11 @@ static void ask_daemon(uint32_t kind, const char *plugin)
     Stat stat;
     Piece pieces[] = { { header, sizeof header }, { plugin, length_of(plugin) }, { cwd, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }, { input, 0 } };
     Piece *const env = &pieces[4], *const columns = &pieces[5], *const request = &pieces[6];
-    if (*variable(SERVED_VARIABLE) || *variable(FAULT_VARIABLE) || !make_key() || !open_door()) return;
-    /* A daemon has its calls file before its sockets. Without it, a service manager listens, and starts a daemon now. */
+    if (*variable(SERVED_VARIABLE) || *variable(FAULT_VARIABLE) || !make_key()) return;
+    int opened = open_door(0);
+    if (opened == ABSENT) run_core("absent");
+    if (opened != OPEN) return;
+    /* A service manager, which starts a daemon now. */
     if (call(STATX, AT_FDCWD, (long)calls_file, 0, STATX_BASIC, (long)&stat) != 0) run_core("declined");
     /* Relative paths start there. The kernel marks a directory that cannot be reached from the root. */
     if (call(GETCWD, (long)cwd, sizeof cwd, 0, 0, 0) <= 0 || *cwd != '/') return;
@@ -469,14 +488,48 @@ static void ask_daemon(uint32_t kind, const char *plugin)
     }
     total += sizeof header;
     if (total > WIRE_REQUEST_LIMIT) return;
-    put32(header + WIRE_AT_MAGIC, WIRE_MAGIC);
-    put32(header + WIRE_AT_VERSION, WIRE_VERSION);
-    put32(header + WIRE_AT_TOTAL, (uint32_t)total);
-    put32(header + WIRE_AT_KIND, kind);
+    begin_request(header, kind, (uint32_t)total);
     put32(header + WIRE_AT_SENT, (uint32_t)now_ms(CLOCK_REALTIME));
     for (int i = 0; i < WIRE_KEY_BYTES; i++) header[WIRE_AT_KEY + i] = (uint8_t)key[i];
     if (!send_all(pieces, sizeof pieces / sizeof *pieces)) run_core("declined");
     await_answer();
+}
+
+/* Whether this is a probe: `daemon --ping`, alone or with `--deadline=<seconds>`. */
+static int is_probe(char **words)
+{
+    if (!words[0] || !same(words[0], "daemon") || !words[1] || !same(words[1], "--ping")) return 0;
+    const char *more = words[2];
+    if (!more) return 1;
+    if (words[3] || !starts_with(more, "--deadline=")) return 0;
+    for (more += length_of("--deadline="); *more >= '0' && *more <= '9'; more++);
+    return !*more;
+}
+
+/*
+ * Has the daemon say that it serves this executable, and ends with that: probes come all the time, and each start of the core costs more
+ * than a call. Returns if the daemon does not say so at once. The core asks it again, and tells what is wrong.
+ */
+static void probe_daemon(void)
+{
+    static uint8_t header[WIRE_REQUEST_HEADER];
+    Piece piece = { header, sizeof header };
+    size_t have = 0;
+    if (*variable(FAULT_VARIABLE) || open_door(1) != OPEN || !put_identity(header + WIRE_AT_PLACE, core)) return;
+    begin_request(header, WIRE_KIND_PROBE, sizeof header);
+    if (!send_all(&piece, 1)) return;
+    while (have < sizeof answer && wait_for(door, POLLIN, PROBE_MS) != 0) {
+        long got = call(RECVFROM, door, (long)(answer + have), (long)(sizeof answer - have), 0, 0);
+        if (got == -EAGAIN || got == -EINTR) continue;
+        if (got <= 0) return;
+        have += (size_t)got;
+        if (have < WIRE_REPLY_HEADER || have < get32(answer + WIRE_REPLY_AT_TOTAL)) continue;
+        uint64_t out = get32(answer + WIRE_REPLY_AT_STDOUT);
+        int is_answer = get32(answer + WIRE_REPLY_AT_MAGIC) == WIRE_MAGIC && get32(answer + WIRE_REPLY_AT_KIND) == WIRE_REPLY_ANSWER;
+        int is_well = is_answer && get32(answer + WIRE_REPLY_AT_STATUS) == 0 && WIRE_REPLY_HEADER + out == have;
+        if (is_well) print(answer + WIRE_REPLY_HEADER, out, "", 0, 0);
+        return;
+    }
 }
 
 static size_t skip_spaces(size_t at)
@@ -544,6 +597,7 @@ static _Noreturn void run(void)
         int is_own = starts_with(netns, "/proc/self/") || starts_with(netns, "/proc/thread-self/");
         if (!is_own && (!*told->plugin || is_in(command, DAEMON_VERBS))) ask_daemon(WIRE_KIND_CALL, told->plugin);
     } else if (first && is_in(first, DAEMON_COMMANDS)) ask_daemon(WIRE_KIND_COMMAND, "");
+    else if (first && is_probe(arguments + 1)) probe_daemon();
     run_core("");
 }
 

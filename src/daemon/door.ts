@@ -5,7 +5,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { CURRENT_VERSION } from '../cni/result.ts';
 import { namesIn } from '../files/read-file.ts';
 import { BegunCalls } from './calls.ts';
-import { type RunRequest, startSocketOf, wireOf } from './protocol.ts';
+import { type RunAnswer, type RunRequest, startSocketOf, wireOf } from './protocol.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './who-listens.ts';
 import { type AnswerCall, type AnsweredCall, listenForCalls } from './wire.ts';
 
@@ -13,7 +13,7 @@ import { type AnswerCall, type AnsweredCall, listenForCalls } from './wire.ts';
 interface Handlers {
   serve(request: Request, calls: BegunCalls): Promise<Response>;
   answer(request: RunRequest, calls: BegunCalls, signal: AbortSignal): Promise<AnsweredCall>;
-  ping(): object;
+  ping(executable: string | undefined): RunAnswer;
   refuse(reason: 'request'): void;
   /** The socket was missing and has been created again. */
   restored(why: string): void;

@@ -112,6 +112,19 @@ export function decline(declined: DeclineReason, error: string): RunAnswer {
 /** What a daemon answers to a ping. */
 export type PingReply = NonNullable<AnswerOf<'Ping'>['reply']>;
 
+/** The line that `catena daemon --ping` prints. */
+export function describePing({
+  version,
+  executable,
+  pid,
+  running,
+  queued,
+  uptimeSeconds,
+}: PingReply): string {
+  const waiting = queued > 0 ? `, ${queued} waiting` : '';
+  return `daemon ${version} (executable ${executable}), process ${pid}, ${running} in progress${waiting}, up ${uptimeSeconds} s`;
+}
+
 /** What a daemon reports about itself; one of another build may report less. */
 export type DaemonState = AnswerOf<'DaemonState'> &
   Required<Pick<AnswerOf<'DaemonState'>, 'version' | 'running' | 'queued' | 'served'>>;

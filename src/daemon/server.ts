@@ -11,6 +11,7 @@ import {
   DAEMON_COMMANDS,
   type DeclineReason,
   decline,
+  describePing,
   HANDOVER_PATH,
   type ProcessPlace,
   type RunAnswer,
@@ -104,7 +105,12 @@ export async function startServer(
   const handlers = {
     serve,
     answer: admission.answer,
-    ping: () => stateOf(backend, { version, executable: place.executable }),
+    ping(executable: string | undefined) {
+      const state = stateOf(backend, { version, executable: place.executable });
+      if (executable === undefined) return { exitCode: 0, stdout: JSON.stringify(state), stderr: '' };
+      if (executable !== place.executable) return decline('build', 'another executable was installed');
+      return { exitCode: 0, stdout: `${describePing(state)}\n`, stderr: '' };
+    },
     refuse: events.declined,
     restored: events.restored,
     replaced(why: string) {

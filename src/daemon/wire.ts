@@ -26,6 +26,7 @@ export const WIRE = {
   WIRE_KIND_COMMAND: 0,
   WIRE_KIND_CALL: 1,
   WIRE_KIND_PING: 2,
+  WIRE_KIND_PROBE: 3,
   WIRE_REQUEST_LIMIT: 0x2000000,
   // A reply frame: this header, then standard output and standard error.
   WIRE_REPLY_AT_MAGIC: 0,
@@ -54,9 +55,15 @@ const KEY = /^[\w-]+$/;
 /** The request of `catena daemon --ping`: a header alone. */
 export const PING = pingRequest();
 
-/** Whether a whole request is {@link PING}, of which the kind decides. */
-export function isPing(bytes: Uint8Array): boolean {
-  return viewOf(bytes).getUint32(WIRE.WIRE_AT_KIND, true) === WIRE.WIRE_KIND_PING;
+/**
+ * What a whole request asks the daemon about itself, of which the kind decides: {@link PING}, or the front's probe, a header with the executable
+ * that it belongs to.
+ */
+export function asksAfter(bytes: Uint8Array): { readonly executable?: string } | undefined {
+  const view = viewOf(bytes);
+  const kind = view.getUint32(WIRE.WIRE_AT_KIND, true);
+  if (kind === WIRE.WIRE_KIND_PING) return {};
+  return kind === WIRE.WIRE_KIND_PROBE ? { executable: placeIn(view).executable } : undefined;
 }
 
 /**
@@ -96,13 +103,8 @@ export function decodeRequest(bytes: Uint8Array): RunRequest | undefined {
       ? args.length === 0
       : kind === WIRE.WIRE_KIND_COMMAND && DAEMON_COMMANDS.includes(args[0] ?? '');
   if (!isKnown || !KEY.test(key)) return undefined;
-  const [executable = '', network = '', mount = ''] = [0, 1, 2].map(i => {
-    const from = WIRE.WIRE_AT_PLACE + 16 * i;
-    // As numbers, since that is how both sides read them from the file system.
-    return `${Number(view.getBigUint64(from, true))}:${Number(view.getBigUint64(from + 8, true))}`;
-  });
   return {
-    place: { executable, network, mount },
+    place: placeIn(view),
     ...(plugin === '' ? {} : { plugin }),
     args,
     cwd,
@@ -112,6 +114,15 @@ export function decodeRequest(bytes: Uint8Array): RunRequest | undefined {
     // Signed, for a clock that was set back in between.
     ageMs: (Date.now() - view.getUint32(WIRE.WIRE_AT_SENT, true)) | 0,
   };
+}
+
+function placeIn(view: DataView): RunRequest['place'] {
+  const [executable = '', network = '', mount = ''] = [0, 1, 2].map(i => {
+    const from = WIRE.WIRE_AT_PLACE + 16 * i;
+    // As numbers, since that is how both sides read them from the file system.
+    return `${Number(view.getBigUint64(from, true))}:${Number(view.getBigUint64(from + 8, true))}`;
+  });
+  return { executable, network, mount };
 }
 
 /** What a reply frame says. */
@@ -194,8 +205,8 @@ interface Answering {
   /** Longest request. */
   readonly maxBytes: number;
   readonly answer: AnswerCall;
-  /** What `catena daemon --ping` is answered. */
-  ping(): object;
+  /** What a ping is answered, or a probe of the front of this executable. */
+  ping(executable: string | undefined): RunAnswer;
   /** Told about bytes that are no request of this version. */
   refuse(reason: 'request'): void;
 }
@@ -246,9 +257,10 @@ class Connection {
   }
 
   #serve(bytes: Uint8Array): void {
-    if (isPing(bytes)) {
+    const asked = asksAfter(bytes);
+    if (asked) {
       this.#isAsked = true;
-      this.#finish({ exitCode: 0, stdout: JSON.stringify(this.#how.ping()), stderr: '' });
+      this.#finish(this.#how.ping(asked.executable));
       return;
     }
     const request = decodeRequest(bytes);

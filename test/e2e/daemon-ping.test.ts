@@ -18,6 +18,9 @@ afterAll(() => fs.rmSync(tmp, { recursive: true, force: true }));
 
 const pingIn = (runDir: string, ...args: string[]): Promise<Finished> =>
   run([CATENA, 'daemon', '--ping', '--run-dir', runDir, ...args]);
+/** The same question by the front. */
+const probeIn = (runDir: string): Promise<Finished> =>
+  run([CATENA, 'daemon', '--ping'], { env: { CATENA_RUN_DIR: runDir } });
 
 describeRoot('catena daemon --ping', () => {
   const makeLab = useLabs();
@@ -39,6 +42,14 @@ describeRoot('catena daemon --ping', () => {
       state: 'alive',
       reply: { pid: daemon.pid, running: 0, queued: 0 },
     });
+    // Without other options, the front asks: a probe starts no Bun program.
+    const probe = (...args: string[]) =>
+      lab.run(lab.host, [CATENA, 'daemon', '--ping', ...args], { env: { CATENA_RUN_DIR: dir } });
+    for (const args of [[], ['--deadline=4']])
+      expect(await probe(...args)).toMatchObject({
+        exitCode: 0,
+        stdout: expect.stringMatching(/^daemon \S+ \(executable \d+:\d+\), process/),
+      });
     process.kill(daemon.pid, 'SIGSTOP');
     const began = performance.now();
     expect(await here('--deadline', '0.3')).toEqual({
@@ -52,6 +63,7 @@ describeRoot('catena daemon --ping', () => {
     process.kill(daemon.pid, 'SIGKILL');
     await daemon.exited;
     expect((await here()).exitCode).toBe(3);
+    expect((await probe()).exitCode).toBe(3);
   });
 });
 
@@ -64,6 +76,7 @@ describe('catena daemon --ping', () => {
     const kept = await actAsDaemon(socketPathOf(dir), () => connections++);
     for (const name of fs.readdirSync(dir)) if (name.includes('calls')) fs.rmSync(path.join(dir, name));
     expect(await pingIn(dir)).toEqual(said);
+    expect(await probeIn(dir)).toEqual(said);
     expect(connections).toBe(0);
     await kept.stop();
   });
@@ -78,6 +91,8 @@ describe('catena daemon --ping', () => {
     const finished = await pingIn(dir, '--json');
     expect(finished).toMatchObject({ exitCode, stderr: '' });
     expect(JSON.parse(finished.stdout)).toMatchObject({ state: exitCode === 4 ? 'other build' : 'silent' });
+    // A daemon that knows no probes declines them, whatever it answers to a ping.
+    if (bytes.length !== otherBuild().length) expect((await probeIn(dir)).exitCode).toBe(exitCode);
     await daemon.stop();
   });
 

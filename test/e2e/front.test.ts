@@ -7,7 +7,7 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { BegunCalls } from '../../src/daemon/calls.ts';
 import { decline, socketPathOf, wireOf } from '../../src/daemon/protocol.ts';
-import { decodeFrame, decodeRequest, encodeAnswer, SIGN, WIRE } from '../../src/daemon/wire.ts';
+import { asksAfter, decodeFrame, decodeRequest, encodeAnswer, SIGN, WIRE } from '../../src/daemon/wire.ts';
 import { SEND_FLAG } from '../../src/plugin/delete-devices.ts';
 import { type Finished, run } from '../helpers/command.ts';
 import { deadline } from '../helpers/deadline.ts';
@@ -239,7 +239,33 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       expect(called).not.toHaveProperty('plugin');
     });
 
+    test('asks whether a daemon serves its executable, and leaves any other answer to the core', async () => {
+      const probe = { name: 'catena', args: ['daemon', '--ping', '--deadline=4'] };
+      const alive = { exitCode: 0, stdout: 'daemon\n', stderr: '' };
+      const { received, ...finished } = await callBeside(client => client.end(encodeAnswer(alive)), probe);
+      expect(finished).toEqual(alive);
+      const { dev, ino } = fs.statSync(path.join((await made).dir, 'catena-core'));
+      expect(asksAfter(received)).toEqual({ executable: `${dev}:${ino}` });
+      const others: ((client: net.Socket) => unknown)[] = [
+        client => client.end(encodeAnswer(decline('build', ''))),
+        client => client.end(ANSWER),
+        client => client.end(ANSWER.subarray(0, 20)),
+        client => client.end(Buffer.alloc(200, 1)),
+        client => client.end(hugeFrame()),
+        () => {},
+      ];
+      for (const serve of others) {
+        const { stdout } = await callBeside(serve, probe);
+        expect(stdout).toBe(`${probe.args.join(' ')}||${CONF}`);
+      }
+    });
+
     test.each([
+      [
+        'a probe with other options',
+        { name: 'catena', args: ['daemon', '--ping', '-v'] },
+        'daemon --ping -v||',
+      ],
       ['another command', { name: 'catena', args: ['list'] }, 'list||'],
       ['a worker', { args: ['--worker'] }, '--worker||'],
       ['another verb', { env: { CNI_COMMAND: 'NONE' } }, '||'],

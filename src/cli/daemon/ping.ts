@@ -1,7 +1,7 @@
 // What does `catena daemon --ping` do?
 
 import { runDir } from '../../cni/directories.ts';
-import type { PingReply } from '../../daemon/protocol.ts';
+import { describePing } from '../../daemon/protocol.ts';
 import { type Ping, ping } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { inEnvelope } from '../answers/envelope.ts';
@@ -20,19 +20,14 @@ export async function run(call: CommandCall): Promise<number> {
   const dir = absolutePath(call.text('run-dir') ?? runDir(call.env), call.cwd);
   const found = await ping(dir, seconds * 1_000);
   if (isData(call)) await printData(call, inEnvelope('Ping', found));
-  else if (found.state === 'alive') call.out(`${describe(found.reply)}\n`);
+  else if (found.state === 'alive') call.out(`${describePing(found.reply)}\n`);
   else call.err(`catena: ${problemOf(found, dir, seconds)}\n`);
   return DAEMON_EXIT_CODES[found.state];
-}
-
-function describe({ version, executable, pid, running, queued, uptimeSeconds }: PingReply): string {
-  const waiting = queued > 0 ? `, ${queued} waiting` : '';
-  return `daemon ${version} (executable ${executable}), process ${pid}, ${running} in progress${waiting}, up ${uptimeSeconds} s`;
 }
 
 function problemOf(found: Exclude<Ping, { state: 'alive' }>, dir: string, seconds: number): string {
   if (found.state === 'absent') return `no daemon listens in "${dir}"`;
   if (found.state === 'silent') return `the daemon in "${dir}" did not answer within ${seconds} s`;
-  const whose = 'reply' in found && found.reply ? describe(found.reply) : 'a daemon';
+  const whose = 'reply' in found && found.reply ? describePing(found.reply) : 'a daemon';
   return `the daemon in "${dir}" is another build than this command, ${TOOL_VERSION}: ${whose}`;
 }

@@ -4,12 +4,12 @@ import { mkdtempSync, rmSync, utimesSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { listen } from '../../../src/daemon/door.ts';
-import { wireOf } from '../../../src/daemon/protocol.ts';
+import { decline, wireOf } from '../../../src/daemon/protocol.ts';
 
 const HANDLERS = {
   serve: async () => new Response(),
   answer: () => async () => ({ reply: { declined: 'ending' } }),
-  ping: () => ({}),
+  ping: () => decline('build', ''),
   refuse() {},
 } as never;
 

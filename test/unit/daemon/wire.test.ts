@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { hasGone } from '../../../src/daemon/calls.ts';
 import { decline, type RunRequest, wireOf } from '../../../src/daemon/protocol.ts';
 import {
+  asksAfter,
   decodeFrame,
   decodeRequest,
   encodeAnswer,
-  isPing,
   listenForCalls,
   PING,
   requestLength,
@@ -100,7 +100,7 @@ test('a ping has these bytes, and is known by its kind', () => {
   expect(hex(PING.subarray(0, 16))).toBe('43544e41010000008000000002000000');
   expect(hex(PING.subarray(16))).toBe('00'.repeat(112));
   expect(requestLength(PING, 1 << 20)).toBe(128);
-  expect([isPing(PING), isPing(bytesOf(REQUEST))]).toEqual([true, false]);
+  expect([asksAfter(PING), asksAfter(bytesOf(REQUEST))]).toEqual([{}, undefined]);
   expect(decodeRequest(PING)).toBeUndefined();
 });
 
@@ -171,7 +171,7 @@ test.each(['reads the whole answer', 'has gone'])('until its client %s', async e
       seen.answered = true;
       return Promise.resolve({ reply: LONG, told });
     },
-    ping: () => ({}),
+    ping: () => decline('build', ''),
     refuse() {},
   });
   try {
@@ -190,7 +190,7 @@ test.each(['reads the whole answer', 'has gone'])('until its client %s', async e
 test('a client that still writes what is no request reads the refusal; one that writes more than any request is left', async () => {
   const socket = join(dir, 'writes-on');
   const answer = () => Promise.reject(new Error('nothing is to be answered'));
-  const how = { maxBytes: 4 << 20, answer, ping: () => ({}), refuse() {} };
+  const how = { maxBytes: 4 << 20, answer, ping: () => decline('build', ''), refuse() {} };
   const listener = listenForCalls(wireOf(socket), how);
   try {
     const refused = [{ kind: 'declined' as const, begun: false }];
@@ -231,7 +231,12 @@ test.each([true, false])(
       if (!(await hasGone(gone))) calls += 1;
       return { reply: { exitCode: 0, stdout: '', stderr: '' } };
     };
-    const listener = listenForCalls(path, { maxBytes: 1 << 20, answer, ping: () => ({}), refuse() {} });
+    const listener = listenForCalls(path, {
+      maxBytes: 1 << 20,
+      answer,
+      ping: () => decline('build', ''),
+      refuse() {},
+    });
     try {
       writeFileSync(request, bytesOf(await requestHere()));
       // This process does not read its sockets until then, like a daemon that is stopped.
