@@ -1,8 +1,7 @@
 // What became of the front's request to the daemon, if the Bun program was executed after all?
 //
 // Part of every start: see main.ts. Only the front asks a daemon. Without one, as built without a C compiler, there is no request.
-import { CORE_NAME, ON_DEMAND_SUFFIX } from '../src/chain/config/core-name.ts';
-import { runDir } from '../src/cni/directories.ts';
+import { CORE_NAME, ON_DEMAND_SUFFIX, runDir } from '../src/cni/directories.ts';
 import {
   JUDGED,
   START_AGAIN_MS,

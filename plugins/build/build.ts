@@ -22,7 +22,7 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
-import { CORE_NAME } from '../../src/chain/config/core-name.ts';
+import { CORE_NAME } from '../../src/cni/directories.ts';
 import { type ArchiveEntry, packArchive } from '../../src/files/archive.ts';
 import { tryRead } from '../../src/files/read-file.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';

@@ -24,7 +24,7 @@ export const PROCESSES: Readonly<Record<string, readonly string[]>> = {
     'src/cli/commands/check.ts',
     'src/cli/commands/del.ts',
   ],
-  worker: ['src/worker/worker.ts', 'src/worker/staying.ts'],
+  worker: ['src/worker/worker.ts'],
   bandwidth: ['plugins/bandwidth/plugin.ts'],
   bridge: ['plugins/bridge/plugin.ts'],
   cluster: ['plugins/cluster/plugin.ts'],

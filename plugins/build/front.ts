@@ -1,8 +1,7 @@
 // How is the front compiled, for this system or another one? (plugins/front/README.md)
 import fs from 'node:fs';
 import path from 'node:path';
-import { CORE_NAME } from '../../src/chain/config/core-name.ts';
-import { RUN_DIR, RUN_DIR_VARIABLE } from '../../src/cni/directories.ts';
+import { CORE_NAME, RUN_DIR, RUN_DIR_VARIABLE } from '../../src/cni/directories.ts';
 import {
   ANSWER_DEADLINE_MS,
   callsFilesOf,
@@ -21,7 +20,7 @@ import { SEND_FLAG } from '../../src/plugin/delete-devices.ts';
 import { aboutText } from '../../src/plugin/run.ts';
 import { versionText } from '../../src/plugin/serve.ts';
 import { REQUEST_LIMIT_BYTES } from '../../src/plugin/stdio.ts';
-import { FAULT_VARIABLE } from '../../src/sys/fault-variable.ts';
+import { FAULT_VARIABLE } from '../../src/sys/fault.ts';
 import { WORKER_FLAG } from '../../src/worker/protocol.ts';
 import { AS_FLAG, PLUGIN_NAMES, PLUGINS, RUNNER, RUNNER_ALIASES, RUNNER_NAME } from '../registry.ts';
 import { releaseOf } from '../release.ts';

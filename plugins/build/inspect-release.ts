@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import { CORE_NAME } from '../../src/chain/config/core-name.ts';
+import { CORE_NAME } from '../../src/cni/directories.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import type { Target } from './targets.ts';
 

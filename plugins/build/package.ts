@@ -7,7 +7,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
-import { CORE_NAME } from '../../src/chain/config/core-name.ts';
+import { CORE_NAME } from '../../src/cni/directories.ts';
 import { type ArchiveEntry, packArchive } from '../../src/files/archive.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { buildPackage, compile } from './build.ts';

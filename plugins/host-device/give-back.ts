@@ -9,7 +9,7 @@ import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { ContainerNetns } from '../../src/plugin/invocation.ts';
 import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../../src/sys/netns.ts';
-import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
+import { findNetnsCookie } from '../../src/sys/netns-identity.ts';
 import { listDeviceNodes } from '../../src/sys/sysctl.ts';
 import { moveOut, rename, restore } from './capture.ts';
 import { findSelector, type HostDeviceConf } from './config.ts';

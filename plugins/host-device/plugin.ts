@@ -45,7 +45,7 @@ import { isNetlinkError } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
 import { confirm, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
-import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
+import { findNetnsCookie } from '../../src/sys/netns-identity.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
 import { giveBack, giveBackUnrecorded, tryGiveBack } from './give-back.ts';
 import {

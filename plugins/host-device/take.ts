@@ -12,7 +12,7 @@ import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import { type Route, RT_TABLE_MAIN, routeThrough } from '../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../src/netlink/rtnl/rule.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
+import { findNetnsCookie } from '../../src/sys/netns-identity.ts';
 import { addressesOf, capture, moveIn, routesOf } from './capture.ts';
 import { type HostDeviceConf, type Selector, selectorOf } from './config.ts';
 import { finishEarlier, finishReturned, giveBack, tryGiveBack } from './give-back.ts';

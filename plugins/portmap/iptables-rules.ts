@@ -2,7 +2,7 @@
 
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { renderCidr, renderIp, subnetOf } from '../../src/net/ip.ts';
-import { quote } from '../../src/netlink/iptables/nat-rule.ts';
+import { quote } from '../../src/netlink/iptables/nat.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 import type { FamilyPlan, Forward, Protocol } from './plan.ts';
 

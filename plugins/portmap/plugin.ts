@@ -3,7 +3,7 @@
 import { attachmentOf, gravediggerFor, refuserFor } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { cidrContains } from '../../src/net/ip.ts';
-import type { NatRule } from '../../src/netlink/iptables/nat-rule.ts';
+import type { NatRule } from '../../src/netlink/iptables/nat.ts';
 import { findExemption, findOvertaken } from '../../src/netlink/iptables/precedence.ts';
 import { doProgramsChange } from '../../src/netlink/iptables/program.ts';
 

@@ -28,7 +28,7 @@ import {
   writeNewFile,
 } from '../files/put-file.ts';
 import { fileFailure, readIfThere, tryRead } from '../files/read-file.ts';
-import type { NetnsIdentity } from './netns-identity.ts';
+import type { NetnsIdentity } from '../sys/netns-identity.ts';
 import { cacheFileOf } from './place.ts';
 
 /** A cached result, with the configuration and arguments of its ADD. */

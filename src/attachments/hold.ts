@@ -11,7 +11,7 @@ import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { bootId, endFrozen, isFrozen, isOfEarlierBoot } from '../files/process-stat.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
-import { findNetnsCookie } from '../sys/netns-cookie.ts';
+import { compareNetns, findNetnsCookie, hostCookie, identifyNetns } from '../sys/netns-identity.ts';
 import { pause } from '../wait.ts';
 import {
   type CachedAttachment,
@@ -33,7 +33,6 @@ import {
   type Runner,
   takeLock,
 } from './lock.ts';
-import { compareNetns, hostCookie, identifyNetns } from './netns-identity.ts';
 import {
   type AttachmentRecord,
   begunAdd,

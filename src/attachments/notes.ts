@@ -25,6 +25,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileFailure, namesIn } from '../files/read-file.ts';
+import { hostCookie, identifyNetns } from '../sys/netns-identity.ts';
 import {
   type CachedAttachment,
   type Made,
@@ -34,7 +35,6 @@ import {
   renderAttachment,
 } from './entries.ts';
 import type { Runner } from './lock.ts';
-import { hostCookie, identifyNetns } from './netns-identity.ts';
 import { cacheFileOf, cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
 
 /** What an ADD is about to do; or, if that had succeeded before, what a change or a deletion begins with. */

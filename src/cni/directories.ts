@@ -1,4 +1,13 @@
-// Where does Catena keep its files by default?
+// What are our programs called, and where does Catena keep its files by default?
+
+/** Name of the Bun program, which stands beside the fronts (plugins/front) and runs what they do not. */
+export const CORE_NAME = 'catena-core';
+
+/** Name of the command: a front, or the Bun program itself if it was built without a compiler. */
+export const COMMAND_NAME = 'catena';
+
+/** Appended to the path of the Bun program: the file that makes calls start a daemon if none runs (src/daemon/on-demand.ts). */
+export const ON_DEMAND_SUFFIX = '.on-demand';
 
 /** Where runtimes look for plugins by default. */
 export const DEFAULT_BIN_DIR = '/opt/cni/bin';

@@ -10,7 +10,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { CORE_NAME, ON_DEMAND_SUFFIX } from '../chain/config/core-name.ts';
+import { CORE_NAME, ON_DEMAND_SUFFIX } from '../cni/directories.ts';
 import { isObject, tryParse } from '../cni/json.ts';
 import { bootId } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';

@@ -4,10 +4,10 @@ import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { networkIn } from '../cni/invocation.ts';
 import { tryRead } from '../files/read-file.ts';
+import { rest } from '../sys/process.ts';
 import { startTimer, type Timer } from '../wait.ts';
 import type { WorkerCall, WorkerSource } from '../worker/client.ts';
 import { type Limits, WorkerProcess } from '../worker/process.ts';
-import { rest } from '../worker/staying.ts';
 
 /** How many requests are served at the same time, and when a worker is replaced. */
 export interface PoolLimits {

@@ -27,7 +27,7 @@ import {
 import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { removeDeviceInfo } from './device-info.ts';
+import { removeDeviceInfo } from './devices.ts';
 import {
   inPods,
   listPods,

@@ -2,21 +2,20 @@
 //
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
-import { compareNetns } from '../attachments/netns-identity.ts';
+
 import { type AttachmentRecord, type HeldKnown, hold, pastOf, readRecord } from '../attachments/store.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
-import { refuseUnheeded } from './add.ts';
-import { refuseHeldDevices, toRecordedNetwork } from './begin-pod.ts';
+import { compareNetns } from '../sys/netns-identity.ts';
+import { refuseHeldDevices, refuseUnheeded, toRecordedNetwork } from './add.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './cluster-pod.ts';
 import { editRoutes, interfacesOf } from './default-route.ts';
-import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
-import { PodDevices } from './devices.ts';
+import { PodDevices, placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './devices.ts';
 import { endMove, leaveMachine } from './moving.ts';
 import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';

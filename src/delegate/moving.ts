@@ -9,11 +9,11 @@
 // Either daemon may be killed or stand still in between. So the first pod, once quiet, asks the link in turn, and speaks again if the second does
 // not in time; and the second, which may have stood still since then, never acts on what it saw long ago.
 
-import { compareNetns } from '../attachments/netns-identity.ts';
 import { hold, pastOf, readRecord } from '../attachments/store.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { parseIp } from '../net/ip.ts';
+import { compareNetns } from '../sys/netns-identity.ts';
 import { pause } from '../wait.ts';
 import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
 import type { Pod, Selection } from './options.ts';

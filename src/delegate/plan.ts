@@ -7,8 +7,7 @@ import type { CniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, type JsonObject, memberOf } from '../cni/json.ts';
 import type { Device } from './cluster.ts';
-import { deviceInfoArg } from './device-info.ts';
-import { PodDevices } from './devices.ts';
+import { deviceInfoArg, PodDevices } from './devices.ts';
 import {
   type FoundNetwork,
   findNetwork,

@@ -7,15 +7,13 @@ import { signalGroup } from '../chain/run/process-output.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../chain/run/run.ts';
 import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
 import type { Exec } from '../chain/run/segment.ts';
-import type { JsonObject } from '../cni/json.ts';
-import { defined } from '../cni/json.ts';
+import { defined, type JsonObject } from '../cni/json.ts';
 import { atLeast, SINCE } from '../cni/result.ts';
 import { handOver } from '../node/handover/hand-over.ts';
 import type { PluginDefinition } from '../plugin/define.ts';
 import { serve } from '../plugin/serve.ts';
 import { Errno } from '../sys/errno.ts';
-import { planFaults, requestCounter } from '../sys/fault.ts';
-import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
+import { FAULT_VARIABLE, planFaults, requestCounter } from '../sys/fault.ts';
 import { closeNetns, enter, inNetns, type Netns, openOwnNetns } from '../sys/netns.ts';
 import { startTimer } from '../wait.ts';
 import {

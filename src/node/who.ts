@@ -1,12 +1,12 @@
 // Whose is an address, a hardware address, a port, a device, a rule or a container id?
 import { join } from 'node:path';
-import { findNetnsIdentity } from '../attachments/netns-identity.ts';
 import { findOwner, renderOwner } from '../cni/attachment.ts';
 import { visitNamespaces } from '../ipam/holders.ts';
 import { isLease, parseOwner, readLease } from '../ipam/lease-files.ts';
 import { findIp, renderIp } from '../net/ip.ts';
 import { renderFields } from '../netlink/nft/table.ts';
 import { Tables } from '../netlink/tables.ts';
+import { findNetnsIdentity } from '../sys/netns-identity.ts';
 import { isBelow } from './graph/layout.ts';
 import type { NodeAttachment, NodeModel } from './model.ts';
 

@@ -7,8 +7,8 @@
 
 import { closeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { COMMAND_NAME } from '../chain/config/core-name.ts';
 import { isFront } from '../chain/config/find-plugin.ts';
+import { COMMAND_NAME } from '../cni/directories.ts';
 import { CniError, describeError, toCniError } from '../cni/errors.ts';
 import {
   type Envelope,
@@ -33,7 +33,7 @@ import {
   tolerating,
 } from '../netlink/socket.ts';
 import { Errno } from '../sys/errno.ts';
-import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
+import { FAULT_VARIABLE } from '../sys/fault.ts';
 import { SystemError } from '../sys/libc.ts';
 import { inNetns } from '../sys/netns.ts';
 import type { Call, Done } from './define.ts';

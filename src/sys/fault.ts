@@ -1,7 +1,14 @@
-// Which request to the kernel should fail, to test how a plugin handles that?
+// Which request to the kernel should fail, to test how a plugin handles that, and which variable says so?
+
 import { writeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { FAULT_VARIABLE } from './fault-variable.ts';
+
+/**
+ * Makes a plugin's executable fail at one request: `CATENA_FAULT=kernel:3` is the third, and `kernel:` with the
+ * words of a request are that one, where the order of requests is not always the same. It is honoured everywhere, also for
+ * root, because it only simulates what the kernel may do at any time: refuse a request.
+ */
+export const FAULT_VARIABLE = 'CATENA_FAULT';
 
 /**
  * Called before each request to the kernel, in order.

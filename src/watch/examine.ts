@@ -1,6 +1,5 @@
 // Are the attachments of a node as their ADD left them, and if not, what of each can be put back, and with which commands?
 import { findHolder } from '../attachments/lock.ts';
-import { compareNetns } from '../attachments/netns-identity.ts';
 import { type AttachmentRecord, pastOf } from '../attachments/store.ts';
 import { listUses } from '../chain/config/conflist.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
@@ -14,6 +13,7 @@ import { type AttachmentId, shortId } from '../cni/attachment.ts';
 import { argOf, renderCniArgs } from '../cni/env.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
+import { compareNetns } from '../sys/netns-identity.ts';
 import { timeLimit } from '../wait.ts';
 import { isPodUnsettled, runtimeFor, type WatchedAttachment } from './attachments.ts';
 import { deviceNames } from './collect-gone.ts';

@@ -17,7 +17,7 @@ import { deleteDevices, Removals } from '../plugin/delete-devices.ts';
 import { type HostSockets, type PluginLookup, SegmentNetns, type WorkerState } from '../plugin/invocation.ts';
 import { replyTo } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
-import { endWithParent } from '../sys/process.ts';
+import { compileEagerly, endWithParent, rest } from '../sys/process.ts';
 import {
   BEGUN,
   LineSplitter,
@@ -28,7 +28,6 @@ import {
   type WorkerReply,
   type WorkerRequest,
 } from './protocol.ts';
-import { compileEagerly, rest } from './staying.ts';
 
 /**
  * Serves calls until standard input ends, one at a time. Each plugin has the process, its environment and its namespaces to

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { AS_FLAG, PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
-import { CORE_NAME } from '../../src/chain/config/core-name.ts';
+import { CORE_NAME } from '../../src/cni/directories.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { type Contestant, differences, quantile, type Samples, takeTurns, timed } from './measure.ts';
 

@@ -2,8 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import type { Family } from '../../src/net/ip.ts';
-import { listLegacyNat, listNftNat } from '../../src/netlink/iptables/nat.ts';
-import { type NatRule, renderRule } from '../../src/netlink/iptables/nat-rule.ts';
+import { listLegacyNat, listNftNat, type NatRule, renderRule } from '../../src/netlink/iptables/nat.ts';
 import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { type Lab, withHost } from '../helpers/netns.ts';

@@ -1,7 +1,7 @@
 // What of the kernel's defaults do the main plugins change on the host and in the container, and what do they leave?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { FAULT_VARIABLE } from '../../src/sys/fault-variable.ts';
+import { FAULT_VARIABLE } from '../../src/sys/fault.ts';
 import {
   type Container,
   directories,

@@ -19,8 +19,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/cni': ['src/net'],
   'src/files': ['src/cni'],
   'src/netlink': ['src/net', 'src/sys'],
-  'src/attachments': ['src/files', 'src/cni', 'src/net', 'src/sys/netns-cookie'],
-  'src/chain': ['src/attachments', 'src/files', 'src/cni', 'src/net'],
+  'src/attachments': ['src/files', 'src/cni', 'src/net', 'src/sys/netns-identity'],
+  'src/chain': ['src/attachments', 'src/files', 'src/cni', 'src/net', 'src/sys/netns-identity'],
   // A delegate is found, and ended, as any plugin is.
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
@@ -31,12 +31,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/attachments/lock',
       'src/attachments/snapshot',
     ],
-    ...[
-      'src/chain/config/core-name',
-      'src/chain/config/find-plugin',
-      'src/chain/run/exec-plugin',
-      'src/chain/run/lazy-exec-plugin',
-    ],
+    ...['src/chain/config/find-plugin', 'src/chain/run/exec-plugin', 'src/chain/run/lazy-exec-plugin'],
   ],
   // The runner's side knows how plugins start, the process's side how they are served.
   'src/worker': [
@@ -65,13 +60,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'src/node/upkeep': [
     ...['src/files', 'src/cni', 'src/attachments/generation', 'src/attachments/place'],
-    ...['src/sys/flock', 'src/sys/netns-cookie'],
+    ...['src/sys/flock', 'src/sys/netns-identity'],
   ],
   // It looks at everything, as the doctor does, and repairs by the runner's means.
   'src/watch': [
     'src/cli/answers',
     ...['src/chain', 'src/attachments', 'src/netlink', 'src/cni', 'src/net'],
-    ...['src/files/put-file', 'src/files/read-file', 'src/sys/flock'],
+    ...['src/files/put-file', 'src/files/read-file', 'src/sys/flock', 'src/sys/netns-identity'],
     // The networks of a pod.
     'src/delegate/record',
   ],
@@ -95,13 +90,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/delegate': [
     ...['src/chain', 'src/attachments', 'src/cni', 'src/net'],
     // What it asks the kubelet, and what other programs read.
-    ...['src/daemon/grpc/schema', 'src/files/put-file', 'src/files/remove-file'],
+    ...['src/daemon/grpc/schema', 'src/files/put-file', 'src/sys/netns-identity'],
   ],
   'src/daemon': [
     'src/sys/few-connections',
     // What it prints over HTTP.
     'src/cli/answers',
-    ...['src/worker/client', 'src/worker/process', 'src/worker/staying', 'src/chain', 'src/cni', 'src/net'],
+    ...['src/worker/client', 'src/worker/process', 'src/sys/process', 'src/chain', 'src/cni', 'src/net'],
     'src/observe',
     // Plugins that it calls again.
     'src/node/upkeep',
@@ -153,7 +148,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/netlink',
       'src/files/process-stat',
     ],
-    ...['src/files/read-file', 'src/sys/flock', 'src/sys/netns', 'src/sys/sysctl', 'src/cni', 'src/net'],
+    ...['src/files/read-file', 'src/cni', 'src/net'],
+    ...['src/sys/flock', 'src/sys/netns', 'src/sys/netns-identity', 'src/sys/sysctl'],
     // How rates and times are written.
     'src/lab/words',
     // Which attachments stand, and whether they are as their ADD left them.
@@ -181,7 +177,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // Networks of running containers.
   'src/cli/running': [
     ...['src/node', 'src/chain', 'src/attachments', 'src/files/read-file', 'src/cni', 'src/net'],
-    ...['src/sys/netns', 'src/sys/flock'],
+    ...['src/sys/netns', 'src/sys/netns-identity', 'src/sys/flock'],
   ],
   'src/node/garbage': [
     ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
@@ -200,7 +196,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/ipam',
       'src/worker/client',
       'src/delegate',
-      'src/worker/staying',
+      'src/sys/process',
       'src/daemon',
       'src/sys/service-manager',
       'src/observe',
@@ -211,7 +207,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
-    ...['src/sys/netns', 'src/sys/netns-cookie', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
+    ...['src/sys/netns', 'src/sys/netns-identity', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
     ...['src/sys/tun'],
     // What a plugin wants to be called again for, and how it talks to the neighbours of an interface.
     ...['src/node/upkeep', 'src/sys/packet-socket', 'src/sys/inet-socket'],
@@ -247,7 +243,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/wait': [],
   // A row of the registry loads a plugin; every start loads the registry itself.
   'plugins/registry': ['src/cni', 'src/plugin/define', 'plugins'],
-  'plugins/unanswered': ['src/cni', 'src/daemon', 'src/chain/config/core-name'],
+  'plugins/unanswered': ['src/cni', 'src/daemon'],
   'plugins/release': ['plugins/registry'],
   // How executables, packages and releases are made from all of it.
   'plugins/build': [
@@ -262,13 +258,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'package-lock.json',
     ],
     // What the front knows of the rest.
-    ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/daemon/wire', 'src/worker/protocol'],
+    ...['src/daemon/protocol', 'src/daemon/wire', 'src/worker/protocol'],
     ...[
       'src/plugin/stdio',
       'src/plugin/delete-devices',
       'src/plugin/run',
       'src/plugin/serve',
-      'src/sys/fault-variable',
+      'src/sys/fault',
     ],
     // The page of `catena ui`.
     'src/ui/bundle',
@@ -370,7 +366,7 @@ const MAY_LOAD_LAZILY = [
   // What GC goes by is of no use to other verbs.
   'src/plugin/serve',
   // The journal asks for it, and works under Node as well, which has no bun:ffi.
-  'src/sys/netns-cookie',
+  'src/sys/netns-identity',
   // Asks the node, which only records of an earlier boot need.
   'src/cli/target',
   // semver, for lists that offer several versions.

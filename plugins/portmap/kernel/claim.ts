@@ -6,8 +6,13 @@ import { CniError } from '../../../src/cni/errors.ts';
 import { defined } from '../../../src/cni/json.ts';
 import { cidrContains, FAMILIES, type Family, type Ip, sameIp } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
-import { decodeNatRule, listLegacyNat, listNftNat, natTable } from '../../../src/netlink/iptables/nat.ts';
-import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
+import {
+  decodeNatRule,
+  listLegacyNat,
+  listNftNat,
+  type NatRule,
+  natTable,
+} from '../../../src/netlink/iptables/nat.ts';
 import {
   addEntries,
   type Element,

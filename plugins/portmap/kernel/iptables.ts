@@ -9,8 +9,13 @@ import {
   filterChanges,
   filterTable,
 } from '../../../src/netlink/iptables/filter.ts';
-import { isLegacyDropping, listLegacyNat, listNftNat, natTable } from '../../../src/netlink/iptables/nat.ts';
-import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
+import {
+  isLegacyDropping,
+  listLegacyNat,
+  listNftNat,
+  type NatRule,
+  natTable,
+} from '../../../src/netlink/iptables/nat.ts';
 import {
   doProgramsChange,
   hasLegacyTools,

@@ -4,8 +4,13 @@ import { runDir } from '../../../src/cni/directories.ts';
 import type { HandoverMode } from '../../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { FAMILIES, type Family, type Ip, ipToBytes } from '../../../src/net/ip.ts';
-import { decodeNatRule, listLegacyNat, listNftNat, natTable } from '../../../src/netlink/iptables/nat.ts';
-import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
+import {
+  decodeNatRule,
+  listLegacyNat,
+  listNftNat,
+  type NatRule,
+  natTable,
+} from '../../../src/netlink/iptables/nat.ts';
 import { inTurn, restoreNat } from '../../../src/netlink/iptables/program.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
 import {

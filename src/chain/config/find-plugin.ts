@@ -12,10 +12,9 @@ import {
   statSync,
 } from 'node:fs';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
-import { workingDirectory } from '../../cni/directories.ts';
+import { CORE_NAME, workingDirectory } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { didYouMean } from '../../cni/json.ts';
-import { CORE_NAME } from './core-name.ts';
 import { FRONT, type Front } from './front-program.ts';
 
 /**

@@ -4,7 +4,6 @@
 // removes the note of the ADD (attachments/generation.ts), and the runtime removes its cached result after the last one.
 
 import { findGeneration } from '../../attachments/generation.ts';
-import { findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
@@ -14,6 +13,7 @@ import {
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
+import { findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { pause } from '../../wait.ts';
 import { type ChainRuntime, holdCall } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';

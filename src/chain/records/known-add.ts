@@ -1,7 +1,6 @@
 // What is known of an attachment: the configuration and arguments of its ADD, with which it is checked and deleted, and whether it has outlived
 // its namespace?
 
-import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
@@ -15,6 +14,7 @@ import {
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
+import { compareNetns, findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 

@@ -1,6 +1,5 @@
 // What have the plugins of attachments lost behind their backs, and what of it can they put back?
 
-import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
   type KnownAttachment,
@@ -14,6 +13,7 @@ import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { atLeast, convertResult, SINCE } from '../../cni/result.ts';
+import { compareNetns, findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type PutBack, settleHeld } from '../change.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { ownExecutables } from '../config/find-plugin.ts';

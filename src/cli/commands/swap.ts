@@ -2,9 +2,9 @@
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type Conflist, listUses } from '../../chain/config/conflist.ts';
-import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { programOf } from '../../chain/config/find-plugin.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
+import { CORE_NAME } from '../../cni/directories.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { findType, readSwap } from '../../lab/compare/executables.ts';
 import { countMatter } from '../../lab/compare/report.ts';

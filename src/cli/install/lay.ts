@@ -2,7 +2,7 @@
 
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { CORE_NAME } from '../../chain/config/core-name.ts';
+import { CORE_NAME } from '../../cni/directories.ts';
 import { namesIn } from '../../files/read-file.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../../sys/flock.ts';
 import type { AnswerOf } from '../answers/kinds.ts';

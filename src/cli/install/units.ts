@@ -1,7 +1,7 @@
 // Which units run the daemon under systemd?
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { CORE_NAME, ON_DEMAND_SUFFIX } from '../../chain/config/core-name.ts';
+import { CORE_NAME, ON_DEMAND_SUFFIX } from '../../cni/directories.ts';
 import { findManifest } from './files.ts';
 
 /** A file with its path. */

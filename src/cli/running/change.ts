@@ -1,7 +1,6 @@
 // How does a running container get one more network, how does it lose one, and how do processes that do so wait for each other?
 
 import { join } from 'node:path';
-import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import { type AttachmentRecord, hold } from '../../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../../chain/config/conflist.ts';
 import { settleEarlierAdd } from '../../chain/records/recover.ts';
@@ -19,6 +18,7 @@ import { type Inside, readInside } from '../../node/devices.ts';
 import type { RecordedAttachment } from '../../node/facts.ts';
 import { originOf, sinceOf } from '../../node/read-node.ts';
 import { holdFlock } from '../../sys/flock.ts';
+import { compareNetns, findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type ContainerPlace, checkPlace, type KnownContainer } from './container.ts';
 
 // The name of an interface is chosen by looking which ones are free, and plugins of foreign make delete an interface by its name.

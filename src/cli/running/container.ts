@@ -1,11 +1,5 @@
 // Which running container does a word mean, and which namespace is it in?
 
-import {
-  compareNetns,
-  findNetnsIdentity,
-  identifyNetns,
-  type NetnsIdentity,
-} from '../../attachments/netns-identity.ts';
 import { pastOf } from '../../attachments/store.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import type { CniArgs } from '../../cni/env.ts';
@@ -15,6 +9,12 @@ import { namespacePath } from '../../files/read-file.ts';
 import { type Inside, readInside } from '../../node/devices.ts';
 import { type RecordedAttachment, readRecords } from '../../node/facts.ts';
 import { namesOf, readStorageNames } from '../../node/names.ts';
+import {
+  compareNetns,
+  findNetnsIdentity,
+  identifyNetns,
+  type NetnsIdentity,
+} from '../../sys/netns-identity.ts';
 
 /** A container with everything that is attached to it, by whichever runtime. */
 export interface KnownContainer {

@@ -38,7 +38,7 @@ import {
   type Rule,
 } from '../nft/table.ts';
 import { isNetlinkError, type NetlinkSocket } from '../socket.ts';
-import type { Extension } from './nat-rule.ts';
+import type { Extension } from './nat.ts';
 import type { SavedTable } from './program.ts';
 
 /**

@@ -10,8 +10,7 @@ import {
   NF_IP_PRI_NAT_SRC,
 } from '../nft/table.ts';
 import type { NetlinkSocket } from '../socket.ts';
-import { decodeNatRule, hasLegacyTable, listLegacyNat, listNftNat, natTable } from './nat.ts';
-import type { NatRule } from './nat-rule.ts';
+import { decodeNatRule, hasLegacyTable, listLegacyNat, listNftNat, type NatRule, natTable } from './nat.ts';
 import { restoreMode } from './program.ts';
 
 const PLACES = {

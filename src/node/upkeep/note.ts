@@ -15,7 +15,7 @@ import { bootId } from '../../files/process-stat.ts';
 import { putFile, removeFile, unfinishedName } from '../../files/put-file.ts';
 import { namesIn } from '../../files/read-file.ts';
 import { holdFlock } from '../../sys/flock.ts';
-import { findNetnsCookie } from '../../sys/netns-cookie.ts';
+import { findNetnsCookie } from '../../sys/netns-identity.ts';
 
 /** Seconds since the boot, including time asleep (CLOCK_BOOTTIME). Setting the time of day does not change it. */
 export function bootClock(): number {
@@ -38,7 +38,7 @@ const Note = z.object({
   dueAt: z.optional(z.number()),
   /** The generation of the attachment (attachments/generation.ts), if it was noted. */
   generation: z.optional(z.string()),
-  /** The cookie of its namespace (sys/netns-cookie.ts), if the kernel has cookies. */
+  /** The cookie of its namespace (sys/netns-identity.ts), if the kernel has cookies. */
   netnsCookie: z.optional(z.string()),
   /** How the plugin is called again. */
   call: z.object({ env: z.record(z.string(), z.string()), stdin: z.string() }),

@@ -13,7 +13,7 @@ import {
   placeDeviceInfo,
   readDeviceInfo,
   removeDeviceInfo,
-} from '../../../src/delegate/device-info.ts';
+} from '../../../src/delegate/devices.ts';
 import { listPodDevices } from '../../../src/delegate/kubelet.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';

@@ -1,9 +1,9 @@
 // Will the configuration do what its author intends, and who may change it?
 import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join } from 'node:path';
-import { CORE_NAME } from '../../../chain/config/core-name.ts';
 import { coreBeside, findPlugin, isFront } from '../../../chain/config/find-plugin.ts';
 import { refusalOf } from '../../../cli/runtimes/libcni.ts';
+import { CORE_NAME } from '../../../cni/directories.ts';
 import { CniError } from '../../../cni/errors.ts';
 import { isObject } from '../../../cni/json.ts';
 import { leaseDirsOf } from '../../../cni/plugin-about.ts';

@@ -3,11 +3,11 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AttachmentRecord, pastOf } from '../../../attachments/store.ts';
-import { COMMAND_NAME } from '../../../chain/config/core-name.ts';
 import { programOf } from '../../../chain/config/find-plugin.ts';
 import type { Runtime } from '../../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../../chain/run/segment.ts';
 import { keyOf, shortId } from '../../../cni/attachment.ts';
+import { COMMAND_NAME } from '../../../cni/directories.ts';
 import { leaseDirsOf } from '../../../cni/plugin-about.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
 import { findFlockHolder, isFlockAwaited } from '../../../sys/flock.ts';

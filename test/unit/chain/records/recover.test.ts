@@ -4,7 +4,6 @@ import path from 'node:path';
 import { listAttachments, writeAttachment } from '../../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, isBeingRemoved, processOf, startRunner } from '../../../../src/attachments/lock.ts';
-import { identifyNetns } from '../../../../src/attachments/netns-identity.ts';
 import {
   begunAdd,
   createNote,
@@ -36,6 +35,7 @@ import {
   readRunningStat,
   thisProcess,
 } from '../../../../src/files/process-stat.ts';
+import { identifyNetns } from '../../../../src/sys/netns-identity.ts';
 import { filesBelow, intentOf, mustClaim, settle as settled, withoutOurs } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';

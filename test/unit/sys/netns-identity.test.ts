@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { compareNetns, findNetnsIdentity, identifyNetns } from '../../../src/attachments/netns-identity.ts';
+import { compareNetns, findNetnsIdentity, identifyNetns } from '../../../src/sys/netns-identity.ts';
 
 let dir: string;
 beforeEach(() => {
