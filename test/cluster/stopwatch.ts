@@ -21,7 +21,7 @@ const NAMES = ['catena', 'multus', 'loopback', 'bridge', 'portmap', 'bandwidth']
 export interface Call {
   readonly verb: string;
   readonly ms: number;
-  /** Processor time of the plugins, without that of a daemon that works for them. */
+  /** Processor time of the plugins, also when they are called again, without that of a daemon that works for them. */
   readonly cpuMs: number;
 }
 
@@ -57,8 +57,8 @@ export function readStopwatch({ machine }: Pick<Node, 'machine'>): string {
 }
 
 /**
- * The calls in lines of the stopwatch. Of a plugin that is called again for the same container, as DEL is, the first call counts.
- * What runs at the same time counts once.
+ * The calls in lines of the stopwatch. Of a plugin that is called again for the same container, as DEL is, the time of the first call counts.
+ * What runs at the same time counts once. Processor time is that of all calls: a runtime repeats DEL three times and more for each pod.
  */
 export function callsIn(text: string): Call[] {
   const calls = new Map<string, { plugins: Set<string>; start: number; end: number; cpu: number }>();
@@ -69,11 +69,11 @@ export function callsIn(text: string): Call[] {
     const key = `${verb} ${container}`;
     const call = calls.get(key) ?? { plugins: new Set(), start, end, cpu: 0 };
     calls.set(key, call);
+    call.cpu += cpu;
     if (call.plugins.has(plugin)) continue;
     call.plugins.add(plugin);
     call.start = Math.min(call.start, start);
     call.end = Math.max(call.end, end);
-    call.cpu += cpu;
   }
   return [...calls].map(([key, { start, end, cpu }]) => ({
     verb: key.split(' ')[0] ?? '',
