@@ -11,8 +11,14 @@ import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { bootId, endFrozen, isFrozen, isOfEarlierBoot } from '../files/process-stat.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
-import { compareNetns, findNetnsCookie, hostCookie, identifyNetns } from '../sys/netns-identity.ts';
-import { pause } from '../wait.ts';
+import {
+  compareNetns,
+  findNetnsCookie,
+  findNetnsIdentity,
+  hostCookie,
+  identifyNetns,
+} from '../sys/netns-identity.ts';
+import { LOCK_DEADLINE_MS, pause } from '../wait.ts';
 import {
   type CachedAttachment,
   isOfAnother,
@@ -42,10 +48,12 @@ import {
   entryOf,
   type Intent,
   isEntryOf,
+  type KnownAttachment,
   keepCacheDir,
   lastBegun,
   type PendingChange,
   type RecordedError,
+  type RememberedAdd,
   readRecord,
   recordOfForeign,
   type Settings,
@@ -106,8 +114,6 @@ export interface HeldKnown extends Held {
   readonly past: Past;
 }
 
-/** Longest wait for another process that works on the attachment. */
-const WAIT_MS = 30_000;
 /** Longest wait for a process that is stopped. */
 const FROZEN_MS = 1_000;
 const LOOK_AGAIN_MS = 50;
@@ -192,7 +198,7 @@ function waitLimit(id: AttachmentId, { signal, onWarning }: HoldCall): (holder: 
       );
       return true;
     }
-    if (elapsed > WAIT_MS || signal?.aborted) {
+    if (elapsed > LOCK_DEADLINE_MS || signal?.aborted) {
       throw new CniError(
         ErrorCode.tryAgainLater,
         `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
@@ -514,6 +520,22 @@ export function pastOf(record: AttachmentRecord, env: Environment): Past {
     netns: (path = record.netns) => (isOfEarlierBoot(record, env) ? 'gone' : compareNetns(path, record)),
     refuseElsewhere: () => kind === 'elsewhere' && refuseElsewhere(record),
   };
+}
+
+/** What an attachment is judged by. */
+export interface Judged extends Pick<KnownAttachment, 'record'> {
+  readonly known: Pick<RememberedAdd, 'netns' | 'ifname'>;
+}
+
+/**
+ * Whether its path names no namespace, or a later one than that of its ADD. False if it names no path. A path may be visible to
+ * others only: see judgeGone() of chain/records/known-add.ts.
+ */
+export function isNamespaceGone({ known: { netns }, record }: Judged): boolean {
+  if (netns === '') return false;
+  return record?.netns === netns
+    ? compareNetns(netns, record) !== 'same'
+    : findNetnsIdentity(netns) === undefined;
 }
 
 function leftOf(record: AttachmentRecord, env: Environment): [kind: Past['kind'], why?: string] {

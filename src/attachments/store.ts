@@ -48,6 +48,8 @@ export {
   type HeldKnown,
   type HoldCall,
   hold,
+  isNamespaceGone,
+  type Judged,
   type Past,
   pastOf,
   tryHold,

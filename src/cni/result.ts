@@ -47,11 +47,11 @@ interface Layout {
 /** The result layout of a version. */
 export function layoutOf(version: SpecVersion): Layout {
   if (atLeast(version, '1.0.0')) return IPS;
-  return atLeast(version, '0.3.0') ? VERSIONED_IPS : FAMILIES;
+  return atLeast(version, '0.3.0') ? VERSIONED_IPS : ONE_IP_EACH;
 }
 
 /** 0.1.0 and 0.2.0. */
-const FAMILIES: Layout = {
+const ONE_IP_EACH: Layout = {
   schema: FamiliesResult,
   up({ ip4, ip6, ips: _ips, routes: _routes, interfaces: _interfaces, ...rest }) {
     const families = [ip4, ip6].filter(isObject);

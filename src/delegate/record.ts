@@ -8,13 +8,13 @@ import { join } from 'node:path';
 import * as z from 'zod/mini';
 import {
   type AttachmentRecord,
+  isNamespaceGone,
   listKnown,
   pastOf,
   readAttachment,
   readRecord,
 } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
-import { isNamespaceGone } from '../chain/records/known-add.ts';
 import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, describeIssue, type JsonObject, parseJson } from '../cni/json.ts';

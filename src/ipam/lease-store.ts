@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileExists, fileFailure } from '../files/read-file.ts';
 import { type Family, findIp, findIpv4Number, type Ip, parseIp, renderIp } from '../net/ip.ts';
-import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
+import { withFlock } from '../sys/flock.ts';
 import {
   type BootOfLease,
   bootOf,
@@ -54,7 +54,6 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
   try {
     return withFlock(
       join(dir, 'lock'),
-      options.deadlineMs ?? LOCK_DEADLINE_MS,
       () => {
         entered = true;
         const store = new LeaseStore(dir, options.reclaim);
@@ -62,7 +61,7 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
         store.save();
         return outcome;
       },
-      { mode: 0o750, ...(options.create ? { directoryMode: 0o755 } : {}) },
+      { mode: 0o750, deadlineMs: options.deadlineMs, ...(options.create ? { directoryMode: 0o755 } : {}) },
     );
   } catch (cause) {
     if (entered || isOfFileSystem(cause)) throw inWords(cause, dir);

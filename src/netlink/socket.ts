@@ -512,7 +512,7 @@ export interface Exchange {
 type Listener = (exchange: Exchange) => void;
 
 /** Names of the protocols in use (linux/netlink.h). */
-const FAMILIES: Readonly<Record<number, string>> = { 0: 'rtnetlink', 12: 'netfilter' };
+const NETLINK_FAMILIES: Readonly<Record<number, string>> = { 0: 'rtnetlink', 12: 'netfilter' };
 
 /** Number of requests of one exchange that are named; the rest are only counted. */
 const NAMED = 3;
@@ -547,7 +547,7 @@ export function exchange<T>(
     throw thrown;
   } finally {
     listener({
-      family: typeof family === 'string' ? family : (FAMILIES[family] ?? `netlink ${family}`),
+      family: typeof family === 'string' ? family : (NETLINK_FAMILIES[family] ?? `netlink ${family}`),
       what: describe(asked.map(({ op }) => op)),
       startedAt,
       endedAt: performance.now(),

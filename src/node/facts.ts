@@ -1,8 +1,13 @@
 // What do the files and the kernel of a node say, each read once, when it is first asked for?
 
-import { type AttachmentRecord, type KnownAttachment, listKnown, pastOf } from '../attachments/store.ts';
+import {
+  type AttachmentRecord,
+  isNamespaceGone,
+  type KnownAttachment,
+  listKnown,
+  pastOf,
+} from '../attachments/store.ts';
 import { listNetworks } from '../chain/config/load.ts';
-import { isNamespaceGone } from '../chain/records/known-add.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';

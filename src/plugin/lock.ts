@@ -1,7 +1,7 @@
 // How do calls of a plugin, in whichever process, take turns at something that they share?
 import { runDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
+import { withFlock } from '../sys/flock.ts';
 import type { Call } from './define.ts';
 
 /**
@@ -15,7 +15,6 @@ export function withPluginLock<T>(path: string, step: () => T, transient = false
   try {
     return withFlock(
       path,
-      LOCK_DEADLINE_MS,
       () => {
         entered = true;
         return step();

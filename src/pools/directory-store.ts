@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { isObject, tryParse } from '../cni/json.ts';
 import { putFile, putNewFile, removeFile, unfinishedName } from '../files/put-file.ts';
 import { fileFailure, namesIn, readIfThere } from '../files/read-file.ts';
-import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
+import { withFlock } from '../sys/flock.ts';
 import type { ObjectKind, ObjectStore, StoredObject } from './held.ts';
 
 /** Objects as files, one each: `<dir>/blocks/<name>`. A hard link creates one, which fails if the name exists. */
@@ -12,7 +12,7 @@ export function directoryStore(dir: string): ObjectStore {
   const pathOf = (kind: ObjectKind, name: string): string => join(dir, kind, name);
   const find = (kind: ObjectKind, name: string): StoredObject | undefined => readObject(pathOf(kind, name));
   const locked = <T>(work: () => T): T =>
-    withFlock(join(dir, 'lock'), LOCK_DEADLINE_MS, work, { mode: 0o600, directoryMode: 0o700 });
+    withFlock(join(dir, 'lock'), work, { mode: 0o600, directoryMode: 0o700 });
   return {
     find: async (kind, name) => find(kind, name),
     async *pages(kind, labels) {

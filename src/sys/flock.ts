@@ -13,6 +13,7 @@ import {
   statSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import { LOCK_DEADLINE_MS } from '../wait.ts';
 import { Errno } from './errno.ts';
 import { errno, libc, SystemError } from './libc.ts';
 
@@ -72,11 +73,10 @@ function tryRead(path: string): string | undefined {
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 
-/** How long a lock is waited for: its holder may wait for RCU grace periods, for a network card to go down, or for a full disk. */
-export const LOCK_DEADLINE_MS = 30_000;
-
-/** How a missing lock file is created. Any user that can open a file can hold its lock, so only root may open ours. */
+/** How long a lock is waited for, and how a missing lock file is created. Any user that can open a file can hold its lock, so only root may open ours. */
 interface LockFile {
+  /** Longest wait for another holder. */
+  readonly deadlineMs?: number | undefined;
   /** Mode of the file; 0600 unless given. */
   readonly mode?: number;
   /**
@@ -91,14 +91,13 @@ interface LockFile {
 /**
  * Runs a function while holding the exclusive flock(2) of a file, creating the file if missing. The lock is released with the
  * descriptor, so a process that dies never leaves one behind.
- * @param deadlineMs maximum wait for another holder
  * @throws Error naming the file and the holder on a timeout
  */
-export function withFlock<T>(path: string, deadlineMs: number, work: () => T, file: LockFile = {}): T {
+export function withFlock<T>(path: string, work: () => T, file: LockFile = {}): T {
   for (;;) {
     const fd = openLock(path, file);
     try {
-      lock(fd, path, deadlineMs);
+      lock(fd, path, file.deadlineMs ?? LOCK_DEADLINE_MS);
       // The holder that this one waited for has removed the file: others would take another one.
       if (file.transient && isReplaced(fd, path)) continue;
       try {

@@ -1,13 +1,7 @@
 // Which attachments outlived their namespace, and how are they deleted when an operator asks for it?
 
-import { lifeOf, pastOf } from '../attachments/store.ts';
-import {
-  findCached,
-  findConfigOfAdd,
-  type GoneJudgement,
-  isNamespaceGone,
-  judgeGone,
-} from '../chain/records/known-add.ts';
+import { isNamespaceGone, lifeOf, pastOf } from '../attachments/store.ts';
+import { findCached, findConfigOfAdd, type GoneJudgement, judgeGone } from '../chain/records/known-add.ts';
 import { deleteUnsettled } from '../chain/records/recover.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';

@@ -34,7 +34,7 @@ async function stopWithLock(lab: Lab, file: string): Promise<Bun.Subprocess> {
   const module = JSON.stringify(path.join(ROOT, 'src/sys/flock.ts'));
   const program = `
     const { withFlock } = await import(${module});
-    withFlock(process.argv.at(-1), 1000, () => { process.stdout.write('ready'); process.kill(process.pid, 'SIGSTOP'); Bun.sleepSync(1e6); });`;
+    withFlock(process.argv.at(-1), () => { process.stdout.write('ready'); process.kill(process.pid, 'SIGSTOP'); Bun.sleepSync(1e6); });`;
   return stopped(lab, [process.execPath, '-e', program, file]);
 }
 

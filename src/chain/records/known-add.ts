@@ -5,7 +5,8 @@ import {
   type AttachmentRecord,
   type CachedAttachment,
   cacheFileOf,
-  type KnownAttachment,
+  isNamespaceGone,
+  type Judged,
   pastOf,
   type RememberedAdd,
   readAttachment,
@@ -14,7 +15,6 @@ import {
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
-import { compareNetns, findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 
@@ -120,22 +120,6 @@ export function isChangedSince(
   if (then === undefined || now === undefined) return false;
   const settings = ({ capabilityArgs, source }: AttachmentRecord) => JSON.stringify([capabilityArgs, source]);
   return (pastOf(now, undefined).stands && now.change !== undefined) || settings(then) !== settings(now);
-}
-
-/** What an attachment is judged by. */
-interface Judged extends Pick<KnownAttachment, 'record'> {
-  readonly known: Pick<RememberedAdd, 'netns' | 'ifname'>;
-}
-
-/**
- * Whether its path names no namespace, or a later one than that of its ADD. False if it names no path. A path may be visible to
- * others only: see {@link judgeGone}.
- */
-export function isNamespaceGone({ known: { netns }, record }: Judged): boolean {
-  if (netns === '') return false;
-  return record?.netns === netns
-    ? compareNetns(netns, record) !== 'same'
-    : findNetnsIdentity(netns) === undefined;
 }
 
 /** containerd records its loopback as an attachment. */

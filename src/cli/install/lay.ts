@@ -4,7 +4,7 @@ import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CORE_NAME } from '../../cni/directories.ts';
 import { namesIn } from '../../files/read-file.ts';
-import { LOCK_DEADLINE_MS, withFlock } from '../../sys/flock.ts';
+import { withFlock } from '../../sys/flock.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import {
   type Files,
@@ -51,7 +51,7 @@ export function install(wanted: InstallOptions, version: string, files: Files = 
 
 /** Runs one installation at a time in a directory. */
 export function takeTurn<T>(binDir: string, work: () => T): T {
-  return withFlock(join(binDir, TURN_NAME), LOCK_DEADLINE_MS, work, { transient: true });
+  return withFlock(join(binDir, TURN_NAME), work, { transient: true });
 }
 
 /** Removes the temporary files of an interrupted installation. */

@@ -5,7 +5,7 @@ import { basename } from 'node:path';
 import type { Family } from '../../net/ip.ts';
 import { renderErrno } from '../../sys/errno.ts';
 import { faultAt } from '../../sys/fault.ts';
-import { LOCK_DEADLINE_MS, withFlock } from '../../sys/flock.ts';
+import { withFlock } from '../../sys/flock.ts';
 import { ownNetns } from '../../sys/netns.ts';
 import { exchange } from '../socket.ts';
 
@@ -197,5 +197,5 @@ export function parseSaved(text: string): SavedTable {
  */
 export function inTurn<T>(dir: string, link: string, work: () => T): T {
   const file = { mode: 0o600, directoryMode: 0o700 };
-  return withFlock(`${dir}/${link}-${ownNetns().ino}.lock`, LOCK_DEADLINE_MS, work, file);
+  return withFlock(`${dir}/${link}-${ownNetns().ino}.lock`, work, file);
 }

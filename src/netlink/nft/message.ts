@@ -21,10 +21,10 @@ export const NFPROTO = { inet: 1, ip: 2, arp: 3, netdev: 5, bridge: 7, ip6: 10 }
 
 /** The family of a message by nft's name; undefined for others. */
 export function familyOf(number: number): keyof typeof NFPROTO | undefined {
-  return FAMILIES.find(name => NFPROTO[name] === number);
+  return TABLE_FAMILIES.find(name => NFPROTO[name] === number);
 }
 
-const FAMILIES = Object.keys(NFPROTO) as (keyof typeof NFPROTO)[];
+const TABLE_FAMILIES = Object.keys(NFPROTO) as (keyof typeof NFPROTO)[];
 
 /** linux/netfilter/nfnetlink.h: struct nfgenmsg { __u8 nfgen_family; __u8 version; __be16 res_id; } */
 export const nfgenmsg = struct('nfgenmsg', [

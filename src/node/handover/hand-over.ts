@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { forgetGeneration } from '../../attachments/generation.ts';
 import {
   type CachedAttachment,
+  isNamespaceGone,
   listKnown,
   pastOf,
   type RememberedAdd,
@@ -13,7 +14,7 @@ import {
 import { type Conflist, listUses } from '../../chain/config/conflist.ts';
 import { isOwnExecutable } from '../../chain/config/find-plugin.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from '../../chain/records/foreign.ts';
-import { findCached, findConfigOfAdd, isNamespaceGone } from '../../chain/records/known-add.ts';
+import { findCached, findConfigOfAdd } from '../../chain/records/known-add.ts';
 import { buildRequest, callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';

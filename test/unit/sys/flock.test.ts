@@ -37,29 +37,29 @@ describe('flock', () => {
 
   describe('withFlock()', () => {
     test('returns the result of the function, and releases the lock', () => {
-      expect(withFlock(file, 1_000, () => 7)).toBe(7);
-      expect(withFlock(file, 1_000, () => 8)).toBe(8);
+      expect(withFlock(file, () => 7)).toBe(7);
+      expect(withFlock(file, () => 8)).toBe(8);
     });
 
     test('releases the lock when the function throws', () => {
       const failing = () =>
-        withFlock(file, 1_000, () => {
+        withFlock(file, () => {
           throw new Error('on purpose');
         });
       expect(failing).toThrow('on purpose');
-      expect(withFlock(file, 0, () => 1)).toBe(1);
+      expect(withFlock(file, () => 1, { deadlineMs: 0 })).toBe(1);
     });
 
     test('creates a file that only its owner may open, and hold', () => {
       const plain = path.join(dir, 'plain');
-      withFlock(plain, 0, () => undefined);
+      withFlock(plain, () => undefined);
       expect(fs.statSync(plain).mode & 0o777).toBe(0o600);
     });
 
     test('creates the file with the given mode and keeps its content', () => {
       const other = path.join(dir, 'other');
-      withFlock(other, 0, () => fs.writeFileSync(other, 'kept'), { mode: 0o600 });
-      withFlock(other, 0, () => undefined);
+      withFlock(other, () => fs.writeFileSync(other, 'kept'), { mode: 0o600 });
+      withFlock(other, () => undefined);
       expect(fs.statSync(other).mode & 0o777).toBe(0o600);
       expect(fs.readFileSync(other, 'utf8')).toBe('kept');
     });
@@ -69,7 +69,7 @@ describe('flock', () => {
       fs.symlinkSync(target, link);
       for (const content of [undefined, 'kept']) {
         if (content !== undefined) fs.writeFileSync(target, content);
-        const take = () => withFlock(link, 0, () => 1, { directoryMode: 0o700 });
+        const take = () => withFlock(link, () => 1, { directoryMode: 0o700 });
         expect(take).toThrow(`Cannot lock "${link}": it is a symbolic link; remove it`);
         expect(fs.existsSync(target)).toBe(content !== undefined);
       }
@@ -78,15 +78,15 @@ describe('flock', () => {
 
     test('creates missing directories only on request', () => {
       const deep = path.join(dir, 'a/b/lock');
-      expect(() => withFlock(deep, 0, () => 1)).toThrow('ENOENT');
-      expect(withFlock(deep, 0, () => 1, { directoryMode: 0o700 })).toBe(1);
+      expect(() => withFlock(deep, () => 1)).toThrow('ENOENT');
+      expect(withFlock(deep, () => 1, { directoryMode: 0o700 })).toBe(1);
       expect(fs.statSync(path.join(dir, 'a')).mode & 0o777).toBe(0o700);
-      expect(withFlock(deep, 0, () => 2, { directoryMode: 0o755 })).toBe(2);
+      expect(withFlock(deep, () => 2, { directoryMode: 0o755 })).toBe(2);
       expect(fs.statSync(path.join(dir, 'a')).mode & 0o777).toBe(0o700);
     });
 
     test('gives up on another holder, and names the file and the holder', () => {
-      const waiting = () => withFlock(file, 0, () => withFlock(file, 20, () => undefined));
+      const waiting = () => withFlock(file, () => withFlock(file, () => undefined, { deadlineMs: 20 }));
       const comm = fs.readFileSync('/proc/self/comm', 'utf8').trim();
       expect(waiting).toThrow(
         `Cannot lock "${file}": process ${process.pid} (${comm}) holds it and did not release it within 0.02 s`,
@@ -103,7 +103,7 @@ describe('flock', () => {
       import { withFlock } from '${path.resolve(import.meta.dir, '../../../src/sys/flock.ts')}';
       const [file, counter] = process.argv.slice(-2);
       for (let i = 0; i < 50; i++) {
-        withFlock(file, 30_000, () => fs.writeFileSync(counter, String(Number(fs.readFileSync(counter)) + 1)), {
+        withFlock(file, () => fs.writeFileSync(counter, String(Number(fs.readFileSync(counter)) + 1)), {
           transient: ${transient},
         });
       }`;
