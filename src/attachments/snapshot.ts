@@ -2,7 +2,7 @@
 //
 // A list of valid attachments cannot name those begun after it was made. So GC starts with a snapshot of the notes of all ADDs
 // (generation.ts), and every plugin that it calls leaves alone attachments whose note is not in the snapshot.
-import { closeSync, lstatSync, readFileSync, statSync, unlinkSync } from 'node:fs';
+import { closeSync, readFileSync, statSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { notesDirs } from '../cni/directories.ts';
 import { putFile, sweepUnfinished, unfinishedName, writeNewFile } from '../files/put-file.ts';
@@ -63,13 +63,6 @@ export function takeSnapshot(
       }
     },
   };
-}
-
-/** Removes the snapshots of killed runs of GC. */
-export function sweepSnapshots(runDir: string): void {
-  const dir = notesDirs(runDir).gc;
-  // There is none before the first GC, and checking first is cheaper than an error that is thrown and caught.
-  if (lstatSync(dir, { throwIfNoEntry: false })) sweepUnfinished(dir);
 }
 
 /** Reads what {@link takeSnapshot} wrote; undefined if it does not exist. */

@@ -9,7 +9,7 @@
 // whether their files are complete or not.
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
-import { runDir } from '../cni/directories.ts';
+import { notesDirs, runDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { FileCache } from '../files/file-cache.ts';
 import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
@@ -40,7 +40,6 @@ import {
   writeNote,
 } from './notes.ts';
 import { cacheFileOf, noteFileOf, notesDir } from './place.ts';
-import { sweepSnapshots } from './snapshot.ts';
 
 export { type CachedAttachment, editEntry, listAttachments, readAttachment } from './entries.ts';
 export {
@@ -355,7 +354,9 @@ export interface SweptPlace extends Pick<LockPlace, 'env'> {
  * @throws CniError 5
  */
 export function sweep({ stateDir, env, cacheDir }: SweptPlace, how: 'brief' | 'all', network?: string): void {
-  sweepSnapshots(runDir(env));
+  // Snapshots of killed runs of GC. There is none before the first one, and asking is cheaper than an error that is thrown and caught.
+  const snapshots = notesDirs(runDir(env)).gc;
+  if (fileExists(snapshots)) sweepUnfinished(snapshots);
   sweepLocks(env);
   if (how === 'brief') return;
   sweepCache(cacheDir);

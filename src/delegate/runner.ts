@@ -2,8 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import type { Conflist } from '../chain/config/conflist.ts';
-import type { GcScope } from '../chain/records/collect-garbage.ts';
-import type { ChainRuntime } from '../chain/run/runtime.ts';
+import type { ChainRuntime, FindHeld } from '../chain/run/runtime.ts';
 import { CniError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
 import type { Family, Ip } from '../net/ip.ts';
@@ -29,7 +28,7 @@ export interface Runner {
   /** The first of these names that already exists as an interface of the container. */
   findTaken(ifnames: readonly string[]): string | undefined;
   /** What the node holds of attachments without a record here; only GC uses it. */
-  readonly look?: (list: Conflist) => Promise<GcScope['look']>;
+  readonly look?: (list: Conflist) => Promise<FindHeld | undefined>;
   /** Reports what did not stop a verb. */
   warn(message: string, fields?: LogFields): void;
   /** Annotations of a pod, if the runtime does not pass them. */

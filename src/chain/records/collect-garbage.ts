@@ -35,7 +35,7 @@ import { isOwnExecutable } from '../config/find-plugin.ts';
 import { buildGcRequest, callPlugins, isOwnPlugin } from '../run/call-plugins.ts';
 import { IGNORED, joinErrors } from '../run/plugin-outcome.ts';
 import { deleteNetwork } from '../run/run.ts';
-import { type ChainRuntime, cacheDirOf, type HeldAttachment } from '../run/runtime.ts';
+import { type ChainRuntime, cacheDirOf, type FindHeld, type HeldAttachment } from '../run/runtime.ts';
 import { listRunning, withNoneBegun } from '../run/turns.ts';
 import { findCached } from './known-add.ts';
 import { deleteUnsettled } from './recover.ts';
@@ -58,7 +58,7 @@ export type GcScope = ({ readonly valid: ValidKeys | (() => ValidKeys) } | { rea
    * Finds what the node holds of attachments to the network, whichever runtime recorded them. Without it, only the plugins look
    * for leaks, and they treat everything that is not recorded here as leaked.
    */
-  readonly look?: (list: Conflist, known: readonly AttachmentKey[]) => readonly HeldAttachment[];
+  readonly look?: FindHeld;
   /** Also collect attachments without a record here, even if they look in use. */
   readonly unrecorded?: boolean;
 };

@@ -6,8 +6,10 @@ import { type CniArgs, type Command, findPairProblem, renderCniArgs } from '../.
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { NetworkPlugins } from '../../cni/plugin-about.ts';
+import type { AttachmentKey } from '../../cni/schemas.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
 import { LONGEST_MS } from '../../wait.ts';
+import type { Conflist } from '../config/conflist.ts';
 import type { isOwnExecutable } from '../config/find-plugin.ts';
 import type { KernelTransaction } from './exec-plugin.ts';
 import type { Exec, SegmentRunner } from './segment.ts';
@@ -111,6 +113,9 @@ export interface HeldAttachment {
   /** Why it must be kept unless the caller says otherwise; undefined if it is not in use. */
   readonly inUse: string | undefined;
 }
+
+/** Finds what the node holds of attachments to a network, whichever runtime recorded them. */
+export type FindHeld = (list: Conflist, known: readonly AttachmentKey[]) => readonly HeldAttachment[];
 
 /** An attachment, where it was made, and what its ADD said of it. */
 export interface Made extends AttachmentId {
