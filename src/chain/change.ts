@@ -24,8 +24,7 @@ import { type Conflist, isSinglePlugin, parseFrozen } from './config/conflist.ts
 import { isOwnExecutable } from './config/find-plugin.ts';
 import { isAbandoned, JUST_DELETED, noteOf, undoIfDeleted } from './records/foreign.ts';
 import { findCached } from './records/known-add.ts';
-import { buildRequest, callPlugins, findExecutable } from './run/call-plugins.ts';
-import { withDetails } from './run/plugin-outcome.ts';
+import { buildRequest, callPlugins, findExecutable, withDetails } from './run/call-plugins.ts';
 import {
   type Attachment,
   type ChainRuntime,

@@ -1,9 +1,9 @@
 // How is an attachment deleted although a third-party plugin's DEL never succeeds?
 import { basename } from 'node:path';
 import { findPlugin } from '../chain/config/find-plugin.ts';
+import { conclude, IGNORED } from '../chain/run/call-plugins.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
-import { conclude, IGNORED } from '../chain/run/plugin-outcome.ts';
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { type PluginCall, processSegments } from '../chain/run/segment.ts';
 import { keyOf } from '../cni/attachment.ts';

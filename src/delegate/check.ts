@@ -1,7 +1,7 @@
 // Are all networks of a pod still attached, and could another pod be attached?
 import { findHolder } from '../attachments/lock.ts';
 import { type AttachmentRecord, pastOf, readRecord } from '../attachments/store.ts';
-import { joinErrors } from '../chain/run/plugin-outcome.ts';
+import { joinErrors } from '../chain/run/call-plugins.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';

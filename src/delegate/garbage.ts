@@ -4,7 +4,7 @@ import { findHolder } from '../attachments/lock.ts';
 import { type AttachmentRecord, listAttachments, pastOf } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage } from '../chain/records/collect-garbage.ts';
-import { joinErrors } from '../chain/run/plugin-outcome.ts';
+import { joinErrors } from '../chain/run/call-plugins.ts';
 import type { AttachmentKey } from '../cni/schemas.ts';
 import { deletePod } from './delete.ts';
 import { resolveNetwork } from './plan.ts';

@@ -3,7 +3,7 @@
 import { expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { parseRecord, renderAttachment } from '../../src/attachments/entries.ts';
-import { acceptResult } from '../../src/chain/run/plugin-outcome.ts';
+import { acceptResult } from '../../src/chain/run/call-plugins.ts';
 import { CniError } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import { convertResult, parseResult, SPEC_VERSIONS, type SpecVersion } from '../../src/cni/result.ts';

@@ -4,8 +4,7 @@ import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
 import { parseReply } from '../../cni/invocation.ts';
 import { type JsonObject, memberOf } from '../../cni/json.ts';
 import { CURRENT_VERSION, SPEC_VERSIONS, type SpecVersion } from '../../cni/result.ts';
-import { callPlugins } from '../run/call-plugins.ts';
-import { joinErrors, withDetails } from '../run/plugin-outcome.ts';
+import { callPlugins, joinErrors, withDetails } from '../run/call-plugins.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';
 import type { Conflist } from './conflist.ts';
 

@@ -16,8 +16,7 @@ import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../files/process-stat.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { undoPlugins } from '../run/call-plugins.ts';
-import { joinErrors } from '../run/plugin-outcome.ts';
+import { joinErrors, undoPlugins } from '../run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, holdCall, withRecordedDirs } from '../run/runtime.ts';
 import { findCached, findConfigOfAdd, idOf, withCachedArgs } from './known-add.ts';
 

@@ -17,8 +17,14 @@ import { compareNetns, findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type PutBack, settleHeld } from '../change.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { ownExecutables } from '../config/find-plugin.ts';
-import { buildRequest, callAll, isOwnPlugin } from '../run/call-plugins.ts';
-import { acceptResult, IGNORED, type ReadReply } from '../run/plugin-outcome.ts';
+import {
+  acceptResult,
+  buildRequest,
+  callAll,
+  IGNORED,
+  isOwnPlugin,
+  type ReadReply,
+} from '../run/call-plugins.ts';
 import {
   type Attachment,
   type ChainRuntime,

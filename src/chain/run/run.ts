@@ -10,8 +10,7 @@ import type { Conflist } from '../config/conflist.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
 import { prepare, recover, rollback } from '../records/recover.ts';
-import { buildRequest, callAll, callPlugins, findExecutable } from './call-plugins.ts';
-import { acceptResult, IGNORED } from './plugin-outcome.ts';
+import { acceptResult, buildRequest, callAll, callPlugins, findExecutable, IGNORED } from './call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, checkAttachment } from './runtime.ts';
 import { inTurn } from './turns.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type AttachmentRecord, hold } from '../../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../../chain/config/conflist.ts';
 import { settleEarlierAdd } from '../../chain/records/recover.ts';
-import { withDetails } from '../../chain/run/plugin-outcome.ts';
+import { withDetails } from '../../chain/run/call-plugins.ts';
 import { addNetwork, deleteNetwork } from '../../chain/run/run.ts';
 import { type Attachment, type ChainRuntime, holdCall } from '../../chain/run/runtime.ts';
 import { inTurn } from '../../chain/run/turns.ts';

@@ -1,6 +1,6 @@
 // Is any output of plugins handled: results, errors, anything else?
 import fc from 'fast-check';
-import { acceptResult } from '../../../src/chain/run/plugin-outcome.ts';
+import { acceptResult } from '../../../src/chain/run/call-plugins.ts';
 import { type CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { failureOf, parseReply } from '../../../src/cni/invocation.ts';
 import { convertResult, prevResultOf, SPEC_VERSIONS } from '../../../src/cni/result.ts';

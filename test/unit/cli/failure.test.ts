@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { NetworkNotFound } from '../../../src/chain/config/load.ts';
-import { joinErrors, withDetails } from '../../../src/chain/run/plugin-outcome.ts';
+import { joinErrors, withDetails } from '../../../src/chain/run/call-plugins.ts';
 import { renderDiagnosis } from '../../../src/cli/commands/doctor.ts';
 import { renderLog } from '../../../src/cli/commands/log.ts';
 import { renderFailure, showable, toFailureJson } from '../../../src/cli/failure.ts';
