@@ -3,6 +3,7 @@
 import { closeSync } from 'node:fs';
 import { checked, closeLater, libc, ptr } from '../sys/libc.ts';
 import { attachFilter, type Instruction, labelledReader } from '../sys/socket-option.ts';
+import { startTimer, type Timer } from '../wait.ts';
 import { attrs, decodeMessages, type Envelope, layout, s32, str, struct, u8 } from './codec.ts';
 import { elementMessage } from './nft/element.ts';
 import { NftMsg, nfgenmsg, nftType } from './nft/message.ts';
@@ -336,8 +337,12 @@ const NETLINK_ADD_MEMBERSHIP = 1;
 /** Linux 4.2 */
 const NETLINK_LISTEN_ALL_NSID = 8;
 
-/** How often the socket is looked at: a stream of the event loop would not have the control messages. */
+/**
+ * How often the socket is looked at, since a stream of the event loop would not have the control messages: soon again after something was heard,
+ * and less often while nothing is, as each look wakes a daemon at rest.
+ */
 const EVERY_MS = 250;
+const CALM_MS = 1_000;
 /** A notification is less than this. */
 const MOST_BYTES = 1 << 15;
 /** More datagrams at one look than this are a namespace in which things change all the time. */
@@ -374,6 +379,8 @@ export function openPeerMonitor(
 ): () => void {
   const read = labelledReader(MOST_BYTES, { level: SOL_NETLINK, type: NETLINK_LISTEN_ALL_NSID });
   let fd: number | undefined = listen(protocol, groups, filter);
+  let timer: Timer | undefined;
+  let afterMs = EVERY_MS;
   let reopenAt = 0;
   let why = '';
   const pause = (reason: string): void => {
@@ -401,15 +408,22 @@ export function openPeerMonitor(
         events.lost(why);
       }
       const found = readAll(fd);
+      afterMs = found.length > 0 ? EVERY_MS : Math.min(2 * afterMs, CALM_MS);
       if (found.length > 0) events.changed(found);
     } catch (error) {
-      pause(error instanceof Error ? error.message : String(error));
+      pause(describeThrown(error));
     }
   };
-  const timer = setInterval(look, EVERY_MS);
-  timer.unref();
+  const lookLater = (): void => {
+    timer = startTimer(() => {
+      look();
+      lookLater();
+    }, afterMs);
+    timer.unref();
+  };
+  lookLater();
   return () => {
-    clearInterval(timer);
+    clearTimeout(timer);
     if (fd !== undefined) closeSync(fd);
     fd = undefined;
   };
