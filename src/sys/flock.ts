@@ -60,7 +60,7 @@ function renderDevice(dev: number): string {
   return [major, minor].map(part => part.toString(16).padStart(2, '0')).join(':');
 }
 
-/** As `files/` has it; this folder imports nothing of ours. */
+/** As `files/` has it, which this folder may not import. */
 function tryRead(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
