@@ -105,12 +105,7 @@ export async function startServer(
   const handlers = {
     serve,
     answer: admission.answer,
-    ping(executable: string | undefined) {
-      const state = stateOf(backend, { version, executable: place.executable });
-      if (executable === undefined) return { exitCode: 0, stdout: JSON.stringify(state), stderr: '' };
-      if (executable !== place.executable) return decline('build', 'another executable was installed');
-      return { exitCode: 0, stdout: `${describePing(state)}\n`, stderr: '' };
-    },
+    ping: (asker: string | undefined) => answerPing(backend, version, place, asker),
     refuse: events.declined,
     restored: events.restored,
     replaced(why: string) {
@@ -135,6 +130,19 @@ export async function startServer(
 function stateOf({ pool }: Backend, own: { readonly version: string; readonly executable: string }) {
   const { running, queued } = pool.state;
   return { ...own, pid: process.pid, running, queued, uptimeSeconds: Math.floor(process.uptime()) };
+}
+
+/** @param asker executable that probes; without one, the state is wanted as data */
+function answerPing(
+  backend: Backend,
+  version: string,
+  { executable }: ProcessPlace,
+  asker: string | undefined,
+): RunAnswer {
+  const state = stateOf(backend, { version, executable });
+  if (asker === undefined) return { exitCode: 0, stdout: JSON.stringify(state), stderr: '' };
+  if (asker !== executable) return decline('build', 'another executable was installed');
+  return { exitCode: 0, stdout: `${describePing(state)}\n`, stderr: '' };
 }
 
 /** Longest request. */
