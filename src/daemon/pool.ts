@@ -2,7 +2,8 @@
 
 import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
-import { networkIn } from '../cni/invocation.ts';
+import { networkIn, objectIn } from '../cni/invocation.ts';
+import { isObject } from '../cni/json.ts';
 import { tryRead } from '../files/read-file.ts';
 import { rest } from '../sys/process.ts';
 import { startTimer, type Timer } from '../wait.ts';
@@ -124,9 +125,8 @@ export interface Turn extends WorkerSource {
 /**
  * The one queue of the daemon, and workers that serve the calls of any chain, one at a time each. A request waits here until it begins, and for
  * nothing after that. What waits is always served; what would wait for others that wait for something themselves is declined at once.
- * A worker that has ended is replaced when another one is needed. One that holds deferred removals of a chain serves others of its
- * network, rather than that a new worker starts, which costs as much processor time as two pods: what hangs there would have held up the
- * chain as well.
+ * A worker that has ended is replaced when another one is needed. One that holds deferred removals of a chain serves other DELs of its
+ * network, rather than that a new worker starts, which costs as much processor time as two pods.
  */
 export class WorkerPool implements WorkerSource {
   readonly #env: Invocation['env'];
@@ -222,7 +222,7 @@ export class WorkerPool implements WorkerSource {
     const request: Running = { ...asker, isOwn, ...nothingYet, since: performance.now() };
     this.#running.add(request);
     return {
-      use: (_, work, which) => this.#lend(request, work, which),
+      use: (call, work, which) => this.#lend(request, call, work, which),
       remove: indexes => this.#removeFor(request, indexes),
       leave: () => this.#end(request),
     };
@@ -252,13 +252,14 @@ export class WorkerPool implements WorkerSource {
 
   async #lend<T>(
     request: Running,
+    call: WorkerCall,
     work: (worker: WorkerProcess) => Promise<T>,
     which: WorkerProcess | undefined,
   ): Promise<T> {
     const held = [...this.#holding].find(({ process }) => process === which);
     // It is serving another call, or it has ended. In both cases it answers in order.
     if (which !== undefined && held === undefined) return work(which).finally(() => this.#letGoOf(which));
-    const member = held ?? this.#find(request.network);
+    const member = held ?? this.#find(request.network, call);
     if (member === undefined) return work(new WorkerProcess({ absent: this.problem ?? '' }, this.#env));
     this.#holding.delete(member);
     this.#busy.add(member);
@@ -300,13 +301,13 @@ export class WorkerPool implements WorkerSource {
   }
 
   /**
-   * The worker that was idle for the shortest time, so that the others can time out; then one that holds removals of the network;
-   * a new one otherwise.
+   * The worker that was idle for the shortest time, so that the others can time out; then, for a call that nothing holds up, one that holds
+   * removals of the network; a new one otherwise.
    */
-  #find(network: string): Member | undefined {
+  #find(network: string, call: WorkerCall): Member | undefined {
     this.#idle = this.#idle.filter(({ process }) => process.usable);
     const isOf = (one: Member) => one.process.usable && one.network === network;
-    const found = this.#idle.pop() ?? [...this.#holding].find(isOf);
+    const found = this.#idle.pop() ?? (isPrompt(call) ? [...this.#holding].find(isOf) : undefined);
     return found ?? (this.problem === undefined ? this.#start() : undefined);
   }
 
@@ -488,6 +489,19 @@ export class WorkerPool implements WorkerSource {
     const isLone = this.#running.size === 1 && this.#waiting.size === 0 && others.length === 0;
     return isLone && holder?.process.usable ? holder.process : undefined;
   }
+}
+
+/** IPAM plugins that ask nothing outside this node. */
+const PROMPT_IPAM = new Set<unknown>([undefined, 'host-local', 'static']);
+
+/**
+ * Whether a call asks only the kernel. It may be served by a worker that another chain needs again in a moment: a plugin that hangs there, or whose
+ * client goes, which ends the worker, would be that chain's failure.
+ */
+function isPrompt({ env, stdin = '' }: WorkerCall): boolean {
+  if (env.CNI_COMMAND !== 'DEL') return false;
+  const { ipam } = objectIn(stdin) ?? {};
+  return PROMPT_IPAM.has(isObject(ipam) ? ipam.type : undefined);
 }
 
 /** Whether no further request may wait for something. @param network without one, of all networks */

@@ -4,7 +4,7 @@ import { processOf, WORKER_VARIABLE } from '../attachments/lock.ts';
 import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
 import { MAX_STDERR_BYTES, signalGroup } from '../chain/run/process-output.ts';
 import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
-import { GRACE_MS, startTimer } from '../wait.ts';
+import { GRACE_MS, startTimer, type Timer } from '../wait.ts';
 import {
   LineSplitter,
   type SegmentRequest,
@@ -37,6 +37,9 @@ const TWO_COMPILERS = { BUN_JSC_useFTLJIT: '0' } as const;
 /** How long a new worker may take until it reads its first request, and how long one that has already served. */
 const FIRST_READ_MS = 10_000;
 const NEXT_READ_MS = 5_000;
+
+/** Time for the call of a client that has gone, in a worker that other chains need: they would lose what they have deferred there. */
+const SHARED_MS = 1_000;
 
 interface PendingRequest {
   readonly limits: Limits;
@@ -174,7 +177,11 @@ export class WorkerProcess {
     const deadline = startTimer(() => this.#end('deadline'), deadlineMs);
     const readMs = first.begun ? Infinity : this.#serves ? NEXT_READ_MS : FIRST_READ_MS;
     const unread = readMs < deadlineMs ? startTimer(() => this.#end('unread'), readMs) : undefined;
-    const interrupt = (): void => this.#end('interrupt');
+    let unlessDone: Timer | undefined;
+    const interrupt = (): void => {
+      if (!this.#holdsForOthersThan(first.request)) this.#end('interrupt');
+      else unlessDone = startTimer(() => this.#end('interrupt'), SHARED_MS);
+    };
     if (signal?.aborted) interrupt();
     signal?.addEventListener('abort', interrupt);
     first.read = () => {
@@ -184,8 +191,14 @@ export class WorkerProcess {
     first.release = () => {
       clearTimeout(deadline);
       clearTimeout(unread);
+      clearTimeout(unlessDone);
       signal?.removeEventListener('abort', interrupt);
     };
+  }
+
+  #holdsForOthersThan(request: WorkerRequest): boolean {
+    const own = 'segment' in request ? request.segment.chain : undefined;
+    return [...this.#chains].some(chain => chain !== own);
   }
 
   #takeReply(reply: WorkerReply): void {
