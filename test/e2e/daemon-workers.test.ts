@@ -1,8 +1,9 @@
 // What becomes of the calls of a node whose daemon cannot start workers?
 import { expect, test } from 'bun:test';
-import { mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { type Daemon, startDaemon, startDaemonIn } from '../helpers/daemon.ts';
+import { within } from '../helpers/lines.ts';
 import { type Container, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { bridgeOf, childrenOf, leasesIn, stateOf } from '../helpers/plugin-calls.ts';
@@ -192,6 +193,30 @@ describeRoot('the workers of a daemon', () => {
     }
     const links = await lab.ip(lab.host, 'link', 'show', 'type', 'veth');
     expect(links).toEqual([]);
+    expect(leasesIn(lab)).toEqual([]);
+  });
+
+  test('that hold a deletion serve no call that may hang: a DEL waits for no plugin of another container', async () => {
+    const lab = await makeLab();
+    await startDaemon(lab, '--workers', '1');
+    const hanging = `${lab.tmp}/hanging`;
+    writeFileSync(hanging, '');
+    const script = `#!/bin/sh\n: > ${lab.tmp}/begun\nwhile [ -e ${hanging} ]; do sleep 0.05; done\nexit 1\n`;
+    writeFileSync(`${lab.tmp}/foreign`, script, { mode: 0o755 });
+    const conf = bridgeOf(lab);
+    const hangs = { ...conf, ipam: { type: 'foreign' } };
+    const [gone, one, two] = await Promise.all([lab.container(), lab.container(), lab.container()]);
+    await lab.plugin('bridge', { command: 'ADD', conf, container: gone });
+    const add = (container: Container) =>
+      lab.plugin('bridge', { command: 'ADD', conf: hangs, container, cniPath: `${BIN_DIR}:${lab.tmp}` });
+    const adds = [add(one)];
+    await until(() => existsSync(`${lab.tmp}/begun`));
+    const del = lab.plugin('bridge', { command: 'DEL', conf, container: gone });
+    await Bun.sleep(100);
+    adds.push(add(two));
+    expect(await within(10_000, 'DEL', del)).toMatchObject({ exitCode: 0, stdout: '' });
+    rmSync(hanging);
+    for (const { exitCode } of await Promise.all(adds)) expect(exitCode).toBe(1);
     expect(leasesIn(lab)).toEqual([]);
   });
 });

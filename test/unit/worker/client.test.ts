@@ -26,6 +26,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   for (const [position, { stdin }] of calls.entries()) {
     appendFileSync(${JSON.stringify(path.join(dir, 'begun'))}, stdin + '\\n');
     if (stdin === 'die') process.exit(9);
+    if (stdin === 'slow') await new Promise(resolve => setTimeout(resolve, 400));
     if (stdin === 'hang') await new Promise(resolve => setTimeout(resolve, 60_000));
     const removals = stdin === 'defer' ? [4711] : undefined;
     const more = position + 1 < calls.length;
@@ -166,3 +167,20 @@ test.each([10, 5_000, 2_000_000])(
     expect(outcomes[1]).toMatchObject({ unread: true });
   },
 );
+
+test('ownSegments() lets a call end whose caller has gone, in a worker that another chain needs', async () => {
+  const worker = new WorkerProcess(program, process.env);
+  const call = async (stdin: string, signal?: AbortSignal): Promise<ExecOutcome | undefined> => {
+    const calls = [{ path: program, env: process.env, stdin }];
+    const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 20_000 };
+    const segments = ownSegments({ use: (_, work) => work(worker) });
+    for await (const outcome of segments.run({ ...segment, ...(signal ? { signal } : {}) })) return outcome;
+    return undefined;
+  };
+  expect(await call('defer')).toMatchObject({ exitCode: 0 });
+  expect(await call('slow', AbortSignal.timeout(100))).toMatchObject({ exitCode: 0 });
+  expect(worker.usable).toBe(true);
+  // What hangs is ended, if a little later.
+  expect(await call('hang', AbortSignal.timeout(100))).toMatchObject({ ended: 'interrupt' });
+  expect(worker.usable).toBe(false);
+});
