@@ -1,5 +1,7 @@
 // Which requests does the daemon take, when do they begin, and which worker serves them?
 
+import { isOwnExecutable, parsePluginDirs } from '../chain/config/find-plugin.ts';
+import { isOwnPlugin } from '../chain/run/call-plugins.ts';
 import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { networkIn, objectIn } from '../cni/invocation.ts';
@@ -491,17 +493,15 @@ export class WorkerPool implements WorkerSource {
   }
 }
 
-/** IPAM plugins that ask nothing outside this node. */
-const PROMPT_IPAM = new Set<unknown>([undefined, 'host-local', 'static']);
-
 /**
- * Whether a call asks only the kernel. It may be served by a worker that another chain needs again in a moment: a plugin that hangs there, or whose
- * client goes, which ends the worker, would be that chain's failure.
+ * Whether a call may be served by a worker that another chain of the network needs again in a moment: a foreign plugin that hangs there, or the
+ * client of an ADD that goes, which ends the worker, would be that chain's failure.
  */
 function isPrompt({ env, stdin = '' }: WorkerCall): boolean {
   if (env.CNI_COMMAND !== 'DEL') return false;
   const { ipam } = objectIn(stdin) ?? {};
-  return PROMPT_IPAM.has(isObject(ipam) ? ipam.type : undefined);
+  if (!isObject(ipam) || typeof ipam.type !== 'string') return true;
+  return isOwnPlugin(ipam.type, { pluginDirs: parsePluginDirs(env.CNI_PATH ?? '') }, isOwnExecutable);
 }
 
 /** Whether no further request may wait for something. @param network without one, of all networks */
