@@ -48,6 +48,11 @@ const UNDER_WAY_MS = 10_000;
 const REMOVE_DEADLINE_MS = 40_000;
 /** A request that takes longer waits for something: a plugin that it has started, a server, a lock. Another one must not wait for that. */
 const STUCK_MS = 500;
+/**
+ * One that has no worker for this time waits for something that needs no processor of ours, as for the API server: it is not at work, and others
+ * begin.
+ */
+const AWAY_MS = 10;
 /** Requests that may wait for something: all, and of one network, whose server or foreign plugin may hang. */
 interface Spare {
   readonly all: number;
@@ -142,6 +147,8 @@ export class WorkerPool implements WorkerSource {
   readonly #holding = new Set<Member>();
   readonly #running = new Set<Running>();
   readonly #waiting = new Set<Waiter>();
+  /** Requests that were begun, and wait for a worker. */
+  readonly #borrowers = new Set<() => void>();
   #served = 0;
   #reaping: WorkerProcess | undefined;
   #removing = false;
@@ -215,7 +222,7 @@ export class WorkerPool implements WorkerSource {
     return new Promise(resolve => {
       const begin = () => resolve(this.#begin(asker, isOwn));
       this.#waiting.add({ ...asker, since: performance.now(), begin });
-      this.#tidyWithin(PRESSING_MS);
+      this.#serveWithinMoment();
     });
   }
 
@@ -223,6 +230,7 @@ export class WorkerPool implements WorkerSource {
     const nothingYet = { isRemoving: false, member: undefined, wantedMs: 0 };
     const request: Running = { ...asker, isOwn, ...nothingYet, since: performance.now() };
     this.#running.add(request);
+    this.#serveWithinMoment();
     return {
       use: (call, work, which) => this.#lend(request, call, work, which),
       remove: indexes => this.#removeFor(request, indexes),
@@ -261,6 +269,7 @@ export class WorkerPool implements WorkerSource {
     const held = [...this.#holding].find(({ process }) => process === which);
     // It is serving another call, or it has ended. In both cases it answers in order.
     if (which !== undefined && held === undefined) return work(which).finally(() => this.#letGoOf(which));
+    if (held === undefined) await this.#untilFree();
     const member = held ?? this.#find(request.network, call);
     if (member === undefined) return work(new WorkerProcess({ absent: this.problem ?? '' }, this.#env));
     this.#holding.delete(member);
@@ -272,7 +281,41 @@ export class WorkerPool implements WorkerSource {
     } finally {
       Object.assign(request, { member: undefined, since: performance.now() });
       this.#giveBack(member);
+      this.#serveWithinMoment();
     }
+  }
+
+  /** What waits may begin once those that have no worker count as away. */
+  #serveWithinMoment(): void {
+    if (this.#waiting.size > 0) this.#tidyWithin(AWAY_MS + 1);
+  }
+
+  /**
+   * A request that comes back from elsewhere finds others at work: it gets the next free worker, rather than that one more starts. Nothing is
+   * waited for longer than a call may take.
+   */
+  async #untilFree(): Promise<void> {
+    const isFree = () => this.#idle.length > 0 || this.#atWork() < this.#limits.workers;
+    if (isFree()) return;
+    const until = performance.now() + STUCK_MS;
+    while (!isFree() && performance.now() < until) await this.#nextFree(until - performance.now());
+  }
+
+  #nextFree(ms: number): Promise<void> {
+    return new Promise(resolve => {
+      const timer = startTimer(() => wake(), ms);
+      const wake = (): void => {
+        clearTimeout(timer);
+        this.#borrowers.delete(wake);
+        resolve();
+      };
+      this.#borrowers.add(wake);
+    });
+  }
+
+  /** Workers at work, without those that wait for something themselves. */
+  #atWork(): number {
+    return this.#busy.size - this.#stuck(STUCK_MS).filter(({ member }) => member !== undefined).length;
   }
 
   /** Whether a worker answers. */
@@ -317,20 +360,24 @@ export class WorkerPool implements WorkerSource {
   #mayBegin({ network, since }: Pick<Waiter, 'network' | 'since'>, stuck?: readonly Running[]): boolean {
     const { workers } = this.#limits;
     if (this.#running.size < workers || this.problem !== undefined) return true;
-    const waiting = stuck ?? this.#stuck();
+    const waiting = stuck ?? this.#stuck(AWAY_MS);
     const times = performance.now() - since < PATIENCE_MS ? 1 : 2;
     const removing = [...this.#running].filter(({ isRemoving }) => isRemoving).length;
     const atWork = this.#running.size - waiting.length - Math.min(removing, REMOVING);
     return atWork < workers && !isFull(waiting, network, times);
   }
 
-  /** Those that take long without need of a processor. One that gets none on a busy node is not helped by others that begin. */
-  #stuck(): Running[] {
+  /**
+   * Those that take long without need of a processor. One that gets none on a busy node is not helped by others that begin.
+   * @param awayMs of one without a worker
+   */
+  #stuck(awayMs: number): Running[] {
     const now = performance.now();
     return [...this.#running].filter(({ isRemoving, member, since, wantedMs }) => {
       if (isRemoving) return false;
       const forMs = now - since;
-      if (forMs < STUCK_MS || member === undefined) return forMs >= STUCK_MS;
+      if (member === undefined) return forMs >= awayMs;
+      if (forMs < STUCK_MS) return false;
       const { serves, pid } = member.process;
       return serves && wantedCpuMs(pid) - wantedMs < AT_WORK_SHARE * forMs;
     });
@@ -342,7 +389,7 @@ export class WorkerPool implements WorkerSource {
    */
   #isHeldUp(network: string): boolean {
     if (this.#waiting.size >= QUEUE) return true;
-    const stuck = this.#stuck();
+    const stuck = this.#stuck(STUCK_MS);
     const stillSince = performance.now() - STANDSTILL_MS;
     if (stuck.length === this.#running.size && isFull(stuck, undefined) && this.#movedAt < stillSince)
       return true;
@@ -356,6 +403,8 @@ export class WorkerPool implements WorkerSource {
     if (process.usable && process.holds) this.#holding.add(member);
     else if (process.usable && !this.#hasServedLongEnough(member)) this.#idle.push(member);
     else process.close();
+    const [first] = this.#borrowers;
+    first?.();
   }
 
   /** A worker may have been given back before it had done what it held. */
@@ -368,7 +417,7 @@ export class WorkerPool implements WorkerSource {
 
   #serveWaiting(): void {
     if (this.#waiting.size === 0) return;
-    const stuck = this.#stuck();
+    const stuck = this.#stuck(AWAY_MS);
     // What has begun ends first: its next call comes after the answer to the last, so that it would wait for all others each time.
     const isUnderWay = ({ series = '' }: Waiter) => this.#underWay.has(series);
     const [first, others] = [true, false].map(wanted =>

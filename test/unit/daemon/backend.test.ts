@@ -50,13 +50,16 @@ test('withWorkers() answers with the failure of a request that had its workers',
   expect(await withWorkers(noWorkers, async () => failed)).toEqual(failed);
 });
 
-test('requests wait until a thousand do; those beyond are declined', () => {
+test('requests wait until a thousand do; those beyond are declined', async () => {
   // The program of this process is Bun's own here, which ends at once as a worker.
   const env = { BUN_OPTIONS: '-e 0' };
   const events = { failing() {}, recovered() {}, hopeless() {} };
   const pool = new WorkerPool(env, { ...POOL_LIMITS, workers: 1 }, events);
   try {
-    const entered = Array.from({ length: 1_030 }, () => pool.enter({ network: 'net' }));
+    const first = pool.enter({ network: 'net' }) as Turn;
+    void first.use({ path: '', env: {} }, () => new Promise(() => {}));
+    await Bun.sleep(0);
+    const entered = Array.from({ length: 1_029 }, () => pool.enter({ network: 'net' }));
     expect(entered.filter(turn => turn === undefined)).toHaveLength(5);
     expect(pool.state).toMatchObject({ running: 1, queued: 1_024 });
   } finally {
@@ -81,6 +84,23 @@ test('the next call of a container that has begun is served before the first of 
     first.leave();
     await Promise.all(others);
     expect(begun).toEqual(['DEL a', 'DEL b', 'DEL c']);
+  } finally {
+    pool.close();
+  }
+});
+
+test('a request that has no worker, as while it waits for the API server, lets others begin', async () => {
+  const events = { failing() {}, recovered() {}, hopeless() {} };
+  const pool = new WorkerPool({ BUN_OPTIONS: '-e 0' }, { ...POOL_LIMITS, workers: 1 }, events);
+  try {
+    const first = pool.enter({ network: 'net' }) as Turn;
+    const second = Promise.resolve(pool.enter({ network: 'net' }));
+    // Timers end in their order, however busy the machine is.
+    const late = Bun.sleep(200).then(() => undefined);
+    const turn = await Promise.race([second, late]);
+    expect(turn).toBeDefined();
+    turn?.leave();
+    first.leave();
   } finally {
     pool.close();
   }
