@@ -96,6 +96,8 @@ interface Running extends Asker {
   readonly isOwn: boolean;
   /** The worker that serves it now. */
   member: Member | undefined;
+  /** It waits for a free worker. */
+  needsWorker: boolean;
   /** Its devices are being deleted: it needs no processor until they are gone. */
   isRemoving: boolean;
   /** When it got that worker, or gave the last one back. */
@@ -227,7 +229,7 @@ export class WorkerPool implements WorkerSource {
   }
 
   #begin(asker: Asker, isOwn = false): Turn {
-    const nothingYet = { isRemoving: false, member: undefined, wantedMs: 0 };
+    const nothingYet = { isRemoving: false, needsWorker: false, member: undefined, wantedMs: 0 };
     const request: Running = { ...asker, isOwn, ...nothingYet, since: performance.now() };
     this.#running.add(request);
     this.#serveWithinMoment();
@@ -269,7 +271,9 @@ export class WorkerPool implements WorkerSource {
     const held = [...this.#holding].find(({ process }) => process === which);
     // It is serving another call, or it has ended. In both cases it answers in order.
     if (which !== undefined && held === undefined) return work(which).finally(() => this.#letGoOf(which));
+    request.needsWorker = true;
     if (held === undefined) await this.#untilFree();
+    request.needsWorker = false;
     const member = held ?? this.#find(request.network, call);
     if (member === undefined) return work(new WorkerProcess({ absent: this.problem ?? '' }, this.#env));
     this.#holding.delete(member);
@@ -373,8 +377,8 @@ export class WorkerPool implements WorkerSource {
    */
   #stuck(awayMs: number): Running[] {
     const now = performance.now();
-    return [...this.#running].filter(({ isRemoving, member, since, wantedMs }) => {
-      if (isRemoving) return false;
+    return [...this.#running].filter(({ isRemoving, needsWorker, member, since, wantedMs }) => {
+      if (isRemoving || needsWorker) return false;
       const forMs = now - since;
       if (member === undefined) return forMs >= awayMs;
       if (forMs < STUCK_MS) return false;
