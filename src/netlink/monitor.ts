@@ -380,6 +380,7 @@ export function openPeerMonitor(
   const read = labelledReader(MOST_BYTES, { level: SOL_NETLINK, type: NETLINK_LISTEN_ALL_NSID });
   let fd: number | undefined = listen(protocol, groups, filter);
   let timer: Timer | undefined;
+  let isClosed = false;
   let afterMs = EVERY_MS;
   let reopenAt = 0;
   let why = '';
@@ -415,6 +416,7 @@ export function openPeerMonitor(
     }
   };
   const lookLater = (): void => {
+    if (isClosed) return;
     timer = startTimer(() => {
       look();
       lookLater();
@@ -423,6 +425,7 @@ export function openPeerMonitor(
   };
   lookLater();
   return () => {
+    isClosed = true;
     clearTimeout(timer);
     if (fd !== undefined) closeSync(fd);
     fd = undefined;
