@@ -295,14 +295,12 @@ export class WorkerPool implements WorkerSource {
   }
 
   /**
-   * A request that comes back from elsewhere finds others at work: it gets the next free worker, rather than that one more starts. Nothing is
-   * waited for longer than a call may take.
+   * A request that comes back from elsewhere finds others at work: it gets the next free worker, rather than that one more starts, which on a busy
+   * node would delay all. Workers that wait for something themselves do not count, so that it never waits for those.
    */
   async #untilFree(): Promise<void> {
     const isFree = () => this.#idle.length > 0 || this.#atWork() < this.#limits.workers;
-    if (isFree()) return;
-    const until = performance.now() + STUCK_MS;
-    while (!isFree() && performance.now() < until) await this.#nextFree(until - performance.now());
+    while (!isFree()) await this.#nextFree(PRESSING_MS);
   }
 
   #nextFree(ms: number): Promise<void> {
