@@ -288,6 +288,14 @@ static int is_busy(void)
     return at > 0 && text[at + 2] == 'R';
 }
 
+/* Whether the header that has arrived is one of a reply, with outputs that fill it. */
+static int is_reply(void)
+{
+    uint64_t outputs = (uint64_t)get32(answer + WIRE_REPLY_AT_STDOUT) + get32(answer + WIRE_REPLY_AT_STDERR);
+    uint32_t total = get32(answer + WIRE_REPLY_AT_TOTAL);
+    return get32(answer + WIRE_REPLY_AT_MAGIC) == WIRE_MAGIC && total <= sizeof answer && WIRE_REPLY_HEADER + outputs == total;
+}
+
 /* Waits for the answer and ends with it. A daemon that shows no sign of life is given up; what is no answer breaks the call. */
 static _Noreturn void await_answer(void)
 {
@@ -312,8 +320,7 @@ static _Noreturn void await_answer(void)
         while (have >= WIRE_REPLY_HEADER) {
             uint32_t kind = get32(answer + WIRE_REPLY_AT_KIND), total = get32(answer + WIRE_REPLY_AT_TOTAL);
             uint64_t out = get32(answer + WIRE_REPLY_AT_STDOUT), err = get32(answer + WIRE_REPLY_AT_STDERR);
-            if (get32(answer + WIRE_REPLY_AT_MAGIC) != WIRE_MAGIC || total > sizeof answer || WIRE_REPLY_HEADER + out + err != total)
-                run_core("broken");
+            if (!is_reply()) run_core("broken");
             if (have < total) break;
             uint32_t status = get32(answer + WIRE_REPLY_AT_STATUS);
             if (kind == WIRE_REPLY_DECLINED) run_core(status ? "lost" : "declined");
@@ -523,11 +530,11 @@ static void probe_daemon(void)
         if (got == -EAGAIN || got == -EINTR) continue;
         if (got <= 0) return;
         have += (size_t)got;
-        if (have < WIRE_REPLY_HEADER || have < get32(answer + WIRE_REPLY_AT_TOTAL)) continue;
-        uint64_t out = get32(answer + WIRE_REPLY_AT_STDOUT);
-        int is_answer = get32(answer + WIRE_REPLY_AT_MAGIC) == WIRE_MAGIC && get32(answer + WIRE_REPLY_AT_KIND) == WIRE_REPLY_ANSWER;
-        int is_well = is_answer && get32(answer + WIRE_REPLY_AT_STATUS) == 0 && WIRE_REPLY_HEADER + out == have;
-        if (is_well) print(answer + WIRE_REPLY_HEADER, out, "", 0, 0);
+        if (have < WIRE_REPLY_HEADER) continue;
+        if (!is_reply()) return;
+        if (have < get32(answer + WIRE_REPLY_AT_TOTAL)) continue;
+        int is_well = get32(answer + WIRE_REPLY_AT_KIND) == WIRE_REPLY_ANSWER && get32(answer + WIRE_REPLY_AT_STATUS) == 0;
+        if (is_well) print(answer + WIRE_REPLY_HEADER, get32(answer + WIRE_REPLY_AT_STDOUT), "", 0, 0);
         return;
     }
 }

@@ -96,8 +96,6 @@ interface Running extends Asker {
   readonly isOwn: boolean;
   /** The worker that serves it now. */
   member: Member | undefined;
-  /** It waits for a free worker. */
-  needsWorker: boolean;
   /** Its devices are being deleted: it needs no processor until they are gone. */
   isRemoving: boolean;
   /** When it got that worker, or gave the last one back. */
@@ -149,8 +147,8 @@ export class WorkerPool implements WorkerSource {
   readonly #holding = new Set<Member>();
   readonly #running = new Set<Running>();
   readonly #waiting = new Set<Waiter>();
-  /** Requests that were begun, and wait for a worker. */
-  readonly #borrowers = new Set<() => void>();
+  /** Requests that were begun, and wait for a free worker; what wakes them. */
+  readonly #borrowers = new Map<Running, () => void>();
   #served = 0;
   #reaping: WorkerProcess | undefined;
   #removing = false;
@@ -229,7 +227,7 @@ export class WorkerPool implements WorkerSource {
   }
 
   #begin(asker: Asker, isOwn = false): Turn {
-    const nothingYet = { isRemoving: false, needsWorker: false, member: undefined, wantedMs: 0 };
+    const nothingYet = { isRemoving: false, member: undefined, wantedMs: 0 };
     const request: Running = { ...asker, isOwn, ...nothingYet, since: performance.now() };
     this.#running.add(request);
     this.#serveWithinMoment();
@@ -271,9 +269,7 @@ export class WorkerPool implements WorkerSource {
     const held = [...this.#holding].find(({ process }) => process === which);
     // It is serving another call, or it has ended. In both cases it answers in order.
     if (which !== undefined && held === undefined) return work(which).finally(() => this.#letGoOf(which));
-    request.needsWorker = true;
-    if (held === undefined) await this.#untilFree();
-    request.needsWorker = false;
+    if (held === undefined) await this.#untilFree(request);
     const member = held ?? this.#find(request.network, call);
     if (member === undefined) return work(new WorkerProcess({ absent: this.problem ?? '' }, this.#env));
     this.#holding.delete(member);
@@ -298,21 +294,15 @@ export class WorkerPool implements WorkerSource {
    * A request that comes back from elsewhere finds others at work: it gets the next free worker, rather than that one more starts, which on a busy
    * node would delay all. Workers that wait for something themselves do not count, so that it never waits for those.
    */
-  async #untilFree(): Promise<void> {
-    const isFree = () => this.#idle.length > 0 || this.#atWork() < this.#limits.workers;
-    while (!isFree()) await this.#nextFree(PRESSING_MS);
-  }
-
-  #nextFree(ms: number): Promise<void> {
-    return new Promise(resolve => {
-      const timer = startTimer(() => wake(), ms);
-      const wake = (): void => {
-        clearTimeout(timer);
-        this.#borrowers.delete(wake);
-        resolve();
-      };
-      this.#borrowers.add(wake);
-    });
+  async #untilFree(request: Running): Promise<void> {
+    while (this.#idle.length === 0 && this.#atWork() >= this.#limits.workers) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#borrowers.set(request, resolve);
+      const timer = startTimer(resolve, PRESSING_MS);
+      await promise;
+      clearTimeout(timer);
+      this.#borrowers.delete(request);
+    }
   }
 
   /** Workers at work, without those that wait for something themselves. */
@@ -375,8 +365,9 @@ export class WorkerPool implements WorkerSource {
    */
   #stuck(awayMs: number): Running[] {
     const now = performance.now();
-    return [...this.#running].filter(({ isRemoving, needsWorker, member, since, wantedMs }) => {
-      if (isRemoving || needsWorker) return false;
+    return [...this.#running].filter(request => {
+      const { isRemoving, member, since, wantedMs } = request;
+      if (isRemoving || this.#borrowers.has(request)) return false;
       const forMs = now - since;
       if (member === undefined) return forMs >= awayMs;
       if (forMs < STUCK_MS) return false;
@@ -405,8 +396,10 @@ export class WorkerPool implements WorkerSource {
     if (process.usable && process.holds) this.#holding.add(member);
     else if (process.usable && !this.#hasServedLongEnough(member)) this.#idle.push(member);
     else process.close();
-    const [first] = this.#borrowers;
-    first?.();
+    const [[borrower, wake] = []] = this.#borrowers;
+    if (borrower === undefined) return;
+    this.#borrowers.delete(borrower);
+    wake?.();
   }
 
   /** A worker may have been given back before it had done what it held. */

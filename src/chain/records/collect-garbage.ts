@@ -212,18 +212,18 @@ async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): P
  * may look in use, but it stays stale.
  */
 function validNow({ snapshot, runtime }: Run, first: GarbagePlan, later: GarbagePlan): AttachmentKey[] {
-  const lives = new Map(first.stale.map(one => [keyOf(toKey(one)), one.life]));
+  const lives = new Map(first.stale.map(one => [idText(one), one.life]));
   const tokens = snapshot?.snapshot.tokens;
   const isRemains = (one: GarbageCandidate): boolean => {
-    if (one.life !== undefined || !lives.has(keyOf(toKey(one)))) return false;
+    if (one.life !== undefined || !lives.has(idText(one))) return false;
     const note = findGeneration(runDir(runtime.env), one);
     return note === undefined || tokens === undefined || tokens.has(note.token);
   };
   const isOld = (one: GarbageCandidate): boolean => {
-    const key = keyOf(toKey(one));
+    const key = idText(one);
     return lives.has(key) && lives.get(key) === one.life;
   };
-  const remains = new Set(later.kept.filter(isRemains).map(one => keyOf(toKey(one))));
+  const remains = new Set(later.kept.filter(isRemains).map(one => idText(one)));
   return [
     ...later.valid.filter(key => !remains.has(keyOf(key))),
     ...later.stale.filter(one => !isOld(one)).map(toKey),

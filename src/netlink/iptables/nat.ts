@@ -244,7 +244,7 @@ export function isLegacyDropping(family: Family, table: IptablesTable, chain: st
   const at = found?.policies.get(chain);
   if (found === undefined || at === undefined) return false;
   const { entries } = found;
-  const view = new DataView(entries.buffer, entries.byteOffset, entries.byteLength);
+  const view = viewOf(entries);
   const target = at + view.getUint16(at + OFFSETS_AT[family], true);
   return view.getInt32(target + XT_HEADER_BYTES, true) === XT_DROP;
 }
@@ -325,7 +325,7 @@ export function decodeEntries(
   bytes: Uint8Array,
   heads: ReadonlyMap<number, string>,
 ): NatRule[] {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const view = viewOf(bytes);
   const layout = LAYOUT[family];
   const starts = new Map(heads);
   const places: { at: number; end: number }[] = [];
@@ -381,7 +381,7 @@ function headerFacts(family: Family, entry: Uint8Array): Partial<NatRule> {
 }
 
 function matchFacts(matches: Uint8Array): Partial<NatRule> {
-  const view = new DataView(matches.buffer, matches.byteOffset, matches.byteLength);
+  const view = viewOf(matches);
   let facts: Partial<NatRule> = {};
   let more = false;
   for (let at = 0; at + XT_HEADER_BYTES <= matches.length; ) {
@@ -470,7 +470,7 @@ const MULTIPORT = { ports: 2, rangesFrom: 32, bytes: 48 } as const;
  * range, or by ports that packets must not have.
  */
 export function readMatch({ name, info }: Extension): Partial<NatRule> | undefined {
-  if (name === 'comment') return { comment: textOf(info) };
+  if (name === 'comment') return { comment: textAt(info, 0) };
   if (name === 'multiport') return multiport(info);
   const layout = PORTS[name];
   return layout && info.length >= layout.bytes ? singlePort(layout, info) : undefined;
@@ -505,7 +505,7 @@ export function readTarget(family: Family, { name, revision, info }: Extension):
 /** linux/netfilter/xt_mark.h, struct xt_mark_tginfo2: u32 mark, u32 mask. */
 function markOf(name: string, info: Uint8Array): Partial<NatRule> {
   if (name !== 'MARK' || info.length < 8) return {};
-  return { mark: new DataView(info.buffer, info.byteOffset).getUint32(0, true) };
+  return { mark: viewOf(info).getUint32(0, true) };
 }
 
 /**
@@ -519,11 +519,6 @@ function destinationOf(family: Family, name: string, revision: number, info: Uin
   return bytes.length === (family === 4 ? 4 : 16) ? { to: ipFromBytes(bytes) satisfies Ip } : {};
 }
 
-function viewOf(info: Uint8Array): DataView {
-  return new DataView(info.buffer, info.byteOffset, info.byteLength);
-}
-
-function textOf(info: Uint8Array): string {
-  const end = info.indexOf(0);
-  return new TextDecoder().decode(end < 0 ? info : info.subarray(0, end));
+function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
