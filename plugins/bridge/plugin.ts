@@ -8,7 +8,6 @@ import {
   refuseHostsOwn,
   removeAndRelease,
 } from '../../src/attach/addressing.ts';
-import { announceAddresses } from '../../src/attach/announce.ts';
 import { awaitDuplicateDetection, configureContainer, ignoreNeighbours } from '../../src/attach/container.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
@@ -29,8 +28,9 @@ import { describeError } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import { atLeast, type Result } from '../../src/cni/result.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
-import { type Cidr, renderCidr, renderIp } from '../../src/net/ip.ts';
+import { type Cidr, type Ip, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { findLink, getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
+import { findForwardingPort, findNeighbour } from '../../src/netlink/rtnl/neighbour.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, type Done, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
@@ -57,7 +57,6 @@ import {
   removeStaleMacspoof,
   removeUnusedReferenceMacspoof,
 } from './kernel/macspoof.ts';
-
 import { type Addressing, addressingOf, CONTAINER_INTERFACE, planAddressing, planVlans } from './plan.ts';
 
 /** Connects a container to a bridge and, with an IPAM plugin, to the outside. */
@@ -442,4 +441,30 @@ function restrict(call: Call<BridgeConf>, { host, container }: Pair): void {
   const owner = attachmentOf(call);
   call.onFailure('remove the restriction on hardware addresses', () => removeMacspoof(call.hostNft, owner));
   ensureMacspoof(call.hostNft, owner, host.name, container.mac ?? '');
+}
+
+// Addresses are handed out again. A host or a container that has spoken to the former owner keeps its hardware address, and sends
+// packets there until the entry fails: five seconds in state DELAY, then three unanswered probes. The kernel announces addresses
+// when an interface comes up (arp_notify, ndisc_notify), but a bridge's port does not forward yet at that moment, and the
+// announcement is lost.
+
+/**
+ * Has the kernel announce the interface's addresses again: a gratuitous ARP request for each of IPv4, an unsolicited neighbour
+ * advertisement for each of IPv6 (NETDEV_CHANGEADDR in net/ipv4/devinet.c and net/ipv6/ndisc.c). To be called once packets pass.
+ * Nothing is announced where another port of the bridge answers for one of the addresses: that would take its packets away.
+ * Same as: `ip link set eth0 address <the one that it has>`
+ */
+function announceAddresses(
+  call: Pick<Call, 'container' | 'host'>,
+  { index, mac }: Pick<Link, 'index' | 'mac'>,
+  bridge: Pick<Link, 'index'>,
+  ips: readonly Ip[],
+): void {
+  if (ips.some(ip => isElsewhere(call.host, bridge.index, ip, mac))) return;
+  setLink(call.container, index, { mac });
+}
+
+function isElsewhere(host: NetlinkSocket, bridge: number, ip: Ip, own: string | undefined): boolean {
+  const mac = findNeighbour(host, bridge, ip)?.mac;
+  return mac !== undefined && mac !== own && findForwardingPort(host, bridge, mac) !== undefined;
 }

@@ -3,7 +3,7 @@ import { expect } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { quickZod } from '../../plugins/build/embedded.ts';
+import { quickZod } from '../../plugins/build/build.ts';
 import { CATENA } from './catena.ts';
 import { run, TEST_PATH } from './command.ts';
 import { deadline } from './deadline.ts';

@@ -286,7 +286,7 @@ const MAY_START_PROCESSES = [
   ...['src/daemon/on-demand', 'src/cli/install/units', 'src/cli/runtimes/libcni'],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/reexec', 'src/lab/play'],
-  ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
+  ...['package', 'build-library', 'targets', 'front'].map(name => `plugins/build/${name}`),
 ];
 
 const FOR_EVERYONE = ['src/log', 'src/wait', 'package.json'];
@@ -338,7 +338,7 @@ const MAY_LOAD_LAZILY = [
     'src/delegate/find-network',
   ],
   // Zod is only loaded for a value that is not certainly valid.
-  'plugins/build/quick-zod/schema',
+  'plugins/build/quick-zod/zod-mini',
   // The host's access to its containers is asked for by few networks.
   'plugins/macvlan/plugin',
   // A node has addresses left for most pods, and asks the cluster for none.

@@ -2,8 +2,8 @@
 import { beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { chunksPlugin, quickZod } from '../../../../plugins/build/build.ts';
 import { PROCESSES } from '../../../../plugins/build/chunks.ts';
-import { chunksPlugin, quickZod } from '../../../../plugins/build/embedded.ts';
 
 const ROOT = path.resolve(import.meta.dir, '../../../..');
 const ENTRY = path.join(ROOT, 'plugins/main.ts');

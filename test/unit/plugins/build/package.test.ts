@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { inspectRelease } from '../../../../plugins/build/inspect-release.ts';
+import { inspectRelease } from '../../../../plugins/build/package.ts';
 import type { Target } from '../../../../plugins/build/targets.ts';
 import { PLUGIN_NAMES } from '../../../../plugins/registry.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { belongingsOf, freeTable, movedRoutes, needlessRoutes } from '../../../../plugins/vrf/plan.ts';
+import { belongingsOf, freeTable, movedRoutes, needlessRoutes } from '../../../../plugins/vrf/plugin.ts';
 import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
 import type { Route } from '../../../../src/netlink/rtnl/route.ts';
 
