@@ -13,10 +13,13 @@ import {
   sendPacket,
   udpTo,
 } from '../../src/sys/packet-socket.ts';
+import { pause } from '../../src/wait.ts';
 import {
   type ClientMessage,
   Code,
+  decodeDatagram,
   decodeMessage,
+  encodeDatagram,
   encodeMessage,
   MAX_MESSAGE_BYTES,
   type ServerMessage,
@@ -114,68 +117,74 @@ export async function extend<A, V extends object | string>(
   return (await ask(accept, deadline)) ?? other;
 }
 
+/** What a lease is asked about; `confirm` comes after a restart: the server may have been replaced as well. */
+export type LeaseQuestion = 'confirm' | 'renew' | 'rebind';
+
+/**
+ * What servers said about a lease: the next one; that its address must not be used any longer; that the server does not know it,
+ * while it stays valid until its end; or nothing.
+ */
+export type Response<L> = { readonly lease: L } | 'over' | 'unknown' | undefined;
+
+/** How a client asks. */
+export interface Manner<L> {
+  /** Servers whose answers count, in text, for IPv6 by their link-local addresses; undefined for any. */
+  readonly servers: readonly string[] | undefined;
+  /** Says in text who has the address of a new lease already; undefined if no host has. Absent where that cannot be found out. */
+  readonly findHolder?: (lease: L) => Promise<string | undefined>;
+  /** Reads the clock that leases count by, in seconds. */
+  readonly clock: () => number;
+}
+
+/** The messages by which a family obtains a lease. */
+interface Acquisition<L, O> {
+  /** @param hint the address to ask for */
+  discover(hint: string | undefined): Promise<O | undefined>;
+  request(offer: O, giveUpAt: number): Promise<Response<L>>;
+  /** Tells the server that another host has the address. */
+  decline(lease: L): unknown;
+}
+
+/** How long an offer is worth repeating the request for: at least this, and a slow server so many times as long as its offer took. */
+const REQUEST_MS = 4_000;
+const SLOWER = 4;
+/** RFC 2131, 3.1.5: pause after a refused request, before it all begins again. */
+const REFUSED_PAUSE_MS = 1_000;
+
+/**
+ * Obtains a lease from the first server that offers one (RFC 2131, section 3.1; RFC 9915, section 18.2.1).
+ * @param wanted the address that the client had before, to be asked for
+ * @param giveUpAt in milliseconds of `performance.now()`
+ * @returns undefined when time was up; `refusals` then says what was heard
+ */
+export async function acquireBy<L, O>(
+  { discover, request, decline }: Acquisition<L, O>,
+  { findHolder }: Manner<L>,
+  wanted: string | undefined,
+  giveUpAt: number,
+  refusals: Refusals,
+): Promise<L | undefined> {
+  for (let hint = wanted; performance.now() < giveUpAt; hint = undefined) {
+    const asked = performance.now();
+    const offer = await discover(hint);
+    if (offer === undefined) return undefined;
+    const offered = performance.now();
+    const deadline = Math.min(giveUpAt, offered + Math.max(REQUEST_MS, SLOWER * (offered - asked)));
+    const response = await request(offer, deadline);
+    if (typeof response === 'object') {
+      const holder = await findHolder?.(response.lease);
+      if (holder === undefined) return response.lease;
+      noteRefusal(refusals, holder);
+      await decline(response.lease);
+    }
+    if (response !== undefined) await pause(Math.min(REFUSED_PAUSE_MS, giveUpAt - performance.now()));
+  }
+  return undefined;
+}
+
 /** A server that repeats itself is noted once, and a flood of them is not kept. */
 export function noteRefusal({ reasons }: Refusals, reason: string): void {
   if (reasons.length < 5 && !reasons.includes(reason)) reasons.push(reason);
-}
-
-const IP_BYTES = 20;
-const UDP_BYTES = 8;
-const UDP = 17;
-const TTL = 64;
-
-/** One end: an address of 4 bytes, and a port. */
-interface Endpoint {
-  readonly address: Uint8Array;
-  readonly port: number;
-}
-
-/** Encodes an unfragmented datagram, with both checksums. */
-export function encodeDatagram(from: Endpoint, to: Endpoint, payload: Uint8Array): Uint8Array {
-  const bytes = new Uint8Array(IP_BYTES + UDP_BYTES + payload.length);
-  const view = new DataView(bytes.buffer);
-  bytes[0] = 0x45;
-  view.setUint16(2, bytes.length);
-  bytes[8] = TTL;
-  bytes[9] = UDP;
-  bytes.set(from.address, 12);
-  bytes.set(to.address, 16);
-  view.setUint16(10, checksum(bytes.subarray(0, IP_BYTES)));
-  view.setUint16(20, from.port);
-  view.setUint16(22, to.port);
-  view.setUint16(24, UDP_BYTES + payload.length);
-  bytes.set(payload, IP_BYTES + UDP_BYTES);
-  const pseudo = Uint8Array.from([...bytes.subarray(12, 20), 0, UDP, ...bytes.subarray(24, 26)]);
-  const sum = checksum(Uint8Array.from([...pseudo, ...bytes.subarray(IP_BYTES)]));
-  // 0 would mean that there is no checksum (RFC 768).
-  view.setUint16(26, sum || 0xffff);
-  return bytes;
-}
-
-/**
- * The payload of a datagram from and to these ports; undefined for anything else. The checksum is not verified: a packet that
- * never leaves the machine carries an unfinished one.
- */
-export function decodeDatagram(packet: Uint8Array, fromPort: number, toPort: number): Uint8Array | undefined {
-  if (packet.length < IP_BYTES || (packet[0] ?? 0) >> 4 !== 4) return undefined;
-  const header = ((packet[0] ?? 0) & 0x0f) * 4;
-  const view = new DataView(packet.buffer, packet.byteOffset, packet.byteLength);
-  const total = view.getUint16(2);
-  const isWhole = (view.getUint16(6) & 0x3fff) === 0;
-  if (header < IP_BYTES || total > packet.length || total < header + UDP_BYTES || !isWhole) return undefined;
-  if (packet[9] !== UDP) return undefined;
-  if (view.getUint16(header) !== fromPort || view.getUint16(header + 2) !== toPort) return undefined;
-  const length = view.getUint16(header + 4);
-  if (length < UDP_BYTES || header + length > total) return undefined;
-  return packet.slice(header + UDP_BYTES, header + length);
-}
-
-/** RFC 1071 */
-function checksum(bytes: Uint8Array): number {
-  let sum = 0;
-  for (let i = 0; i < bytes.length; i += 2) sum += ((bytes[i] ?? 0) << 8) | (bytes[i + 1] ?? 0);
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  return ~sum & 0xffff;
 }
 
 /** RFC 2131, section 4.1 */
@@ -277,7 +286,10 @@ export interface ClientInterface {
   readonly link: Link;
 }
 
-/** Runs a function with a client on the interface; its sockets are closed when the function is done. */
+/**
+ * Runs a function with a client on the interface; its sockets are closed when the function is done. Where the interface has its address
+ * already, the kernel would tell the server, which answers to that address, that the port is unreachable, so the port is occupied.
+ */
 export async function withClient<T>(
   { netns, link }: ClientInterface,
   clientId: Uint8Array,
@@ -289,29 +301,15 @@ export async function withClient<T>(
     );
   const socket = inNetns(netns, () => openPacketSocket(link.index, ETH_P_IP, udpTo(CLIENT_PORT)));
   try {
-    return await work({ socket, mac: parseMac(link.mac), clientId, startedAt: performance.now() });
+    const freePort = inNetns(netns, occupyPort);
+    try {
+      return await work({ socket, mac: parseMac(link.mac), clientId, startedAt: performance.now() });
+    } finally {
+      freePort();
+    }
   } finally {
     closePacketSocket(socket);
   }
-}
-
-/**
- * The same where the interface has its address already: keeps the kernel from telling the server, which answers to that address,
- * that the port is unreachable.
- */
-export function withAddressedClient<T>(
-  place: ClientInterface,
-  clientId: Uint8Array,
-  work: (client: Client) => T | Promise<T>,
-): Promise<T> {
-  return withClient(place, clientId, async client => {
-    const close = inNetns(place.netns, occupyPort);
-    try {
-      return await work(client);
-    } finally {
-      close();
-    }
-  });
 }
 
 /** @returns a function that frees the port */

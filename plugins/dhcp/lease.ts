@@ -1,8 +1,11 @@
-// What has a server granted and until when, and by which messages is that obtained, confirmed, renewed and released?
+// What has an IPv4 server granted and until when, by which messages is that obtained, confirmed, renewed and released, and which
+// result follows from it?
 
 import * as z from 'zod/mini';
+import type { Result, ResultDns } from '../../src/cni/result.ts';
 import { parseMac, renderMac } from '../../src/net/interface.ts';
 import { ipFromBytes, ipToBytes, parseIp, renderIp } from '../../src/net/ip.ts';
+import { RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { pause } from '../../src/wait.ts';
 import {
   addressesOf,
@@ -22,41 +25,35 @@ import {
 } from './codec.ts';
 import type { Wishes } from './config.ts';
 import {
+  acquireBy,
   ask,
   type Client,
   type Destination,
   type Dhcp4Answer,
   extend,
+  type LeaseQuestion,
+  type Manner,
   noteRefusal,
   type Question,
   type Refusals,
+  type Response,
   tell,
+  withClient,
 } from './conversation.ts';
+import { CommonLease, CommonState, type LeaseFamily, type OpenInterface } from './upkeep.ts';
 
 /** A route, in text. Without a gateway, the destination is on the link. */
 const LeasedRoute = z.object({ dst: z.string(), gw: z.optional(z.string()) });
 
 /** A lease, as it is kept on disk. */
-export const Lease = z.object({
-  /** With the prefix length of the subnet. */
-  address: z.string(),
+export const Lease = z.extend(CommonLease, {
   gateway: z.optional(z.string()),
   routes: z.array(LeasedRoute),
-  nameservers: z.array(z.string()),
   domain: z.optional(z.string()),
-  search: z.array(z.string()),
   /** Bytes; not bounded by the interface's own yet. */
   mtu: z.optional(z.number()),
-  server: z.string(),
   /** Hardware address from which the server answered: its own, or that of the router to it. */
   serverMac: z.string(),
-  /** Seconds since the boot when the granted request was sent; what follows counts from there. */
-  since: z.number(),
-  /** Seconds; absent for a lease without end. */
-  duration: z.optional(z.number()),
-  /** Seconds after which it is renewed (T1), and after which any server is asked (T2). */
-  renewAfter: z.optional(z.number()),
-  rebindAfter: z.optional(z.number()),
 });
 export type Lease = z.output<typeof Lease>;
 
@@ -141,131 +138,104 @@ function timesOf(options: Dhcp4Answer['message']['options']): Partial<Lease> {
   return { duration, rebindAfter, renewAfter: Math.min(renewAfter, rebindAfter) };
 }
 
-const LeaseState = z.object({
+const LeaseState = z.extend(CommonState, {
   lease: Lease,
   /** Value of option 61, in hexadecimal digits. */
   clientId: z.string(),
-  /** The lease is over, and its address was taken from the interface. */
-  withdrawn: z.optional(z.boolean()),
-  /** The address that ADD reported, if the interface has another one since. */
-  reported: z.optional(z.string()),
 });
-export type LeaseState = z.output<typeof LeaseState>;
+type LeaseState = z.output<typeof LeaseState>;
 
-/** Records of IPv4 leases. */
-export const IPV4_LEASES = { schema: LeaseState };
+/** IPv4 leases. */
+export const IPV4_LEASES: LeaseFamily<LeaseState> = {
+  family: 4,
+  schema: LeaseState,
+  cidrOf: ({ lease }) => lease.address,
+  release,
+};
 
-/** The client identifier that a lease is for. */
-export function clientIdIn({ clientId }: LeaseState): Uint8Array {
-  return Uint8Array.from(Buffer.from(clientId, 'hex'));
-}
-
-/** How long an offer is worth repeating the request for: at least this, and a slow server so many times as long as its offer took. */
-const REQUEST_MS = 4_000;
-const SLOWER = 4;
-/** RFC 2131, 3.1.5: pause after a refused request, before it all begins again. */
-const REFUSED_PAUSE_MS = 1_000;
 /** A bridge's port forwards tens of milliseconds after its other end came up, on a busy machine; a server ignores what it knows. */
 const REPEAT_PAUSES_MS = [30, 100, 300];
 const NO_ADDRESS = new Uint8Array(4);
 
-/** How this client asks. */
-export interface Manner extends Wishes {
+/** How a client asks for IPv4 leases. */
+export interface Manner4 extends Manner<Lease>, Wishes {
   /** The interface shares its hardware address with others, so the answer must be a broadcast. */
   readonly broadcast: boolean;
-  /** Servers whose answers count, in text; undefined for any. */
-  readonly servers: readonly string[] | undefined;
-  /** Says in text who has the address of a new lease already; undefined if no host has. Absent where that cannot be found out. */
-  readonly findHolder?: (lease: Lease) => Promise<string | undefined>;
-  /** Reads the clock that leases count by, in seconds. */
-  readonly clock: () => number;
 }
 
-/** What a server said to a request: the lease, that the client must not use the address, or nothing. */
-type Response = { readonly lease: Lease } | 'over' | undefined;
-
-/**
- * Obtains a lease from the first server that offers one (RFC 2131, section 3.1).
- * @param wanted the address that the client had before, to be asked for
- * @param giveUpAt in milliseconds of `performance.now()`
- * @returns undefined when time was up; `refusals` then says what was heard
- */
-export async function acquire(
+/** As {@link acquireBy}. */
+export function acquire(
   client: Client,
-  manner: Manner,
+  manner: Manner4,
   wanted: string | undefined,
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Lease | undefined> {
-  for (let hint = wanted; performance.now() < giveUpAt; hint = undefined) {
-    const asked = performance.now();
-    const offer = await ask(client, discover(client, manner, hint), offerFor(manner, refusals), {
-      at: giveUpAt,
-    });
-    if (offer === undefined) return undefined;
-    const offered = performance.now();
-    const deadline = Math.min(giveUpAt, offered + Math.max(REQUEST_MS, SLOWER * (offered - asked)));
-    const response = await request(client, manner, offer, deadline, refusals);
-    if (typeof response === 'object') {
-      const holder = await manner.findHolder?.(response.lease);
-      if (holder === undefined) return response.lease;
-      noteRefusal(refusals, holder);
-      decline(client, response.lease);
-    }
-    if (response !== undefined) await pause(Math.min(REFUSED_PAUSE_MS, giveUpAt - performance.now()));
-  }
-  return undefined;
-}
-
-/** Asks whether an address from before is still right here (RFC 2131, section 3.2: INIT-REBOOT). */
-export function confirm(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
-  const options = { [Code.requestedAddress]: addressOf(lease) };
-  return extendBy(client, manner, lease, question(client, manner, MessageType.request, options), giveUpAt);
-}
-
-/** Asks the server of a lease to extend it (RFC 2131, 4.4.5: RENEWING). */
-export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
-  return extendBy(client, manner, lease, inUse(client, manner, lease), giveUpAt, serverAt(lease));
-}
-
-/** Asks every server to extend a lease (RFC 2131, 4.4.5: REBINDING). */
-export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
-  return extendBy(client, manner, lease, inUse(client, manner, lease), giveUpAt);
+  const messages = {
+    discover: (hint: string | undefined) =>
+      ask(client, discover(client, manner, hint), offerFor(manner, refusals), { at: giveUpAt }),
+    request: (offer: Offer, deadline: number) => request(client, manner, offer, deadline, refusals),
+    decline: (lease: Lease) => decline(client, lease),
+  };
+  return acquireBy(messages, manner, wanted, giveUpAt, refusals);
 }
 
 /**
- * Tells the server that the address is free. There is no answer.
- * @param isFresh the interface has just come up, so its other end may drop packets for some time: it is said several times
- * @throws SystemError when the interface is gone or down
+ * Asks whether an address from before is still right here (RFC 2131, section 3.2: INIT-REBOOT); the server of a lease to extend it
+ * (4.4.5: RENEWING); or every server (REBINDING).
  */
-export async function release(client: Client, lease: Lease, isFresh = false): Promise<void> {
-  sayReleased(client, lease);
-  if (!isFresh) return;
-  for (const ms of REPEAT_PAUSES_MS) {
-    await pause(ms);
-    sayReleased(client, lease);
-  }
+export function askAbout(
+  client: Client,
+  manner: Manner4,
+  about: LeaseQuestion,
+  lease: Lease,
+  giveUpAt: number,
+): Promise<Response<Lease>> {
+  const since = manner.clock();
+  const address = addressOf(lease);
+  const isUsed = about !== 'confirm';
+  const options = isUsed ? {} : { [Code.requestedAddress]: address };
+  const asked = question(client, manner, MessageType.request, options);
+  // With its address in use, a client names it in the header only.
+  const what = isUsed ? { ...asked, ciaddr: address } : asked;
+  return extend<Dhcp4Answer, NonNullable<Response<Lease>>>(
+    (accept, deadline) =>
+      ask(client, what, accept, deadline, about === 'renew' ? serverAt(lease) : undefined),
+    answer => {
+      const from = serverOf(answer.message.options);
+      if (from === undefined || !isTrusted(manner, from)) return undefined;
+      return { response: responseIn(lease, answer, since), isOwn: serverName(from) === lease.server };
+    },
+    giveUpAt,
+  );
 }
 
-function sayReleased(client: Client, lease: Lease): void {
+/** There is no answer. On an interface that has just come up, the other end may drop packets for some time: it is said several times. */
+function release(place: OpenInterface, { clientId, lease }: LeaseState): Promise<boolean> {
   const to = serverAt(lease);
-  const options = new Map<number, Uint8Array>([
-    [Code.messageType, Uint8Array.of(MessageType.release)],
-    [Code.serverId, to.server],
-    [Code.clientId, client.clientId],
-  ]);
-  tell(client, { broadcast: false, ciaddr: addressOf(lease), options }, to);
+  return withClient(place, Uint8Array.from(Buffer.from(clientId, 'hex')), async client => {
+    for (const ms of [0, ...(place.isFresh ? REPEAT_PAUSES_MS : [])]) {
+      if (ms) await pause(ms);
+      const options = farewell(client, MessageType.release, to);
+      tell(client, { broadcast: false, ciaddr: addressOf(lease), options }, to);
+    }
+    return true;
+  });
 }
 
 /** Tells the server that another host has the address (RFC 2131, 4.4.4). There is no answer. */
 function decline(client: Client, lease: Lease): void {
-  const options = new Map<number, Uint8Array>([
-    [Code.messageType, Uint8Array.of(MessageType.decline)],
-    [Code.requestedAddress, addressOf(lease)],
-    [Code.serverId, serverAt(lease).server],
-    [Code.clientId, client.clientId],
-  ]);
+  const options = farewell(client, MessageType.decline, serverAt(lease));
+  options.set(Code.requestedAddress, addressOf(lease));
   tell(client, { broadcast: false, ciaddr: NO_ADDRESS, options });
+}
+
+function farewell({ clientId }: Client, type: number, { server }: Destination): Map<number, Uint8Array> {
+  return new Map([
+    [Code.messageType, Uint8Array.of(type)],
+    [Code.serverId, server],
+    [Code.clientId, clientId],
+  ]);
 }
 
 interface Offer {
@@ -273,12 +243,12 @@ interface Offer {
   readonly server: Uint8Array;
 }
 
-function discover(client: Client, manner: Manner, hint: string | undefined): Question {
+function discover(client: Client, manner: Manner4, hint: string | undefined): Question {
   const wanted = hint ? { [Code.requestedAddress]: ipToBytes(parseIp(hint)) } : {};
   return question(client, manner, MessageType.discover, wanted);
 }
 
-function offerFor(manner: Manner, refusals: Refusals): (answer: Dhcp4Answer) => Offer | undefined {
+function offerFor(manner: Manner4, refusals: Refusals): (answer: Dhcp4Answer) => Offer | undefined {
   return answer => {
     const { message } = answer;
     const server = serverOf(message.options);
@@ -293,14 +263,14 @@ function offerFor(manner: Manner, refusals: Refusals): (answer: Dhcp4Answer) => 
 
 function request(
   client: Client,
-  manner: Manner,
+  manner: Manner4,
   { address, server }: Offer,
   giveUpAt: number,
   refusals: Refusals,
-): Promise<Response> {
+): Promise<Response<Lease>> {
   const since = manner.clock();
   const options = { [Code.requestedAddress]: address, [Code.serverId]: server };
-  const accept = (answer: Dhcp4Answer): Response => {
+  const accept = (answer: Dhcp4Answer): Response<Lease> => {
     const { message } = answer;
     const from = serverOf(message.options);
     if (from === undefined || Buffer.compare(from, server) !== 0) return undefined;
@@ -315,28 +285,8 @@ function request(
   return ask(client, question(client, manner, MessageType.request, options), accept, { at: giveUpAt });
 }
 
-function extendBy(
-  client: Client,
-  manner: Manner,
-  lease: Lease,
-  what: Question,
-  giveUpAt: number,
-  to?: Destination,
-): Promise<Response> {
-  const since = manner.clock();
-  return extend<Dhcp4Answer, NonNullable<Response>>(
-    (accept, deadline) => ask(client, what, accept, deadline, to),
-    answer => {
-      const from = serverOf(answer.message.options);
-      if (from === undefined || !isTrusted(manner, from)) return undefined;
-      return { response: responseIn(lease, answer, since), isOwn: serverName(from) === lease.server };
-    },
-    giveUpAt,
-  );
-}
-
 /** An extension keeps the address; a grant of another one, which was not asked for, is ignored. */
-function responseIn(lease: Lease, answer: Dhcp4Answer, since: number): Response {
+function responseIn(lease: Lease, answer: Dhcp4Answer, since: number): Response<Lease> {
   const { type, yiaddr } = answer.message;
   if (type === MessageType.nak) return 'over';
   if (type !== MessageType.ack || Buffer.compare(yiaddr, addressOf(lease)) !== 0) return undefined;
@@ -344,14 +294,9 @@ function responseIn(lease: Lease, answer: Dhcp4Answer, since: number): Response 
   return typeof granted === 'object' ? { lease: granted } : undefined;
 }
 
-/** With its address in use, a client names it in the header only. */
-function inUse(client: Client, manner: Manner, lease: Lease): Question {
-  return { ...question(client, manner, MessageType.request, {}), ciaddr: addressOf(lease) };
-}
-
 function question(
   { clientId }: Client,
-  { broadcast, provide, request: codes }: Manner,
+  { broadcast, provide, request: codes }: Manner4,
   type: number,
   own: Readonly<Record<number, Uint8Array>>,
 ): Question {
@@ -374,11 +319,55 @@ function addressOf({ address }: Lease): Uint8Array {
   return ipToBytes(parseIp(address.slice(0, address.indexOf('/'))));
 }
 
-function isTrusted({ servers }: Manner, server: Uint8Array): boolean {
+function isTrusted({ servers }: Manner4, server: Uint8Array): boolean {
   return servers === undefined || servers.includes(serverName(server));
 }
 
 function serverName(address: Uint8Array): string {
   const ip = ipFromBytes(address);
   return isHost(ip) ? renderIp(ip) : 'a server';
+}
+
+/** The IPAM result. @param priority metric of all routes */
+export function resultOf(lease: Lease, priority: number | undefined): Result {
+  const { address, gateway } = lease;
+  const dns = dnsOf(lease);
+  return {
+    ips: [{ address, ...(gateway ? { gateway } : {}) }],
+    routes: lease.routes.map(({ dst, gw }) => ({
+      dst,
+      ...(gw ? { gw } : { scope: RT_SCOPE_LINK }),
+      ...(priority ? { priority } : {}),
+    })),
+    ...(dns ? { dns } : {}),
+  };
+}
+
+/** One result of several, for different families. Resolvers keep the order of the results. */
+export function mergeResults(results: readonly Result[]): Result {
+  const [first = {}, ...more] = results;
+  if (more.length === 0) return first;
+  const dns = results.flatMap(one => one.dns ?? []);
+  const joined = (key: 'nameservers' | 'search') => [...new Set(dns.flatMap(one => one[key] ?? []))];
+  const [domain] = dns.flatMap(one => one.domain ?? []);
+  const merged = dnsOf({ nameservers: joined('nameservers'), domain, search: joined('search') });
+  return {
+    ips: results.flatMap(({ ips = [] }) => ips),
+    routes: results.flatMap(({ routes = [] }) => routes),
+    ...(merged ? { dns: merged } : {}),
+  };
+}
+
+/** Resolver settings for a result; undefined if there are none. */
+export function dnsOf({
+  nameservers,
+  domain,
+  search,
+}: Pick<Lease, 'nameservers' | 'domain' | 'search'>): ResultDns | undefined {
+  if (nameservers.length === 0 && !domain && search.length === 0) return undefined;
+  return {
+    ...(nameservers.length ? { nameservers: [...nameservers] } : {}),
+    ...(domain ? { domain } : {}),
+    ...(search.length ? { search: [...search] } : {}),
+  };
 }

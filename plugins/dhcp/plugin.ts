@@ -1,18 +1,48 @@
 // What does the dhcp plugin do for each verb?
+import { planRoute } from '../../src/attach/addressing.ts';
+import { refuseTakenAddresses } from '../../src/attach/conflict.ts';
+import { addRoutes } from '../../src/attach/container.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { stateDir } from '../../src/cni/directories.ts';
+import { findCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
+import type { Log } from '../../src/log.ts';
+import { parseCidr, parseIp, renderCidr } from '../../src/net/ip.ts';
+import { addAddressRequest, listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, IFF_UP, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
-import { isKept } from '../../src/node/upkeep/note.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { bootClock, isKept } from '../../src/node/upkeep/note.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { asksIpv4, DhcpConf, needsUpkeep, ReleaseConf, validateDhcpConf } from './config.ts';
-import { checkIpv4, keepIpv4, obtainIpv4, releaseIpv4 } from './ipv4.ts';
-import { IPV4_LEASES } from './lease.ts';
-import { mergeResults } from './plan.ts';
-import { hasRecord, hasRecords, IPV6_PART } from './record.ts';
-import { collectLeases, returnLease } from './upkeep.ts';
+import { Code } from './codec.ts';
+import {
+  asksIpv4,
+  DEFAULT_TIMEOUT_S,
+  DhcpConf,
+  needsUpkeep,
+  ReleaseConf,
+  serversOf,
+  validateDhcpConf,
+  wishesOf,
+} from './config.ts';
+import { type Client, withClient } from './conversation.ts';
+import { acquire, askAbout, IPV4_LEASES, type Lease, type Manner4, mergeResults, resultOf } from './lease.ts';
+import {
+  attachmentOf,
+  checkLease,
+  clientIdOf,
+  collectLeases,
+  dueAt,
+  hasIpv6Record,
+  hasIpv6Records,
+  keepLease,
+  noteLease,
+  type OpenInterface,
+  releaseOnFailure,
+  requireLease,
+  returnLease,
+} from './upkeep.ts';
 
 /** Obtains addresses from servers and routers on the network that the interface is connected to. */
 export const dhcp = definePlugin({
@@ -40,7 +70,7 @@ export const dhcp = definePlugin({
 
   async check(call) {
     const conf = readConf(call);
-    if (asksIpv4(conf)) checkIpv4(call);
+    if (asksIpv4(conf)) checkLease(call, IPV4_LEASES);
     if (conf.ipam.ipv6) (await loadIpv6()).checkIpv6(call, conf.ipam.ipv6);
   },
 
@@ -51,13 +81,13 @@ export const dhcp = definePlugin({
   },
 
   async del(call) {
-    await returnLease(call, IPV4_LEASES, releaseIpv4);
-    if (hasRecord(call, IPV6_PART)) await (await loadIpv6()).returnIpv6(call);
+    await returnLease(call, IPV4_LEASES);
+    if (hasIpv6Record(call)) await returnLease(call, (await loadIpv6()).IPV6_LEASES);
   },
 
   async gc(call) {
-    await collectLeases(call, IPV4_LEASES, releaseIpv4);
-    if (hasRecords(call, IPV6_PART)) await (await loadIpv6()).collectIpv6(call);
+    await collectLeases(call, IPV4_LEASES);
+    if (hasIpv6Records(call)) await collectLeases(call, (await loadIpv6()).IPV6_LEASES);
   },
 
   status(call) {
@@ -105,4 +135,107 @@ async function bringUp(call: Call, link: Link): Promise<void> {
     call.onFailure(`set "${link.name}" down`, () => setLink(call.container, link.index, { up: false }));
   }
   await awaitTraffic(call.log, [{ socket: call.container, link, ips: [] }]);
+}
+
+/**
+ * Obtains a lease through the interface, which must be up, notes it, and lowers the MTU of the interface if the server says so.
+ * @throws CniError 11 when there is no lease in time
+ */
+async function obtainIpv4(call: Call, conf: DhcpConf, link: Link): Promise<Result> {
+  const place = { netns: call.containerNetns, link, socket: call.container };
+  const manner = mannerFor(call, conf, place);
+  const clientId = manner.provide.get(Code.clientId) ?? clientIdOf(attachmentOf(call));
+  const limit = { link, timeoutS: conf.ipam.timeout ?? DEFAULT_TIMEOUT_S };
+  const lease = await requireLease(call, IPV4_LEASES, limit, (...wanted) =>
+    withClient(place, clientId, client => acquire(client, manner, ...wanted)),
+  );
+  const state = { lease, clientId: Buffer.from(clientId).toString('hex') };
+  releaseOnFailure(call, IPV4_LEASES, place, state);
+  noteLease(call, IPV4_LEASES, state, dueAt(lease, bootClock()));
+  const { mtu } = link;
+  if (limitMtu(call.container, link, lease, call.log))
+    call.onFailure('restore the MTU', () => setLink(call.container, link.index, { mtu }));
+  return resultOf(lease, conf.ipam.priority);
+}
+
+/** As {@link keepLease}, with routes and MTU. */
+function keepIpv4(call: Call, conf: DhcpConf, restarted: boolean): Promise<void> {
+  return keepLease(call, IPV4_LEASES, restarted, (place, { clientId }) => {
+    const manner = mannerFor(call, conf, place);
+    const talk = <T>(work: (client: Client) => Promise<T>) =>
+      withClient(place, Uint8Array.from(Buffer.from(clientId, 'hex')), work);
+    return {
+      ask: (...question) => talk(client => askAbout(client, manner, ...question)),
+      acquire: (...wanted) => talk(client => acquire(client, manner, ...wanted)),
+      apply(lease, before) {
+        limitMtu(place.socket, place.link, lease, call.log);
+        applyLease(place, lease, { before, priority: conf.ipam.priority });
+      },
+    };
+  });
+}
+
+/** How to ask servers, and for what. */
+function mannerFor(call: Call, conf: DhcpConf, place: OpenInterface): Manner4 {
+  const { servers, detectConflicts = true } = conf.ipam;
+  // Its parent cannot tell which of the interfaces on it a unicast to an unknown address is for.
+  const isShared = place.link.kind === 'ipvlan';
+  return {
+    ...wishesOf(conf, findCniArgs(call.env.args)),
+    broadcast: isShared,
+    servers: serversOf(servers, 4),
+    ...(detectConflicts && !isShared ? { findHolder: (lease: Lease) => findHolder(place, lease) } : {}),
+    clock: bootClock,
+  };
+}
+
+/**
+ * Probes for the address of a lease on an interface that does not have it (RFC 2131, 4.4.1), for up to 200 ms.
+ * @returns who has it, in text; undefined if no host answers
+ */
+async function findHolder({ netns, link }: OpenInterface, lease: Lease): Promise<string | undefined> {
+  const { address, gateway, server } = lease;
+  // The server is often a neighbour as well.
+  const neighbours = [gateway, server].flatMap(one => (one ? parseIp(one) : []));
+  try {
+    await refuseTakenAddresses({ containerNetns: netns }, link, [parseCidr(address).ip], neighbours);
+    return undefined;
+  } catch (thrown) {
+    if (thrown instanceof CniError) return thrown.message;
+    throw thrown;
+  }
+}
+
+/**
+ * Lowers the MTU of the interface to the one that the server names. A larger one than the interface has is not believed: the
+ * link would drop such packets.
+ * @returns whether it was changed
+ */
+function limitMtu(socket: NetlinkSocket, link: Link, { mtu }: Lease, log: Log): boolean {
+  if (mtu === undefined || mtu === link.mtu) return false;
+  if (mtu > link.mtu) {
+    log.debug(`Ignoring MTU ${mtu} of the DHCP server: "${link.name}" has ${link.mtu}`);
+    return false;
+  }
+  setLink(socket, link.index, { mtu });
+  return true;
+}
+
+/** Gives the interface the lease's address and routes. What is there already is left alone. */
+function applyLease(
+  { socket, link }: OpenInterface,
+  lease: Lease,
+  { before, priority }: { before: Lease; priority: number | undefined },
+): void {
+  const isThere = listAddresses(socket, link.index).some(({ cidr }) => renderCidr(cidr) === lease.address);
+  if (isThere && JSON.stringify(before.routes) === JSON.stringify(lease.routes)) return;
+  const cidr = parseCidr(lease.address);
+  const { routes = [] } = resultOf(lease, priority);
+  const planned = [{ cidr, gateway: lease.gateway ? parseIp(lease.gateway) : undefined }];
+  addRoutes(
+    socket,
+    link,
+    routes.map(route => planRoute(route, planned)),
+    isThere ? [] : [addAddressRequest(link.index, cidr, {})],
+  );
 }

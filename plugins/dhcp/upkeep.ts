@@ -1,31 +1,82 @@
-// What becomes of a lease after ADD: when the daemon calls, and when it is given back?
+// How is a lease kept: on disk, while the daemon calls, and until it is given back?
 
+import * as z from 'zod/mini';
 import { awaitTraffic } from '../../src/attach/ready.ts';
-import { describeError } from '../../src/cni/errors.ts';
+import { type AttachmentId, digestOf } from '../../src/cni/attachment.ts';
+import { stateDir } from '../../src/cni/directories.ts';
+import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import { bootId } from '../../src/files/process-stat.ts';
-import { findLink, IFF_UP, setLink } from '../../src/netlink/rtnl/link.ts';
+import { findCidr, renderCidr, renderIp } from '../../src/net/ip.ts';
+import { type Address, listAddresses, removeAddress } from '../../src/netlink/rtnl/addr.ts';
+import { findLink, IFF_UP, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
-import { bootClock, identityOf } from '../../src/node/upkeep/note.ts';
+import {
+  bootClock,
+  findUpkeep,
+  identityOf,
+  isStillSame,
+  listUpkeep,
+  putUpkeep,
+  removeUpkeep,
+  type UpkeepNote,
+  type UpkeepOwner,
+  upkeepLockOf,
+} from '../../src/node/upkeep/note.ts';
 import type { Call } from '../../src/plugin/define.ts';
+import { withPluginLock } from '../../src/plugin/lock.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
 import { closeNetns, findNetns, inNetns, type Netns } from '../../src/sys/netns.ts';
-import type { ClientInterface, Refusals } from './conversation.ts';
-import { dueAt, stageOf } from './plan.ts';
-import {
-  type CommonState,
-  dropRecord,
-  findInterface,
-  findRecord,
-  type KeptLease,
-  type LeaseKind,
-  listRecords,
-  updateRecord,
-} from './record.ts';
+import type { ClientInterface, LeaseQuestion, Refusals, Response } from './conversation.ts';
 
-/** GC spares leases this young, in seconds, if no note says when their ADD began: that ADD may still be running. */
-const UNNOTED_ADD_S = 60;
+/** What leases of both families have, as they are kept on disk. */
+export const CommonLease = z.object({
+  /** With the prefix length of the subnet, if servers of the family know it. */
+  address: z.string(),
+  nameservers: z.array(z.string()),
+  search: z.array(z.string()),
+  /** Address of an IPv4 server; DUID of an IPv6 one, in hexadecimal digits. */
+  server: z.string(),
+  /** Seconds since the boot when the granted request was sent; what follows counts from there. */
+  since: z.number(),
+  /** Seconds for which the address is valid; absent for a lease without end. */
+  duration: z.optional(z.number()),
+  /** Seconds after which it is renewed (T1), and after which any server is asked (T2). */
+  renewAfter: z.optional(z.number()),
+  rebindAfter: z.optional(z.number()),
+});
+type CommonLease = z.output<typeof CommonLease>;
 
-/** An interface that leases are released through. */
+/** What the record of a lease has besides it. */
+export const CommonState = z.object({
+  /** The lease is over, and its address was taken from the interface. */
+  withdrawn: z.optional(z.boolean()),
+  /** The address that ADD reported, if the interface has another one since. */
+  reported: z.optional(z.string()),
+  /** The interface has not been seen with the address yet: ADD, or the plugin that called it, may still be at work. */
+  unseen: z.optional(z.boolean()),
+});
+type LeaseState = z.output<typeof CommonState> & { readonly lease: CommonLease };
+
+/** Leases of a family: each has a record of its own, and is visited at times of its own. */
+export interface LeaseFamily<S extends LeaseState> {
+  readonly family: 4 | 6;
+  readonly schema: z.ZodMiniType<S>;
+  /** The address of a lease, as a result has it. */
+  cidrOf(state: S): string;
+  /**
+   * Tells the server that the address is free.
+   * @returns false if the server should have acknowledged that, and did not
+   * @throws SystemError when the interface is gone or down
+   */
+  release(place: OpenInterface, state: S): Promise<boolean>;
+}
+
+/** What tells messages about IPv6 from those about IPv4. */
+function wordOf({ family }: Pick<LeaseFamily<never>, 'family'>): string {
+  return family === 6 ? 'IPv6 ' : '';
+}
+
+/** An interface that leases are obtained and released through. */
 export interface OpenInterface extends ClientInterface {
   /** rtnetlink in its namespace. */
   readonly socket: NetlinkSocket;
@@ -33,50 +84,282 @@ export interface OpenInterface extends ClientInterface {
   readonly isFresh?: boolean;
 }
 
-/** Tells the server of a lease that it is over. */
-export type Release<S> = (place: OpenInterface, state: S) => Promise<void>;
+/** Pause between attempts while a server does not answer (RFC 2131, 4.4.5). */
+const RETRY_S = 60;
+/** However short a lease, its server is left in peace for this long. */
+const MIN_PAUSE_S = 2;
+
+/** What a lease needs at a moment of its life (RFC 2131, 4.4.5). */
+type Stage = 'bound' | 'renewing' | 'rebinding' | 'expired';
+
+/** What a lease's life depends on. */
+type Times = Pick<CommonLease, 'since' | 'duration' | 'renewAfter' | 'rebindAfter'>;
+
+/** The stage that a lease is in, by the clock of the boot. */
+export function stageOf({ since, duration, renewAfter, rebindAfter }: Times, now: number): Stage {
+  const age = now - since;
+  if (duration === undefined || age < (renewAfter ?? duration)) return 'bound';
+  if (age >= duration) return 'expired';
+  return age < (rebindAfter ?? duration) ? 'renewing' : 'rebinding';
+}
+
+/**
+ * When the lease needs attention next, in seconds since the boot; undefined for one without end. While nothing answers, half of
+ * the time that is left until the next stage passes between attempts, but at least a minute if there is one.
+ */
+export function dueAt(lease: Times, now: number): number | undefined {
+  const { since, duration, renewAfter = 0, rebindAfter = 0 } = lease;
+  if (duration === undefined) return undefined;
+  const stage = stageOf(lease, now);
+  if (stage === 'bound') return Math.max(since + renewAfter, now + MIN_PAUSE_S);
+  if (stage === 'expired') return now + RETRY_S;
+  const end = since + (stage === 'renewing' ? rebindAfter : duration);
+  return Math.max(now + MIN_PAUSE_S, Math.min(end, now + Math.max(RETRY_S, (end - now) / 2)));
+}
+
+/** RFC 4361, section 6.1: the type of an identifier that consists of an IAID and a DUID. */
+const NODE_SPECIFIC = 255;
+/** RFC 6355: a DUID made from a UUID. */
+const DUID_UUID = [0, 4];
+
+/** Who a client is to every DHCPv6 server. */
+export interface Identity {
+  readonly duid: Uint8Array;
+  /** 4 bytes. */
+  readonly iaid: Uint8Array;
+}
+
+/** Names the attachment's addresses among those of its DUID: 4 bytes. */
+export function iaidOf({ network, ifname }: AttachmentId): Uint8Array {
+  return Uint8Array.from(Buffer.from(digestOf(`${network}/${ifname}`).slice(-8), 'hex'));
+}
+
+/** Names the attachment to every DHCPv6 server: 18 bytes, the same for each of its ADDs. */
+export function duidOf({ network, containerId, ifname }: AttachmentId): Uint8Array {
+  const uuid = Buffer.from(digestOf(`${containerId}/${network}/${ifname}`), 'hex');
+  return Uint8Array.from([...DUID_UUID, ...uuid]);
+}
+
+/**
+ * The client identifier: 23 bytes, the same for each ADD of the attachment, so that a container which is started again is given
+ * its former address, and a lease that was lost with a crash is found again. The reference sends the names themselves, which
+ * some servers find too long.
+ */
+export function clientIdOf(attachment: AttachmentId): Uint8Array {
+  return Uint8Array.from([NODE_SPECIFIC, ...iaidOf(attachment), ...duidOf(attachment)]);
+}
+
+/** Name of the directory of leases. */
+const PLUGIN = 'dhcp';
+/** The part of the notes that are about IPv6. */
+const IPV6_PART = '6';
+
+/** A lease of an attachment, as noted. */
+interface KeptLease<S> {
+  readonly note: UpkeepNote;
+  readonly state: S;
+}
+
+/** The attachment that a call is about. */
+export function attachmentOf({ network, env }: Call): AttachmentId {
+  return { network, containerId: env.containerId, ifname: env.ifname };
+}
+
+/** The record of the call's attachment; undefined if there is none that can be read. */
+function findRecord<S extends LeaseState>(call: Call, leases: LeaseFamily<S>): KeptLease<S> | undefined {
+  const note = findUpkeep(stateDir(call.environment), PLUGIN, ownerOf(call, leases));
+  return note && recordOf(leases, note);
+}
+
+/** Whether the attachment has a record of an IPv6 lease; cheap, so that code for it is loaded only if there is one. */
+export function hasIpv6Record(call: Call): boolean {
+  return findUpkeep(stateDir(call.environment), PLUGIN, ownerOf(call, { family: 6 })) !== undefined;
+}
+
+/** The same for all attachments of the network. */
+export function hasIpv6Records(call: Call): boolean {
+  return listUpkeep(stateDir(call.environment), PLUGIN, call.network).some(({ part }) => part === IPV6_PART);
+}
+
+/**
+ * Obtains a lease, and asks for the address that the attachment had before.
+ * @throws CniError 11 when there is no lease in time
+ */
+export async function requireLease<S extends LeaseState>(
+  call: Call,
+  leases: LeaseFamily<S>,
+  { link, timeoutS }: { readonly link: Link; readonly timeoutS: number },
+  acquire: Keeping<S['lease']>['acquire'],
+): Promise<S['lease']> {
+  const refusals = { reasons: [] };
+  const [former] = findRecord(call, leases)?.state.lease.address.split('/') ?? [];
+  const lease = await acquire(former, performance.now() + timeoutS * 1000, refusals);
+  if (lease) return lease;
+  const heard = refusals.reasons.join('; ') || `no DHCP${leases.family === 6 ? 'v6' : ''} server answered`;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot obtain an ${wordOf(leases)}address for "${link.name}" within ${timeoutS} s: ${heard}`,
+    {
+      details:
+        'the server must be on the network of the interface, have a free address, and be let through by packet filters; a port of a bridge with spanning tree passes nothing for twice its forward delay',
+    },
+  );
+}
+
+/** Releases a lease that was obtained, should ADD fail. */
+export function releaseOnFailure<S extends LeaseState>(
+  call: Call,
+  leases: LeaseFamily<S>,
+  place: OpenInterface,
+  state: S,
+): void {
+  call.onFailure(`release the ${wordOf(leases)}lease`, async () => {
+    await leases.release(place, state);
+  });
+}
+
+/**
+ * Notes the lease of the call's attachment, whatever was noted before.
+ * @param due when the daemon calls, in seconds since the boot
+ * @param stdin the request by which the plugin is called again
+ * @throws CniError 5 or 11
+ */
+export function noteLease<S extends LeaseState>(
+  call: Call,
+  leases: LeaseFamily<S>,
+  state: S,
+  due: number | undefined,
+  stdin = call.requestText,
+): void {
+  const { env, environment } = call;
+  const names = ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME', 'CNI_PATH', 'CNI_ARGS'] as const;
+  const note = {
+    ...ownerOf(call, leases),
+    ...identityOf(environment, attachmentOf(call), env.netns),
+    id: crypto.randomUUID(),
+    ...(due === undefined ? {} : { dueAt: due }),
+    call: {
+      env: Object.fromEntries(names.flatMap(name => (environment[name] ? [[name, environment[name]]] : []))),
+      stdin,
+    },
+    state,
+  };
+  locked(call, () => putUpkeep(stateDir(environment), PLUGIN, note));
+  call.onFailure(`remove the record of the ${wordOf(leases)}lease`, () => dropRecord(call, { note }));
+}
+
+/**
+ * Writes the next state of a record, unless DEL has removed it, or another ADD has replaced it, since it was read.
+ * @returns whether it was written
+ */
+function updateRecord<S>(call: Call, { note }: KeptLease<S>, state: S, due: number | undefined): boolean {
+  const dir = stateDir(call.environment);
+  return locked(call, () => {
+    if (findUpkeep(dir, PLUGIN, note)?.id !== note.id) return false;
+    const { dueAt: _, ...rest } = note;
+    putUpkeep(dir, PLUGIN, { ...rest, ...(due === undefined ? {} : { dueAt: due }), state });
+    return true;
+  });
+}
+
+/** Removes a record, unless another ADD has replaced it. A missing one is ignored. @throws CniError 5 or 11 */
+function dropRecord(call: Call, { note }: Pick<KeptLease<unknown>, 'note'>): void {
+  const dir = stateDir(call.environment);
+  locked(call, () => {
+    if (findUpkeep(dir, PLUGIN, note)?.id === note.id) removeUpkeep(dir, PLUGIN, note);
+  });
+}
+
+/** The interface of a lease, if this is still the attachment, in the namespace that ADD saw. */
+function findInterface(call: Call, { note }: Pick<KeptLease<unknown>, 'note'>): Link | undefined {
+  const now = identityOf(call.environment, attachmentOf(call), call.env.netns);
+  return isStillSame(note, now) ? findLink(call.container, call.env.ifname) : undefined;
+}
+
+function ownerOf(call: Call, { family }: Pick<LeaseFamily<never>, 'family'>): UpkeepOwner {
+  return { ...attachmentOf(call), ...(family === 6 ? { part: IPV6_PART } : {}) };
+}
+
+function recordOf<S extends LeaseState>(
+  { schema }: LeaseFamily<S>,
+  note: UpkeepNote,
+): KeptLease<S> | undefined {
+  const { success, data } = schema.safeParse(note.state);
+  return success ? { note, state: data } : undefined;
+}
+
+function locked<T>(call: Call, work: () => T): T {
+  const path = upkeepLockOf(stateDir(call.environment), PLUGIN, call.network);
+  return withPluginLock(path, work);
+}
+
+/** @throws Error when the attachment has no lease, or not the one that ADD reported */
+export function checkLease<S extends LeaseState>(call: Call, leases: LeaseFamily<S>): void {
+  const record = findRecord(call, leases);
+  if (record === undefined)
+    throw new Error(
+      `Cannot find ${leases.family === 6 ? 'an IPv6' : 'a'} lease of "${call.env.ifname}" in "${stateDir(call.environment)}"; run DEL and ADD`,
+    );
+  const { state } = record;
+  const { address } = state.lease;
+  const now = identityOf(call.environment, attachmentOf(call), call.env.netns);
+  if (!isStillSame(record.note, now))
+    throw new Error(
+      `Cannot confirm the lease of ${address}: it is of an earlier attachment of that name; run DEL and ADD`,
+    );
+  if (state.withdrawn || stageOf(state.lease, bootClock()) === 'expired')
+    throw new Error(
+      `Cannot confirm the lease of ${address}: it has ended, and no server has granted another`,
+    );
+  const reported = (call.prevResult?.ips ?? [])
+    .flatMap(one => findCidr(one.address) ?? [])
+    .filter(({ ip }) => ip.family === leases.family)
+    .map(renderCidr);
+  if (call.prevResult && !reported.includes(leases.cidrOf(state)))
+    throw new Error(
+      `Cannot confirm the lease of ${state.reported ?? reported.join(', ')}: the server has replaced it by ${address}; run DEL and ADD`,
+    );
+}
+
+/** GC spares leases this young, in seconds, if no note says when their ADD began: that ADD may still be running. */
+const UNNOTED_ADD_S = 60;
 
 /** Releases and forgets the lease of the call's attachment, if it has one. */
-export async function returnLease<S extends CommonState>(
-  call: Call,
-  kind: LeaseKind<S>,
-  release: Release<S>,
-): Promise<void> {
-  const record = findRecord(call, kind);
+export async function returnLease<S extends LeaseState>(call: Call, leases: LeaseFamily<S>): Promise<void> {
+  const record = findRecord(call, leases);
   if (record === undefined) return;
   const netns = call.findContainerNetns();
-  if (netns) await giveBack(call, record, { netns, path: call.env.netns }, release);
+  if (netns) await giveBack(call, leases, record, { netns, path: call.env.netns });
   dropRecord(call, record);
 }
 
 /** The same for leases of the network whose attachments GC does not keep. */
-export async function collectLeases<S extends CommonState>(
-  call: Call,
-  kind: LeaseKind<S>,
-  release: Release<S>,
-): Promise<void> {
-  const records = listRecords(call, kind);
+export async function collectLeases<S extends LeaseState>(call: Call, leases: LeaseFamily<S>): Promise<void> {
   const { kept } = call;
   if (kept === undefined) return;
+  const { part } = ownerOf(call, leases);
+  const records = listUpkeep(stateDir(call.environment), PLUGIN, call.network)
+    .filter(note => note.part === part)
+    .flatMap(note => recordOf(leases, note) ?? []);
   const now = bootClock();
   const stale = records.filter(({ note, state }) => {
     const isNew = note.boot === bootId(call.environment) && now - state.lease.since < UNNOTED_ADD_S;
     return !kept.has(note) && (kept.isNoted(note) || !isNew);
   });
-  await tryAll(stale.map(record => () => collect(call, record, release)));
+  await tryAll(stale.map(record => () => collect(call, leases, record)));
 }
 
-async function collect<S extends CommonState>(
+async function collect<S extends LeaseState>(
   call: Call,
+  leases: LeaseFamily<S>,
   record: KeptLease<S>,
-  release: Release<S>,
 ): Promise<void> {
   const { note, state } = record;
   call.log.info(`Releasing ${state.lease.address} of stale attachment ${note.containerId}/${note.ifname}`);
   const path = note.call.env.CNI_NETNS ?? '';
   const netns = findNetns(path);
   try {
-    if (netns) await giveBack(call, record, { netns, path }, release);
+    if (netns) await giveBack(call, leases, record, { netns, path });
   } finally {
     if (netns) closeNetns(netns);
   }
@@ -84,11 +367,11 @@ async function collect<S extends CommonState>(
 }
 
 /** Releases a lease, if its interface still exists. Best effort: the server forgets the lease in time. */
-async function giveBack<S extends CommonState>(
+async function giveBack<S extends LeaseState>(
   call: Call,
+  leases: LeaseFamily<S>,
   { note, state }: KeptLease<S>,
   { netns, path }: { netns: Netns; path: string },
-  release: Release<S>,
 ): Promise<void> {
   const { lease, withdrawn } = state;
   const now = identityOf(call.environment, note, path);
@@ -107,7 +390,8 @@ async function giveBack<S extends CommonState>(
       setLink(socket, link.index, { up: true });
       await awaitTraffic(call.log, [{ socket, link, ips: [] }]);
     }
-    await release({ netns, link, socket, isFresh }, state);
+    if (await leases.release({ netns, link, socket, isFresh }, state)) return;
+    call.log.info(`The server did not acknowledge the release of ${lease.address}; it may keep the address`);
   } catch (cause) {
     call.log.warn(
       `Cannot release ${lease.address}: ${describeError(cause)}; the server keeps it until it expires`,
@@ -121,39 +405,25 @@ async function giveBack<S extends CommonState>(
 const ANSWER_MS = 4_000;
 /** A new lease takes two questions, and probing for the address. */
 const ACQUIRE_MS = 10_000;
-/** Pause before the next attempt to obtain a lease in place of one that is over. */
-const RETRY_S = 60;
 /** How often, and for how long after ADD, the interface is looked at for the address that ADD reported. */
 const LOOK_EVERY_S = 3;
 const LOOK_FOR_S = 60;
 
-/**
- * What servers said about a lease: the next one; that its address must not be used any longer; that the server does not know it,
- * while it stays valid until its end; or nothing.
- */
-export type Response<L> = { readonly lease: L } | 'over' | 'unknown' | undefined;
-
 /** How a family asks servers about a lease, and how its interface follows. Moments are in milliseconds of `performance.now()`. */
-export interface Keeping<L> {
-  /** What an interface without a lease lacks. */
-  readonly what: string;
-  /** `confirm` comes after a restart: the server may have been replaced as well. */
-  ask(question: 'confirm' | 'renew' | 'rebind', giveUpAt: number): Promise<Response<L>>;
+interface Keeping<L> {
+  ask(about: LeaseQuestion, lease: L, giveUpAt: number): Promise<Response<L>>;
   /** @param former address to ask for */
   acquire(former: string | undefined, giveUpAt: number, refusals: Refusals): Promise<L | undefined>;
-  release(lease: L, giveUpAt: number): Promise<unknown>;
-  hasAddress(lease: L): boolean;
-  /** Takes the address of a lease that is over from the interface. */
-  withdraw(lease: L): void;
-  /** Gives the interface the address of a lease in place of an earlier one's, and what comes with it. */
+  /** Gives the interface the address of a lease, and what comes with it. @param before the lease that it replaces */
   apply(lease: L, before: L): void;
 }
 
 /** A lease while the daemon calls for it. */
-interface Visit<S extends CommonState> {
+interface Visit<S extends LeaseState> {
   readonly call: Call;
   readonly record: KeptLease<S>;
-  readonly name: string;
+  readonly leases: LeaseFamily<S>;
+  readonly place: OpenInterface;
   readonly keeping: Keeping<S['lease']>;
 }
 
@@ -163,13 +433,13 @@ interface Visit<S extends CommonState> {
  * @param restarted whether this is the first call since the daemon started
  * @throws Error when the kernel refuses a change; it is tried again
  */
-export async function keepLease<S extends CommonState>(
+export async function keepLease<S extends LeaseState>(
   call: Call,
-  kind: LeaseKind<S>,
+  leases: LeaseFamily<S>,
   restarted: boolean,
   open: (place: OpenInterface, state: S) => Keeping<S['lease']>,
 ): Promise<void> {
-  const record = findRecord(call, kind);
+  const record = findRecord(call, leases);
   if (record === undefined) return;
   const { state } = record;
   const { lease } = state;
@@ -179,31 +449,45 @@ export async function keepLease<S extends CommonState>(
     call.log.info(`Not renewing ${lease.address}: the interface that it was for is gone`);
     return;
   }
-  const keeping = open({ netns: call.containerNetns, link, socket: call.container }, state);
-  if (state.unseen && isWaiting(keeping, lease)) {
+  const place = { netns: call.containerNetns, link, socket: call.container };
+  const isFirstSeen = state.unseen && findAddress(place, lease) !== undefined;
+  if (state.unseen && !isFirstSeen && isYoung(lease)) {
     updateRecord(call, record, state, bootClock() + LOOK_EVERY_S);
     return;
   }
-  const visit = { call, record, name: link.name, keeping };
+  const keeping = open(place, state);
+  const visit = { call, record, leases, place, keeping };
   const response = await askAbout(visit, restarted && !state.unseen);
   if (typeof response === 'object') return take(visit, response.lease);
   const stage = stageOf(lease, bootClock());
   if (response !== undefined || stage === 'expired' || state.withdrawn) return replace(visit, response);
   if (stage === 'rebinding')
     call.log.warn(`No server extends the lease of ${lease.address} for "${link.name}", which ends soon`);
-  const { unseen, ...seen } = state;
-  if (unseen && keeping.hasAddress(lease)) keeping.apply(lease, lease);
+  if (isFirstSeen) keeping.apply(lease, lease);
+  const { unseen: _, ...seen } = state;
   updateRecord(call, record, seen as S, dueAt(lease, bootClock()));
 }
 
-/** Whether the plugin that called ADD has yet to address the interface. */
-function isWaiting<L extends CommonState['lease']>(keeping: Keeping<L>, lease: L): boolean {
-  const isYoung = bootClock() < lease.since + LOOK_FOR_S && stageOf(lease, bootClock()) === 'bound';
-  return isYoung && !keeping.hasAddress(lease);
+/** Whether the plugin that called ADD may have yet to address the interface. */
+function isYoung(lease: CommonLease): boolean {
+  return bootClock() < lease.since + LOOK_FOR_S && stageOf(lease, bootClock()) === 'bound';
+}
+
+/** The lease's address on the interface. An IPv6 server does not know the prefix length, so there any counts. */
+function findAddress({ socket, link }: OpenInterface, { address }: CommonLease): Address | undefined {
+  return listAddresses(socket, link.index).find(({ cidr }) =>
+    [renderCidr(cidr), renderIp(cidr.ip)].includes(address),
+  );
+}
+
+/** Takes the address of a lease that is over from the interface; the routes through it go with it. */
+function withdrawAddress(place: OpenInterface, lease: CommonLease): void {
+  const found = findAddress(place, lease);
+  if (found) removeAddress(place.socket, place.link.index, found.cidr);
 }
 
 /** The question that a lease is due for. */
-async function askAbout<S extends CommonState>(
+async function askAbout<S extends LeaseState>(
   { record, keeping }: Visit<S>,
   restarted: boolean,
 ): Promise<Response<S['lease']>> {
@@ -211,23 +495,24 @@ async function askAbout<S extends CommonState>(
   const stage = withdrawn ? 'expired' : stageOf(lease, bootClock());
   if (stage === 'expired' || (stage === 'bound' && !restarted)) return undefined;
   const question = restarted ? 'confirm' : stage === 'renewing' ? 'renew' : 'rebind';
-  return keeping.ask(question, performance.now() + ANSWER_MS);
+  return keeping.ask(question, lease, performance.now() + ANSWER_MS);
 }
 
 /**
  * Obtains another lease. The address of one that a server merely does not know stays until its end: it asks for the same one, and
  * often gets it.
  */
-async function replace<S extends CommonState>(
+async function replace<S extends LeaseState>(
   visit: Visit<S>,
   response: 'over' | 'unknown' | undefined,
 ): Promise<void> {
-  const { call, record, name, keeping } = visit;
+  const { call, record, leases, place, keeping } = visit;
+  const { name } = place.link;
   const { state } = record;
   const { lease, withdrawn } = state;
   const isUnknown = response === 'unknown';
   if (!isUnknown && !withdrawn) {
-    keeping.withdraw(lease);
+    withdrawAddress(place, lease);
     const why = response === 'over' ? 'the server has withdrawn it' : 'it has expired';
     call.log.warn(`Removed ${lease.address} from "${name}": ${why}`);
   }
@@ -241,26 +526,27 @@ async function replace<S extends CommonState>(
     updateRecord(call, record, state, dueAt(lease, bootClock()));
     return;
   }
-  call.log.error(`"${name}" has no ${keeping.what}: ${heard}; trying again in ${RETRY_S} s`);
+  call.log.error(`"${name}" has no ${wordOf(leases)}address: ${heard}; trying again in ${RETRY_S} s`);
   updateRecord(call, record, { ...state, withdrawn: true }, bootClock() + RETRY_S);
 }
 
 /** Notes a lease, then applies it. If a DEL has released the address since, the new lease is released as well. */
-async function take<S extends CommonState>(
-  { call, record, name, keeping }: Visit<S>,
+async function take<S extends LeaseState>(
+  { call, record, leases, place, keeping }: Visit<S>,
   lease: S['lease'],
 ): Promise<void> {
   const { lease: before, reported = before.address, withdrawn: _, unseen: __, ...client } = record.state;
   const next = { ...client, lease, ...(reported === lease.address ? {} : { reported }) } as unknown as S;
   if (!updateRecord(call, record, next, dueAt(lease, bootClock()))) {
-    await keeping.release(lease, performance.now() + ANSWER_MS);
+    await leases.release(place, next);
     return;
   }
-  const isMoved = !keeping.hasAddress(lease);
+  const isMoved = findAddress(place, lease) === undefined;
+  if (before.address !== lease.address) withdrawAddress(place, before);
   keeping.apply(lease, before);
   if (!isMoved) return;
   call.log.warn(
-    `"${name}" of container "${call.env.containerId}" now has ${lease.address}: ADD reported ${reported}, ` +
+    `"${place.link.name}" of container "${call.env.containerId}" now has ${lease.address}: ADD reported ${reported}, ` +
       'and host ports, packet filters and the runtime still refer to that; recreate the container',
   );
 }

@@ -1,7 +1,7 @@
 // Which bytes are the messages of DHCPv6 servers and of routers, and what do they say, as far as a pod may believe it?
 
 import { type Cidr, type Ip, ipFromBytes, ipToBytes, networkOf, parseIp } from '../../../src/net/ip.ts';
-import { searchOf, textOf } from '../codec.ts';
+import { addressesOf as addressesIn, checksum, searchOf, textOf } from '../codec.ts';
 
 /** IANA "Dynamic Host Configuration Protocol for IPv6"; RFC 9915 unless another one is named. */
 export const Code = {
@@ -92,7 +92,6 @@ export function statusIn(options: Options): StatusSaid {
 }
 
 const IP_BYTES = 16;
-const MAX_NAMESERVERS = 8;
 
 /** Whether the address is of the link alone: fe80::/10. */
 export function isLinkLocal({ value }: Ip): boolean {
@@ -109,13 +108,7 @@ export function isGlobal(ip: Ip): boolean {
 
 /** The addresses of a list, as far as a host can be reached by them. */
 export function addressesOf(value: Uint8Array | undefined): Ip[] {
-  const found: Ip[] = [];
-  for (let at = 0; value && at + IP_BYTES <= value.length && found.length < MAX_NAMESERVERS; ) {
-    const ip = ipFromBytes(value.subarray(at, at + IP_BYTES));
-    if (isGlobal(ip)) found.push(ip);
-    at += IP_BYTES;
-  }
-  return found;
+  return addressesIn(value, IP_BYTES, isGlobal);
 }
 
 // RFC 9915, section 21.4: an identity association for non-temporary addresses (IA_NA) has a number that the client chose, times of
@@ -296,7 +289,9 @@ export function encodeSolicitation(sender?: Sender): Uint8Array {
     bytes.set([SOURCE_LINK_ADDRESS, 1, ...sender.mac], IPV6_HEADER_BYTES + 8);
   }
   bytes[IPV6_HEADER_BYTES] = ROUTER_SOLICITATION;
-  new DataView(bytes.buffer).setUint16(IPV6_HEADER_BYTES + 2, checksum(bytes));
+  // RFC 8200, section 8.1
+  const pseudo = Uint8Array.of(...bytes.subarray(8), 0, ICMPV6, 0, bytes.length - IPV6_HEADER_BYTES);
+  new DataView(bytes.buffer).setUint16(IPV6_HEADER_BYTES + 2, checksum(pseudo));
   return bytes;
 }
 
@@ -354,12 +349,4 @@ function isInForce(option: Uint8Array): boolean {
 /** The values of several options of one kind, after reserved bytes and lifetime. */
 function joined(options: readonly Uint8Array[]): Uint8Array {
   return Uint8Array.from(options.flatMap(option => [...option.subarray(8)]));
-}
-
-/** RFC 8200, section 8.1, with the sum of the pseudo header. */
-function checksum(packet: Uint8Array): number {
-  let sum = ICMPV6 + packet.length - IPV6_HEADER_BYTES;
-  for (let at = 8; at < packet.length; at += 2) sum += ((packet[at] ?? 0) << 8) | (packet[at + 1] ?? 0);
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  return ~sum & 0xffff;
 }

@@ -1,44 +1,306 @@
-// What has a DHCPv6 server granted and until when, and by which messages is that obtained, extended and released?
+// How are DHCPv6 servers and the routers of the link asked, and what has a server granted and until when?
 
 import * as z from 'zod/mini';
-import { type Ip, parseIp, renderIp } from '../../../src/net/ip.ts';
-import { pause } from '../../../src/wait.ts';
-import { searchOf } from '../codec.ts';
-import { extend, noteRefusal, type Refusals } from '../conversation.ts';
-import { type Identity, IPV6_PART, type LeaseKind } from '../record.ts';
-import type { Response as KeptResponse } from '../upkeep.ts';
+import { describeError } from '../../../src/cni/errors.ts';
+import { parseMac } from '../../../src/net/interface.ts';
+import { type Ip, ipFromBytes, ipToBytes, parseIp, renderIp } from '../../../src/net/ip.ts';
 import {
+  type Address,
+  IFA_F_DADFAILED,
+  IFA_F_TENTATIVE,
+  listAddresses,
+} from '../../../src/netlink/rtnl/addr.ts';
+import {
+  bindSocket,
+  closeSocket,
+  type InetSocket,
+  openSocket,
+  POLLIN,
+  receiveBytes,
+  sendBytesTo,
+  waitFor,
+} from '../../../src/sys/inet-socket.ts';
+import { inNetns } from '../../../src/sys/netns.ts';
+import {
+  closePacketSocket,
+  icmpv6Of,
+  openPacketSocket,
+  type PacketSocket,
+  receivePacket,
+  sendPacket,
+} from '../../../src/sys/packet-socket.ts';
+import { searchOf } from '../codec.ts';
+import {
+  acquireBy,
+  type Deadline,
+  type Exchange,
+  exchange,
+  extend,
+  type LeaseQuestion,
+  type Manner,
+  noteRefusal,
+  type Refusals,
+  type Response,
+} from '../conversation.ts';
+import { CommonLease, type Identity, type OpenInterface } from '../upkeep.ts';
+import {
+  type Advertisement,
   type Association,
   addressesOf,
   Code,
+  decodeAdvertisement,
+  decodeMessage,
   encodeAssociation,
+  encodeMessage,
+  encodeSolicitation,
   findAssociation,
   findOption,
   type GrantedAddress,
   isGlobal,
+  isLinkLocal,
+  type Message,
   MessageType,
   type Options,
+  ROUTER_ADVERTISEMENT,
   Status,
   statusIn,
+  TRANSACTIONS,
 } from './codec.ts';
-import { ask, type Client, type Dhcp6Answer, type Question } from './conversation.ts';
+
+/** RFC 9915, section 7.2 */
+const CLIENT_PORT = 546;
+const SERVER_PORT = 547;
+/** RFC 9915, section 7.1: all relay agents and servers. */
+const SERVERS = ipToBytes(parseIp('ff02::1:2'));
+
+/** RFC 9915, section 15: RAND. */
+const JITTER = 0.1;
+/** More than a server has to say: what is larger is cut, and ignored. */
+const ROOM_BYTES = 4096;
+
+/** The client's end: a socket at its link-local address. */
+export interface Client extends Identity {
+  readonly socket: InetSocket;
+  /** Index of the interface. */
+  readonly scope: number;
+}
+
+/** A message from a server to this client. */
+interface Dhcp6Answer {
+  readonly message: Message;
+  /** DUID of the server. */
+  readonly server: Uint8Array;
+  /** Link-local address of the server or of the relay agent before it, in text. */
+  readonly from: string;
+}
+
+/** A question: all but what the client adds itself. */
+type Question = Pick<Message, 'type' | 'options'>;
+
+/** Puts a question until it is answered, as {@link exchange} does. */
+function ask<T>(
+  client: Client,
+  question: Question,
+  accept: (answer: Dhcp6Answer) => T | undefined,
+  deadline: Deadline,
+): Promise<T | undefined> {
+  const transaction = (crypto.getRandomValues(new Uint32Array(1))[0] ?? 0) % TRANSACTIONS;
+  const startedAt = performance.now();
+  const room = new Uint8Array(ROOM_BYTES);
+  const ends: Exchange<Dhcp6Answer> = {
+    send: () => send(client, question, transaction, performance.now() - startedAt),
+    wait: ms => waitFor([[client.socket, POLLIN]], ms),
+    receive: () => receive(client, transaction, room),
+    jitter: JITTER,
+  };
+  return exchange(ends, accept, deadline);
+}
+
+function send(
+  { socket, scope, duid }: Client,
+  { type, options }: Question,
+  transaction: number,
+  elapsedMs: number,
+): void {
+  const hundredths = Math.min(Math.floor(elapsedMs / 10), 0xffff);
+  const all: Options = [
+    [Code.clientId, duid],
+    [Code.elapsedTime, Uint8Array.of(hundredths >> 8, hundredths & 0xff)],
+    ...options,
+  ];
+  const bytes = encodeMessage({ type, transaction, options: all });
+  sendBytesTo(socket, bytes, { address: SERVERS, port: SERVER_PORT, scope });
+}
+
+/** Anything that does not answer this client's question is ignored. */
+function receive(client: Client, transaction: number, room: Uint8Array): Dhcp6Answer | undefined {
+  const received = receiveBytes(client.socket, room);
+  const from = received?.from && ipFromBytes(received.from.address);
+  const message = received && decodeMessage(received.bytes, transaction);
+  const server = message && findOption(message.options, Code.serverId);
+  if (!from || !isLinkLocal(from) || !message || !server?.length || !isFor(client, message)) return undefined;
+  return { message, server, from: renderIp(from) };
+}
+
+/** RFC 9915, section 16: an answer names its client. */
+function isFor({ duid }: Client, { options }: Message): boolean {
+  const named = findOption(options, Code.clientId);
+  return named !== undefined && Buffer.compare(named, duid) === 0;
+}
+
+const POLL_MS = 20;
+
+/**
+ * Runs a function with a client on the interface, once that has a link-local address; the socket is closed when the function is done.
+ * @param giveUpAt in milliseconds of `performance.now()`
+ * @throws Error when there is no such address by then, or a program in the namespace has the port of DHCPv6 clients to itself
+ */
+export async function withClient<T>(
+  place: OpenInterface,
+  identity: Identity,
+  giveUpAt: number,
+  work: (client: Client) => T | Promise<T>,
+): Promise<T> {
+  const { netns, link } = place;
+  const address = await awaitLinkLocal(place, giveUpAt);
+  const socket = inNetns(netns, () => openClientSocket(address, link.index));
+  try {
+    return await work({ ...identity, socket, scope: link.index });
+  } finally {
+    closeSocket(socket);
+  }
+}
+
+/** The kernel forms it when the interface comes up, and probes for it for a second or two. */
+async function awaitLinkLocal({ socket, link }: OpenInterface, giveUpAt: number): Promise<Ip> {
+  for (;;) {
+    const own = linkLocalAddresses({ socket, link });
+    const ready = own.find(isUsable);
+    if (ready) return ready.cidr.ip;
+    if (performance.now() >= giveUpAt) {
+      const why = own.some(({ flags }) => flags & IFA_F_DADFAILED)
+        ? 'another host on the network has it'
+        : own.length
+          ? 'the kernel is still probing for it'
+          : 'the kernel has formed none; look at the sysctls "disable_ipv6" and "addr_gen_mode"';
+      throw new Error(`Cannot use DHCPv6 on "${link.name}": it has no link-local address, since ${why}`);
+    }
+    await Bun.sleep(POLL_MS);
+  }
+}
+
+/** The link-local address of the interface, if it has one that can be used already. */
+function findLinkLocal(place: Pick<OpenInterface, 'socket' | 'link'>): Ip | undefined {
+  return linkLocalAddresses(place).find(isUsable)?.cidr.ip;
+}
+
+function linkLocalAddresses({ socket, link }: Pick<OpenInterface, 'socket' | 'link'>): Address[] {
+  return listAddresses(socket, link.index).filter(({ cidr }) => cidr.ip.family === 6 && isLinkLocal(cidr.ip));
+}
+
+function isUsable({ flags }: Address): boolean {
+  return !(flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED));
+}
+
+function openClientSocket(address: Ip, scope: number): InetSocket {
+  const socket = openSocket('udp', 6);
+  try {
+    bindSocket(socket, 'udp', CLIENT_PORT, { address: ipToBytes(address), scope });
+    return socket;
+  } catch (cause) {
+    closeSocket(socket);
+    throw new Error(
+      `Cannot use DHCPv6: ${describeError(cause)}; a DHCPv6 client in the container may have the port`,
+      { cause },
+    );
+  }
+}
+
+// The kernel asks for advertisements when the interface comes up, and acts on them. This listens beside it, for what a result says
+// about gateway, prefix and resolvers.
+
+/** linux/if_ether.h */
+const ETH_P_IPV6 = 0x86dd;
+/** RFC 2464, section 7: that of ff02::2. */
+const ALL_ROUTERS = parseMac('33:33:00:00:00:02');
+/** More routers than a link has; a forger could name any number. */
+const MAX_ROUTERS = 8;
+const MOST_FRAMES = 1_000;
+/** RFC 4861, section 6.2.6: a router answers within half a second. */
+const ANSWER_MS = 1_000;
+const LOOK_AGAIN_MS = 25;
+
+/** Listens to routers until it is closed. */
+export interface RouterWatch {
+  /**
+   * Asks for advertisements, from the interface's link-local address if it can be used yet: a router then answers to that address,
+   * also when it has just told everyone and may not do so again for three seconds (RFC 4861, section 6.2.6).
+   * @throws SystemError when the interface is gone or down
+   */
+  solicit(): void;
+  /** The latest advertisement of each router so far, in the order in which they were first heard. */
+  heard(): readonly Advertisement[];
+  close(): void;
+}
+
+/** Begins to listen. */
+export function watchRouters(place: OpenInterface): RouterWatch {
+  const { netns, link } = place;
+  const socket = inNetns(netns, () =>
+    openPacketSocket(link.index, ETH_P_IPV6, icmpv6Of(ROUTER_ADVERTISEMENT)),
+  );
+  const known = new Map<string, Advertisement>();
+  return {
+    solicit() {
+      const address = findLinkLocal(place);
+      const sender = address && link.mac ? { address, mac: parseMac(link.mac) } : undefined;
+      sendPacket(socket, encodeSolicitation(sender), ALL_ROUTERS);
+    },
+    heard() {
+      drain(socket, one => {
+        const name = renderIp(one.router);
+        if (known.has(name) || known.size < MAX_ROUTERS) known.set(name, one);
+      });
+      return [...known.values()];
+    },
+    close: () => closePacketSocket(socket),
+  };
+}
+
+/**
+ * Waits until a router has been heard, on an interface through which a host of the link has just been heard. What was asked before that
+ * may be lost: the port at the other end did not forward yet, or the router itself had no address to answer from.
+ * @param times to ask, if need be; a second passes after each
+ * @returns none when there is no router
+ */
+export async function awaitRouters(routers: RouterWatch, times: number): Promise<readonly Advertisement[]> {
+  for (let left = times, askAgainAt = 0; ; ) {
+    const heard = routers.heard();
+    if (heard.length > 0) return heard;
+    if (performance.now() >= askAgainAt) {
+      if (left-- === 0) return heard;
+      routers.solicit();
+      askAgainAt = performance.now() + ANSWER_MS;
+    }
+    await Bun.sleep(LOOK_AGAIN_MS);
+  }
+}
+
+/** A link full of advertisements must not keep an ADD from ending. */
+function drain(socket: PacketSocket, take: (one: Advertisement) => void): void {
+  const room = new Uint8Array(ROOM_BYTES);
+  for (let left = MOST_FRAMES; left > 0; left--) {
+    const packet = receivePacket(socket, room);
+    if (packet === undefined) return;
+    const one = decodeAdvertisement(packet.bytes);
+    if (one) take(one);
+  }
+}
 
 /** A lease, as it is kept on disk. */
-export const Lease = z.object({
-  /** Without a prefix length, which servers do not know. */
-  address: z.string(),
-  nameservers: z.array(z.string()),
-  search: z.array(z.string()),
-  /** DUID of the server, in hexadecimal digits. */
-  server: z.string(),
-  /** Seconds since the boot when the granted request was sent; what follows counts from there. */
-  since: z.number(),
-  /** Seconds for which the address is valid, and for which new connections use it; absent for ever. */
-  duration: z.optional(z.number()),
+export const Lease = z.extend(CommonLease, {
+  /** Seconds for which new connections use the address; absent for ever. */
   preferred: z.optional(z.number()),
-  /** Seconds after which it is renewed (T1), and after which any server is asked (T2). */
-  renewAfter: z.optional(z.number()),
-  rebindAfter: z.optional(z.number()),
 });
 export type Lease = z.output<typeof Lease>;
 
@@ -128,101 +390,56 @@ function timesOf(own: Association, preferred: number, valid: number): Partial<Le
   };
 }
 
-const LeaseState = z.object({
-  lease: Lease,
-  /** Who the client is: DUID and IAID, in hexadecimal digits. */
-  duid: z.string(),
-  iaid: z.string(),
-  /** Prefix length of the address on the interface. */
-  prefix: z.number(),
-  /** The interface has not been seen with the address yet: ADD, or the plugin that called it, may still be at work. */
-  unseen: z.optional(z.boolean()),
-  /** The lease is over, and its address was taken from the interface. */
-  withdrawn: z.optional(z.boolean()),
-  /** The address that ADD reported, if the interface has another one since. */
-  reported: z.optional(z.string()),
-});
-export type LeaseState = z.output<typeof LeaseState>;
-
-/** Records of IPv6 leases. */
-export const IPV6_LEASES: LeaseKind<LeaseState> = { part: IPV6_PART, schema: LeaseState };
-
-/** The client that a lease is for. */
-export function identityIn({ duid, iaid }: LeaseState): Identity {
-  return { duid: Uint8Array.from(Buffer.from(duid, 'hex')), iaid: Uint8Array.from(Buffer.from(iaid, 'hex')) };
-}
-
-/** How long an advertisement is worth repeating the request for. */
-const REQUEST_MS = 4_000;
-/** Pause after a refused request, before it all begins again. */
-const REFUSED_PAUSE_MS = 1_000;
 /** Servers acknowledge what a client gives back; the client does not depend on it. */
 const FAREWELL_MS = 1_000;
 /** What is asked for besides addresses. */
 const WISHES = Uint8Array.of(0, Code.nameservers, 0, Code.domainSearch);
 const NOTHING = new Uint8Array(0);
 
-/** How this client asks. */
-export interface Manner {
-  /** Servers whose answers count, by link-local address in text; undefined for any. */
-  readonly servers: readonly string[] | undefined;
+/** How a client asks for IPv6 leases. */
+export interface Manner6 extends Manner<Lease> {
   readonly rapidCommit: boolean;
-  /** Says in text that another host has the address of a new lease; undefined if none has. */
-  readonly findHolder?: (lease: Lease) => Promise<string | undefined>;
-  /** Reads the clock that leases count by, in seconds. */
-  readonly clock: () => number;
 }
 
-type Response = KeptResponse<Lease>;
-
-/**
- * Obtains a lease from the first server that advertises an address (RFC 9915, section 18.2.1).
- * @param wanted the address that the client had before, to be asked for
- * @param giveUpAt in milliseconds of `performance.now()`
- * @returns undefined when time was up; `refusals` then says what was heard
- */
-export async function acquire(
+/** As {@link acquireBy}. */
+export function acquire(
   client: Client,
-  manner: Manner,
+  manner: Manner6,
   wanted: string | undefined,
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Lease | undefined> {
-  for (let hint = wanted; performance.now() < giveUpAt; hint = undefined) {
-    const since = manner.clock();
-    const offer = await ask(
-      client,
-      solicit(client, manner, hint),
-      offerFor(client, manner, since, refusals),
-      {
-        at: giveUpAt,
-      },
-    );
-    if (offer === undefined) return undefined;
-    const deadline = Math.min(giveUpAt, performance.now() + REQUEST_MS);
-    const lease = offer.isBound
-      ? offer.lease
-      : await request(client, manner, offer.lease, deadline, refusals);
-    if (lease) {
-      const holder = await manner.findHolder?.(lease);
-      if (holder === undefined) return lease;
-      noteRefusal(refusals, holder);
-      await decline(client, lease);
-    }
-    await pause(Math.min(REFUSED_PAUSE_MS, giveUpAt - performance.now()));
-  }
-  return undefined;
+  const messages = {
+    discover: (hint: string | undefined) =>
+      ask(client, solicit(client, manner, hint), offerFor(client, manner, refusals), { at: giveUpAt }),
+    request: async ({ lease, isBound }: Offer, deadline: number) =>
+      isBound ? { lease } : request(client, manner, lease, deadline, refusals),
+    decline: (lease: Lease) => giveUp(client, MessageType.decline, lease),
+  };
+  return acquireBy(messages, manner, wanted, giveUpAt, refusals);
 }
 
-/** Asks the server of a lease to extend it (RFC 9915, section 18.2.4). */
-export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
-  const question = about(client, MessageType.renew, lease, [serverOption(lease)]);
-  return extendBy(client, manner, lease, question, giveUpAt);
-}
-
-/** Asks every server to extend a lease (RFC 9915, section 18.2.5). */
-export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
-  return extendBy(client, manner, lease, about(client, MessageType.rebind, lease), giveUpAt);
+/** Asks the server of a lease to extend it (RFC 9915, section 18.2.4), or every server (18.2.5). */
+export function askAbout(
+  client: Client,
+  manner: Manner6,
+  question: LeaseQuestion,
+  lease: Lease,
+  giveUpAt: number,
+): Promise<Response<Lease>> {
+  const since = manner.clock();
+  const what =
+    question === 'renew'
+      ? about(client, MessageType.renew, lease, [serverOption(lease)])
+      : about(client, MessageType.rebind, lease);
+  return extend<Dhcp6Answer, NonNullable<Response<Lease>>>(
+    (accept, deadline) => ask(client, what, accept, deadline),
+    answer => {
+      if (answer.message.type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;
+      return { response: responseIn(client, lease, answer, since), isOwn: serverOf(answer) === lease.server };
+    },
+    giveUpAt,
+  );
 }
 
 /**
@@ -234,11 +451,7 @@ export function release(client: Client, lease: Lease): Promise<boolean> {
   return giveUp(client, MessageType.release, lease);
 }
 
-/** Tells the server that another host has the address (RFC 9915, section 18.2.8). */
-function decline(client: Client, lease: Lease): Promise<boolean> {
-  return giveUp(client, MessageType.decline, lease);
-}
-
+/** Sections 18.2.7 and 18.2.8. @returns whether the server acknowledged that the address is given up */
 async function giveUp(client: Client, type: number, lease: Lease): Promise<boolean> {
   const question = { type, options: [serverOption(lease), association(client, lease.address)] };
   const isReply = ({ message }: Dhcp6Answer) => message.type === MessageType.reply || undefined;
@@ -251,7 +464,7 @@ interface Offer {
   readonly isBound: boolean;
 }
 
-function solicit(client: Client, { rapidCommit }: Manner, hint: string | undefined): Question {
+function solicit(client: Client, { rapidCommit }: Manner6, hint: string | undefined): Question {
   const options: Options = [
     association(client, hint),
     [Code.optionRequest, WISHES],
@@ -262,10 +475,10 @@ function solicit(client: Client, { rapidCommit }: Manner, hint: string | undefin
 
 function offerFor(
   { iaid }: Client,
-  manner: Manner,
-  since: number,
+  manner: Manner6,
   refusals: Refusals,
 ): (answer: Dhcp6Answer) => Offer | undefined {
+  const since = manner.clock();
   return answer => {
     const { type, options } = answer.message;
     const isBound = type === MessageType.reply;
@@ -278,44 +491,27 @@ function offerFor(
   };
 }
 
-async function request(
+function request(
   client: Client,
-  manner: Manner,
+  manner: Manner6,
   offered: Lease,
   giveUpAt: number,
   refusals: Refusals,
-): Promise<Lease | undefined> {
+): Promise<Response<Lease>> {
   const since = manner.clock();
-  const accept = (answer: Dhcp6Answer): { lease?: Lease } | undefined => {
+  const accept = (answer: Dhcp6Answer): Response<Lease> => {
     if (answer.message.type !== MessageType.reply || serverOf(answer) !== offered.server) return undefined;
     const { lease, refusal } = grantIn(answer, client.iaid, since);
-    if (lease === undefined) noteRefusal(refusals, `${answer.from}: ${refusal}`);
-    return lease ? { lease } : {};
+    if (lease) return { lease };
+    noteRefusal(refusals, `${answer.from}: ${refusal}`);
+    return 'over';
   };
   const question = about(client, MessageType.request, offered, [serverOption(offered)]);
-  return (await ask(client, question, accept, { at: giveUpAt }))?.lease;
-}
-
-function extendBy(
-  client: Client,
-  manner: Manner,
-  lease: Lease,
-  question: Question,
-  giveUpAt: number,
-): Promise<Response> {
-  const since = manner.clock();
-  return extend<Dhcp6Answer, NonNullable<Response>>(
-    (accept, deadline) => ask(client, question, accept, deadline),
-    answer => {
-      if (answer.message.type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;
-      return { response: responseIn(client, lease, answer, since), isOwn: serverOf(answer) === lease.server };
-    },
-    giveUpAt,
-  );
+  return ask(client, question, accept, { at: giveUpAt });
 }
 
 /** An extension keeps the address; another one, which was not asked for, counts only if the server takes the first one back. */
-function responseIn({ iaid }: Client, lease: Lease, answer: Dhcp6Answer, since: number): Response {
+function responseIn({ iaid }: Client, lease: Lease, answer: Dhcp6Answer, since: number): Response<Lease> {
   const { lease: granted, code, ended } = grantIn(answer, iaid, since);
   const isOver = ended.includes(lease.address) || code === Status.notOnLink;
   if (granted && (isOver || granted.address === lease.address)) return { lease: granted };
@@ -340,7 +536,7 @@ function serverOf({ server }: Dhcp6Answer): string {
 }
 
 /** Whether a server's answers count. */
-function isTrusted({ servers }: Pick<Manner, 'servers'>, { from }: Dhcp6Answer): boolean {
+function isTrusted({ servers }: Pick<Manner6, 'servers'>, { from }: Dhcp6Answer): boolean {
   return servers === undefined || servers.includes(from);
 }
 
@@ -357,11 +553,10 @@ export interface Resolvers {
  */
 export function askResolvers(
   client: Client,
-  manner: Pick<Manner, 'servers'>,
+  manner: Pick<Manner6, 'servers'>,
   giveUpAt: number,
 ): Promise<Resolvers | undefined> {
-  const wishes = Uint8Array.of(0, Code.nameservers, 0, Code.domainSearch);
-  const question = { type: MessageType.informationRequest, options: [[Code.optionRequest, wishes]] as const };
+  const question = { type: MessageType.informationRequest, options: [[Code.optionRequest, WISHES]] as const };
   return ask(
     client,
     question,

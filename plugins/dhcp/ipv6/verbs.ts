@@ -1,10 +1,22 @@
 // What does dhcp do for IPv6, for each verb?
 
+import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import type { Result } from '../../../src/cni/result.ts';
-import { type Cidr, findCidr, parseCidr, parseIp, renderCidr, sameIp } from '../../../src/net/ip.ts';
+import { atLeast, type Result, type SpecVersion } from '../../../src/cni/result.ts';
+import {
+  type Cidr,
+  cidrContains,
+  findCidr,
+  type Ip,
+  parseCidr,
+  parseIp,
+  renderCidr,
+  renderIp,
+  sameIp,
+} from '../../../src/net/ip.ts';
 import {
   type Address,
+  addAddress,
   IFA_F_DADFAILED,
   IFA_F_DEPRECATED,
   IFA_F_TEMPORARY,
@@ -19,34 +31,66 @@ import type { Call } from '../../../src/plugin/define.ts';
 import { inNetns } from '../../../src/sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
-import { attachmentOf, checkLease, duidOf, iaidOf } from '../record.ts';
+import { dnsOf } from '../lease.ts';
 import {
-  collectLeases,
-  type Keeping,
+  attachmentOf,
+  CommonState,
+  checkLease,
+  duidOf,
+  type Identity,
+  iaidOf,
   keepLease,
+  type LeaseFamily,
+  noteLease,
   type OpenInterface,
-  type Release,
-  returnLease,
+  releaseOnFailure,
+  requireLease,
 } from '../upkeep.ts';
 import { type Advertisement, isGlobal } from './codec.ts';
-import { awaitRouters, type Client, type RouterWatch, watchRouters, withClient } from './conversation.ts';
 import {
   acquire,
+  askAbout,
   askResolvers,
+  awaitRouters,
+  type Client,
   FOREVER,
-  IPV6_LEASES,
-  identityIn,
-  type Lease,
-  type LeaseState,
+  Lease,
+  type Manner6,
   type Resolvers,
-  rebind,
+  type RouterWatch,
   release,
-  renew,
+  watchRouters,
+  withClient,
 } from './lease.ts';
-import { advertisedResolvers, mannerFor, obtainLease, resultOf, type Search } from './obtain.ts';
 
 /** The link-local address of an interface that was down is there after two seconds. */
 const RELEASE_MS = 3_000;
+
+const LeaseState = z.extend(CommonState, {
+  lease: Lease,
+  /** Who the client is: DUID and IAID, in hexadecimal digits. */
+  duid: z.string(),
+  iaid: z.string(),
+  /** Prefix length of the address on the interface. */
+  prefix: z.number(),
+});
+type LeaseState = z.output<typeof LeaseState>;
+
+/** IPv6 leases. */
+export const IPV6_LEASES: LeaseFamily<LeaseState> = {
+  family: 6,
+  schema: LeaseState,
+  cidrOf: ({ lease, prefix }) => `${lease.address}/${prefix}`,
+  release: (place, state) =>
+    withClient(place, identityIn(state), performance.now() + RELEASE_MS, client =>
+      release(client, state.lease),
+    ),
+};
+
+/** The client that a lease is for. */
+function identityIn({ duid, iaid }: Pick<LeaseState, 'duid' | 'iaid'>): Identity {
+  return { duid: Uint8Array.from(Buffer.from(duid, 'hex')), iaid: Uint8Array.from(Buffer.from(iaid, 'hex')) };
+}
 
 /** What is left to do on an interface that is up. */
 interface Ipv6Search {
@@ -71,33 +115,162 @@ export function startIpv6(call: Call, conf: DhcpConf, link: Link): () => Ipv6Sea
   };
 }
 
-/** DEL. */
-export function returnIpv6(call: Call): Promise<void> {
-  return returnLease(call, IPV6_LEASES, releaseFor(call));
+/** How often routers are asked once a server has answered, or the kernel has heard one. */
+const ASK_ROUTERS = 2;
+/** The plugin that called addresses the interface soon after ADD; then the address gets its lifetimes. */
+const FIRST_LOOK_S = 3;
+
+/** Where and until when addresses are sought. */
+interface Search {
+  readonly place: OpenInterface;
+  readonly routers: RouterWatch;
+  /** In milliseconds of `performance.now()`. */
+  readonly giveUpAt: number;
 }
 
-/** GC. */
-export function collectIpv6(call: Call): Promise<void> {
-  return collectLeases(call, IPV6_LEASES, releaseFor(call));
-}
-
-function releaseFor(call: Call): Release<LeaseState> {
-  return async (place, state) => {
-    const { lease } = state;
-    const isHeard = await withClient(place, identityIn(state), performance.now() + RELEASE_MS, client =>
-      release(client, lease),
-    );
-    if (!isHeard)
-      call.log.info(
-        `The server did not acknowledge the release of ${lease.address}; it may keep the address`,
-      );
+/**
+ * Obtains a lease by DHCPv6, and notes it. Gateway and prefix length are what routers advertise.
+ * @throws CniError 11 when there is no lease in time
+ */
+async function obtainLease(call: Call, conf: DhcpConf, search: Search): Promise<Result> {
+  const { place, routers, giveUpAt } = search;
+  const { timeout = DEFAULT_TIMEOUT_S, priority } = conf.ipam;
+  const identity = { duid: duidOf(attachmentOf(call)), iaid: iaidOf(attachmentOf(call)) };
+  routers.solicit();
+  const manner = askMeanwhile(mannerFor(conf, place), routers);
+  const limit = { link: place.link, timeoutS: timeout };
+  const lease = await requireLease(call, IPV6_LEASES, limit, (former, _, refusals) =>
+    withClient(place, identity, giveUpAt, client => acquire(client, manner, former, giveUpAt, refusals)),
+  );
+  const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
+  const state = {
+    lease,
+    duid: hex(identity.duid),
+    iaid: hex(identity.iaid),
+    prefix: HOST_PREFIX,
+    unseen: true,
   };
+  releaseOnFailure(call, IPV6_LEASES, place, state);
+  const heard = await awaitRouters(routers, manner.findHolder ? ASK_ROUTERS - 1 : ASK_ROUTERS);
+  const prefix = prefixFor(parseIp(lease.address), heard);
+  // It is called again for this lease alone: the one of IPv4 has a note of its own.
+  const ipam = { ...(call.request.ipam as object), ipv4: false };
+  const stdin = JSON.stringify({ ...call.request, ipam });
+  noteLease(call, IPV6_LEASES, { ...state, prefix }, bootClock() + FIRST_LOOK_S, stdin);
+  const advertised = advertisedResolvers(heard);
+  const { nameservers, search: domains } = lease;
+  return resultOf({
+    addresses: [parseCidr(`${lease.address}/${prefix}`)],
+    routers: heard,
+    resolvers: {
+      nameservers: nameservers.length ? nameservers : advertised.nameservers,
+      search: domains.length ? domains : advertised.search,
+    },
+    priority,
+    version: call.version,
+  });
+}
+
+/** A server's grant shows that packets pass, so routers are asked again; they answer while the kernel probes for the address. */
+function askMeanwhile(manner: Manner6, routers: RouterWatch): Manner6 {
+  const { findHolder: probe } = manner;
+  if (probe === undefined) return manner;
+  const findHolder = (lease: Lease) => {
+    if (routers.heard().length === 0) routers.solicit();
+    return probe(lease);
+  };
+  return { ...manner, findHolder };
+}
+
+/** How to ask servers. */
+function mannerFor({ ipam }: DhcpConf, place: OpenInterface): Manner6 {
+  const { servers, detectConflicts = true, rapidCommit = false } = ipam;
+  return {
+    servers: serversOf(servers, 6),
+    rapidCommit,
+    ...(detectConflicts ? { findHolder: (lease: Lease) => findHolder(place, lease) } : {}),
+    clock: bootClock,
+  };
+}
+
+/** The kernel probes once, and waits a second, after a delay of up to one second (RFC 4862). */
+const DEADLINE_MS = 4_000;
+const PROBE_POLL_MS = 25;
+
+/**
+ * Has the kernel probe for the address of a lease on an interface that does not have it (RFC 9915, section 18.2.10.1). The interface
+ * has the address for that long only: the plugin that called will add it.
+ * @returns what stands against the address, in text; undefined if no host answers
+ */
+async function findHolder({ socket, link }: OpenInterface, { address }: Lease): Promise<string | undefined> {
+  const cidr = parseCidr(`${address}/128`);
+  const find = () => listAddresses(socket, link.index).find(one => sameIp(one.cidr.ip, cidr.ip));
+  // An attachment that is added again may have it still.
+  if (find()) return undefined;
+  addAddress(socket, link.index, cidr);
+  try {
+    for (const giveUpAt = performance.now() + DEADLINE_MS; performance.now() < giveUpAt; ) {
+      const { flags = 0 } = find() ?? {};
+      if (flags & IFA_F_DADFAILED) return `another host on the network has ${address}`;
+      if (!(flags & IFA_F_TENTATIVE)) return undefined;
+      await Bun.sleep(PROBE_POLL_MS);
+    }
+    return undefined;
+  } finally {
+    removeAddress(socket, link.index, cidr);
+  }
+}
+
+/** linux/ipv6_route.h, IP6_RT_PRIO_USER: the metric of default routes that the kernel learns. */
+const LEARNED = 1024;
+const HOST_PREFIX = 128;
+const PRIORITY_SINCE = '1.1.0';
+
+/** What the result is made of. */
+interface Findings {
+  readonly addresses: readonly Cidr[];
+  readonly routers: readonly Advertisement[];
+  readonly resolvers: Resolvers;
+  readonly priority: number | undefined;
+  /** Of the result. */
+  readonly version: SpecVersion;
+}
+
+/**
+ * The IPAM result. Its default route comes after the one that the kernel learns: the plugin that called takes the interface down to
+ * address it, and until the next advertisement there would be none. With the same metric, the kernel could not add its own, and would
+ * leave the rest of the advertisement unread; so results that cannot state a metric have no default route.
+ */
+export function resultOf({ addresses, routers, resolvers, priority, version }: Findings): Result {
+  const router = routers.find(({ isDefault }) => isDefault)?.router;
+  const gateway = router && renderIp(router);
+  const dns = dnsOf({ domain: undefined, ...resolvers });
+  return {
+    ips: addresses.map(cidr => ({ address: renderCidr(cidr), ...(gateway ? { gateway } : {}) })),
+    routes:
+      gateway && atLeast(version, PRIORITY_SINCE)
+        ? [{ dst: '::/0', gw: gateway, priority: (priority || LEARNED) + 1 }]
+        : [],
+    ...(dns ? { dns } : {}),
+  };
+}
+
+/** The resolvers that routers name. */
+export function advertisedResolvers(routers: readonly Advertisement[]): Resolvers {
+  const nameservers = routers.flatMap(one => one.nameservers.map(renderIp));
+  return { nameservers: [...new Set(nameservers)], search: [...new Set(routers.flatMap(one => one.search))] };
+}
+
+/** The prefix length of a leased address: that of the prefix that routers say is on the link, or of the address alone. */
+export function prefixFor(ip: Ip, routers: readonly Advertisement[]): number {
+  const onLink = routers.flatMap(({ prefixes }) =>
+    prefixes.filter(one => one.onLink && cidrContains(one.cidr, ip)),
+  );
+  return Math.max(0, ...onLink.map(({ cidr }) => cidr.prefix)) || HOST_PREFIX;
 }
 
 /** Resolvers are worth less than the container's start. */
 const INFORMATION_MS = 4_000;
-/** How often the router that the kernel has heard is asked. */
-const ASK_ROUTERS = 2;
 
 /**
  * Waits for addresses that the kernel forms from advertisements. They are taken from the interface again: the plugin that called adds
@@ -183,23 +356,15 @@ function change(call: Call, path: string, value: string): void {
 
 /** @throws Error naming what is missing, or what has replaced it */
 export function checkIpv6(call: Call, way: NonNullable<DhcpConf['ipam']['ipv6']>): void {
-  const reported = (call.prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
-  const own = reported.filter(({ ip }) => ip.family === 6);
-  if (way === 'dhcp') {
-    const addresses = call.prevResult && own.map(renderCidr);
-    checkLease(
-      call,
-      IPV6_LEASES,
-      'an IPv6 lease',
-      addresses,
-      ({ lease, prefix }) => `${lease.address}/${prefix}`,
-    );
-  } else checkFormed(call, own);
+  if (way === 'dhcp') checkLease(call, IPV6_LEASES);
+  else checkFormed(call);
 }
 
 /** Lifetimes come with each advertisement; the address must exist, and new connections must use it. */
-function checkFormed(call: Call, reported: readonly Cidr[]): void {
+function checkFormed(call: Call): void {
   const { ifname } = call.env;
+  const addresses = (call.prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
+  const reported = addresses.filter(({ ip }) => ip.family === 6);
   const link = findLink(call.container, ifname);
   const formed = link ? formedAddresses({ socket: call.container, link }).map(({ cidr }) => cidr) : [];
   const missing = reported.find(({ ip }) => !formed.some(one => sameIp(one.ip, ip)));
@@ -209,27 +374,18 @@ function checkFormed(call: Call, reported: readonly Cidr[]): void {
   throw new Error(`Cannot confirm ${what} of "${ifname}": the interface has ${found}; run DEL and ADD`);
 }
 
-const QUESTIONS = { confirm: rebind, renew, rebind };
-
 /** As {@link keepLease}, with the lifetimes of the address. */
 export function keepIpv6(call: Call, conf: DhcpConf, restarted: boolean): Promise<void> {
-  return keepLease(call, IPV6_LEASES, restarted, (place, state): Keeping<Lease> => {
+  return keepLease(call, IPV6_LEASES, restarted, (place, state) => {
     const manner = mannerFor(conf, place);
     const talk = <T>(giveUpAt: number, work: (client: Client) => Promise<T>) =>
       withClient(place, identityIn(state), giveUpAt, work);
     return {
-      what: 'IPv6 address',
-      ask: (question, giveUpAt) =>
-        talk(giveUpAt, client => QUESTIONS[question](client, manner, state.lease, giveUpAt)),
+      ask: (question, lease, giveUpAt) =>
+        talk(giveUpAt, client => askAbout(client, manner, question, lease, giveUpAt)),
       acquire: (former, giveUpAt, refusals) =>
         talk(giveUpAt, client => acquire(client, manner, former, giveUpAt, refusals)),
-      release: (lease, giveUpAt) => talk(giveUpAt, client => release(client, lease)),
-      hasAddress: lease => findAddress(place, lease) !== undefined,
-      withdraw: lease => withdrawAddress(place, lease),
-      apply(lease, before) {
-        if (before.address !== lease.address) withdrawAddress(place, before);
-        applyLease(place, lease, state.prefix);
-      },
+      apply: lease => applyLease(place, lease, state.prefix),
     };
   });
 }
@@ -251,16 +407,6 @@ function applyLease(
   const valid = Math.max(1, left(duration));
   const lifetimes = { valid, preferred: Math.min(valid, left(preferred)) };
   limitAddress(socket, link.index, parseCidr(`${address}/${prefix}`), lifetimes);
-}
-
-function withdrawAddress(place: OpenInterface, lease: Lease): void {
-  const found = findAddress(place, lease);
-  if (found) removeAddress(place.socket, place.link.index, found.cidr);
-}
-
-function findAddress({ socket, link }: OpenInterface, { address }: Lease): Address | undefined {
-  const ip = parseIp(address);
-  return listAddresses(socket, link.index).find(one => sameIp(one.cidr.ip, ip));
 }
 
 const POLL_MS = 50;

@@ -5,12 +5,13 @@ import path from 'node:path';
 import fc from 'fast-check';
 import {
   Code,
+  decodeDatagram,
   decodeMessage,
   decodeOptions,
+  encodeDatagram,
   encodeMessage,
   MessageType,
 } from '../../../plugins/dhcp/codec.ts';
-import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/conversation.ts';
 import * as ipv6 from '../../../plugins/dhcp/ipv6/codec.ts';
 import {
   Code as Code6,
@@ -19,9 +20,8 @@ import {
   ROUTER_ADVERTISEMENT,
 } from '../../../plugins/dhcp/ipv6/codec.ts';
 import { grantIn } from '../../../plugins/dhcp/ipv6/lease.ts';
-import { advertisedResolvers, prefixFor, resultOf as resultOf6 } from '../../../plugins/dhcp/ipv6/obtain.ts';
-import { leaseOf } from '../../../plugins/dhcp/lease.ts';
-import { resultOf } from '../../../plugins/dhcp/plan.ts';
+import { advertisedResolvers, prefixFor, resultOf as resultOf6 } from '../../../plugins/dhcp/ipv6/verbs.ts';
+import { leaseOf, resultOf } from '../../../plugins/dhcp/lease.ts';
 import { parseResult, renderResult } from '../../../src/cni/result.ts';
 import { ipToBytes, parseCidr, parseIp } from '../../../src/net/ip.ts';
 import { findUpkeep, upkeepLister } from '../../../src/node/upkeep/note.ts';

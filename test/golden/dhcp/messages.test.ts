@@ -1,7 +1,13 @@
 // Do messages have the bytes that a real exchange with dnsmasq 2.90 had? (whole IP packets, captured with a packet socket)
 import { describe, expect, test } from 'bun:test';
-import { Code, decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec.ts';
-import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/conversation.ts';
+import {
+  Code,
+  decodeDatagram,
+  decodeMessage,
+  encodeDatagram,
+  encodeMessage,
+  MessageType,
+} from '../../../plugins/dhcp/codec.ts';
 import { leaseOf } from '../../../plugins/dhcp/lease.ts';
 import { parseMac } from '../../../src/net/interface.ts';
 

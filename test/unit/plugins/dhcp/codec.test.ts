@@ -4,7 +4,9 @@ import {
   addressesOf,
   Code,
   classlessRoutesOf,
+  decodeDatagram,
   decodeMessage,
+  encodeDatagram,
   encodeMessage,
   MessageType,
   nameOf,
@@ -13,9 +15,7 @@ import {
   staticRoutesOf,
   textOf,
 } from '../../../../plugins/dhcp/codec.ts';
-import { decodeDatagram, encodeDatagram } from '../../../../plugins/dhcp/conversation.ts';
-import { type Lease, leaseOf } from '../../../../plugins/dhcp/lease.ts';
-import { resultOf } from '../../../../plugins/dhcp/plan.ts';
+import { type Lease, leaseOf, resultOf } from '../../../../plugins/dhcp/lease.ts';
 import { parseResult, renderResult } from '../../../../src/cni/result.ts';
 import { renderIp } from '../../../../src/net/ip.ts';
 

@@ -15,7 +15,7 @@ import {
   statusIn,
 } from '../../../../../plugins/dhcp/ipv6/codec.ts';
 import { grantIn } from '../../../../../plugins/dhcp/ipv6/lease.ts';
-import { prefixFor, resultOf } from '../../../../../plugins/dhcp/ipv6/obtain.ts';
+import { prefixFor, resultOf } from '../../../../../plugins/dhcp/ipv6/verbs.ts';
 import { parseResult, renderResult } from '../../../../../src/cni/result.ts';
 import { ipToBytes, parseCidr, parseIp } from '../../../../../src/net/ip.ts';
 

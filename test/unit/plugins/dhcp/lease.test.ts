@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { Code } from '../../../../plugins/dhcp/codec.ts';
-import { type Lease, leaseOf } from '../../../../plugins/dhcp/lease.ts';
-import { dueAt, mergeResults, resultOf, stageOf } from '../../../../plugins/dhcp/plan.ts';
-import { clientIdOf, iaidOf } from '../../../../plugins/dhcp/record.ts';
+import { type Lease, leaseOf, mergeResults, resultOf } from '../../../../plugins/dhcp/lease.ts';
+import { clientIdOf, dueAt, iaidOf, stageOf } from '../../../../plugins/dhcp/upkeep.ts';
 
 const LEASE: Lease = {
   address: '10.77.0.9/24',
