@@ -47,7 +47,19 @@ import { confirm, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { findNetnsCookie } from '../../src/sys/netns-identity.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
-import { giveBack, giveBackUnrecorded, tryGiveBack } from './give-back.ts';
+import {
+  giveBack,
+  giveBackUnrecorded,
+  isMeant,
+  mergeNetworks,
+  networkOf,
+  type OwnNetwork,
+  ownNetwork,
+  rulesFor,
+  type Taken,
+  take,
+  tryGiveBack,
+} from './move.ts';
 import {
   type DeviceRecord,
   findRecord,
@@ -60,16 +72,6 @@ import {
   writeRecord,
 } from './record.ts';
 import { select } from './select.ts';
-import {
-  isMeant,
-  mergeNetworks,
-  networkOf,
-  type OwnNetwork,
-  ownNetwork,
-  rulesFor,
-  type Taken,
-  take,
-} from './take.ts';
 
 /** Moves a device of the host into a container, and back. */
 export const hostDevice = definePlugin({

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { tryGiveBack } from '../../../../plugins/host-device/give-back.ts';
+import { tryGiveBack } from '../../../../plugins/host-device/move.ts';
 import {
   type DeviceRecord,
   findRecord,

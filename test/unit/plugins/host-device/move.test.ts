@@ -1,6 +1,6 @@
 // What does the container get of the network that the device had, and what of IPAM's?
 import { expect, test } from 'bun:test';
-import { isMeant, mergeNetworks, networkOf, rulesFor } from '../../../../plugins/host-device/take.ts';
+import { isMeant, mergeNetworks, networkOf, rulesFor } from '../../../../plugins/host-device/move.ts';
 import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
 import type { Route } from '../../../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../../../src/netlink/rtnl/rule.ts';
