@@ -2,8 +2,16 @@
 import * as z from 'zod/mini';
 import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { BACKENDS, FirewallConf, INGRESS_POLICIES, type IngressPolicy, parseFirewallConf } from './config.ts';
-import { CNI_FORWARD, STAGES } from './iptables-rules.ts';
+import {
+  ADMIN_CHAIN,
+  BACKENDS,
+  CNI_FORWARD,
+  FirewallConf,
+  INGRESS_POLICIES,
+  type IngressPolicy,
+  parseFirewallConf,
+  STAGES,
+} from './config.ts';
 
 /** The firewall plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
@@ -16,7 +24,7 @@ export const about = aboutPlugin({
     ingressPolicy: z.optional(z.enum(['', ...INGRESS_POLICIES])),
   }),
   validate: conf => void parseFirewallConf(conf),
-  sharedChains: [CNI_FORWARD, ...STAGES, 'CNI-ADMIN'].map(name => ({ table: 'filter', name })),
+  sharedChains: [CNI_FORWARD, ...STAGES, ADMIN_CHAIN].map(name => ({ table: 'filter', name })),
   effectsOf(request) {
     const { policy } = parseFirewallConf(decode(FirewallConf, request, 'request'));
     return { policies: POLICIES[policy] };

@@ -16,6 +16,15 @@ export type Backend = (typeof BACKENDS)[number];
 /** Packet filters that have to be informed in addition to nf_tables. */
 export type Other = Exclude<Backend, 'nftables'>;
 
+// The chains of iptables are the reference's.
+
+/** The operator's chain, unless the configuration names another. */
+export const ADMIN_CHAIN = 'CNI-ADMIN';
+/** The chain that accepts packets; FORWARD jumps to it. */
+export const CNI_FORWARD = 'CNI-FORWARD';
+/** Chains for pods that are not open. */
+export const STAGES = ['CNI-ISOLATION-STAGE-1', 'CNI-ISOLATION-STAGE-2'] as const;
+
 /**
  * The request as firewall sees it. Its values are validated by ADD and CHECK, not by DEL, so an attachment can still be deleted
  * after its configuration has become invalid.
@@ -26,7 +35,7 @@ export const FirewallConf = z.extend(PluginConfig, {
   /** Which peers may connect to the pod: `open`, `same-bridge` or `isolated`. */
   ingressPolicy: z.optional(z.string()),
   /** With iptables: chain for the operator's own rules, evaluated before those of this plugin. */
-  iptablesAdminChainName: z._default(z.string(), 'CNI-ADMIN'),
+  iptablesAdminChainName: z._default(z.string(), ADMIN_CHAIN),
   /** With firewalld: zone to which the pod's addresses are added. */
   firewalldZone: z._default(z.string(), 'trusted'),
 });
@@ -45,18 +54,9 @@ export interface FirewallOptions {
 const CHAIN_NAME_MAX_LENGTH = 28;
 
 /** Verdicts, for which a jump to such a chain would be mistaken, and chains that have another purpose. */
-const TAKEN_NAMES = [
-  'ACCEPT',
-  'DROP',
-  'RETURN',
-  'QUEUE',
-  'REJECT',
-  'INPUT',
-  'FORWARD',
-  'OUTPUT',
-  'CNI-FORWARD',
-  'CNI-ISOLATION-STAGE-1',
-  'CNI-ISOLATION-STAGE-2',
+const TAKEN_NAMES: readonly string[] = [
+  ...['ACCEPT', 'DROP', 'RETURN', 'QUEUE', 'REJECT', 'INPUT', 'FORWARD', 'OUTPUT'],
+  ...[CNI_FORWARD, ...STAGES],
 ];
 
 /**
@@ -66,7 +66,7 @@ const TAKEN_NAMES = [
 export function parseFirewallConf(conf: FirewallConf): FirewallOptions {
   const backend = oneOf(BACKENDS, 'backend', conf.backend);
   const policy = oneOf(INGRESS_POLICIES, 'ingressPolicy', conf.ingressPolicy) ?? 'open';
-  const adminChain = conf.iptablesAdminChainName || 'CNI-ADMIN';
+  const adminChain = conf.iptablesAdminChainName || ADMIN_CHAIN;
   const isName = /^[^\s"!-][^\s"]*$/.test(adminChain) && adminChain.length <= CHAIN_NAME_MAX_LENGTH;
   if (!isName || TAKEN_NAMES.includes(adminChain)) {
     throw new CniError(

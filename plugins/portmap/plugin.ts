@@ -1,17 +1,18 @@
 // What does portmap do for each verb?
 
 import { attachmentOf, gravediggerFor, refuserFor } from '../../src/attach/owner.ts';
+import { runDir } from '../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { cidrContains } from '../../src/net/ip.ts';
+import { cidrContains, type Ip } from '../../src/net/ip.ts';
 import type { NatRule } from '../../src/netlink/iptables/nat.ts';
 import { findExemption, findOvertaken } from '../../src/netlink/iptables/precedence.ts';
-import { doProgramsChange } from '../../src/netlink/iptables/program.ts';
-
+import { doProgramsChange, inTurn } from '../../src/netlink/iptables/program.ts';
+import { listTables } from '../../src/netlink/nft/table.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { findWay } from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { confirm, mend } from '../../src/plugin/steps.ts';
+import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
+import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
 import { canWriteSysctl, ensureSysctl, findSysctl } from '../../src/sys/sysctl.ts';
 import {
   backendOf,
@@ -22,31 +23,48 @@ import {
   parsePortMappings,
   validatePortmapConf,
 } from './config.ts';
-import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
-import { checkPorts, trySkeleton, type WantedPorts } from './kernel/claim.ts';
+import { type IptablesOptions, soleOwner } from './iptables-rules.ts';
+import {
+  type Claimed,
+  checkPorts,
+  claimPorts,
+  SuspectError,
+  sweepConditions,
+  trySkeleton,
+  type WantedPorts,
+} from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
 import {
+  addIptablesPorts,
   chainOwnerOf,
   chainsOf,
   checkForeignPorts,
   checkIptablesPorts,
+  forwardInLegacy,
   isChainThere,
   tryIptablesPorts,
 } from './kernel/iptables.ts';
-import { handOverPorts, removeIptablesPorts } from './kernel/reference.ts';
-import { findClaims } from './kernel/release.ts';
+import {
+  handOverPorts,
+  removeHostportRules,
+  removeIptablesPorts,
+  sweepHostportRules,
+  sweepIptablesPorts,
+} from './kernel/reference.ts';
+import { findClaims, findDead, releasePorts, sweepElements } from './kernel/release.ts';
 import {
   type Backend,
   type FamilyPlan,
   type Forward,
   findIdle,
+  type Owner,
   ownerOf,
   PROTOCOLS,
   type Protocol,
   planForwards,
   podAddressesOf,
 } from './plan.ts';
-import { type Conditions, parseConditions } from './sets.ts';
+import { type Conditions, parseConditions, TABLE } from './sets.ts';
 
 const ALL = 'net/ipv4/conf/all/route_localnet';
 const DEFAULT = 'net/ipv4/conf/default/route_localnet';
@@ -298,4 +316,103 @@ function isExempted({ hostNft, log }: Call, plan: FamilyPlan): boolean {
     iptables: where,
   });
   return false;
+}
+
+/**
+ * Claims host ports and has them forwarded.
+ * @param onClaimed called once there is something to undo
+ * @returns host ports that are now forwarded elsewhere, or no longer forwarded
+ * @throws CniError 100 when another attachment holds a host port
+ */
+function applyPorts(
+  nft: NetlinkSocket,
+  wanted: WantedPorts,
+  options: IptablesOptions,
+  onClaimed: () => void,
+): Lost[] {
+  const { owner, plans, means } = wanted;
+  const finish = ({ gone, chains, strangers }: Claimed): Lost[] => {
+    onClaimed();
+    return [
+      ...gone,
+      ...chains.flatMap(chain => removeIptablesPorts(nft, chain)),
+      ...strangers.flatMap(({ containerId, pod }) => removeHostportRules(nft, containerId, [pod])),
+    ];
+  };
+  if (means.backend === 'nftables') {
+    const lost = finish(claimPatiently(nft, wanted));
+    forwardInLegacy(plans.map(({ family }) => family));
+    return lost;
+  }
+  return alone(() => {
+    const lost = finish(claimPorts(nft, wanted, true));
+    if (owner.attachment) addIptablesPorts(nft, plans, chainOwnerOf(nft, owner, owner.attachment), options);
+    return lost;
+  });
+}
+
+/**
+ * Removes everything of an attachment, whichever plugin made it and with whichever packet filter.
+ * @param pods its addresses on this network, which identify its rules in the reference's own table
+ * @param onLost called with host ports that are no longer forwarded
+ */
+async function removePorts(
+  nft: NetlinkSocket,
+  owner: Owner,
+  pods: readonly Ip[],
+  onLost: (lost: readonly Lost[]) => void,
+): Promise<void> {
+  const { attachment } = owner;
+  const tables = listTables(nft);
+  const isKnown = tables.has(TABLE);
+  const shared = attachment ? [attachment] : [];
+  const chains = isKnown ? chainsOf(nft, owner) : shared;
+  await tryAll([
+    () => onLost(chains.flatMap(chain => removeIptablesPorts(nft, chain, tables))),
+    // Rules first: a retry needs what the sets record.
+    () => onLost(isKnown ? releasePorts(nft, owner) : []),
+    () => onLost(attachment ? removeHostportRules(nft, attachment.containerId, pods, tables) : []),
+  ]);
+}
+
+/**
+ * Removes everything of the network's attachments that GC does not keep, and what the reference left of containers that no longer
+ * exist.
+ * @param onLost called with host ports that are no longer forwarded
+ */
+async function sweepPorts(
+  nft: NetlinkSocket,
+  network: string,
+  kept: KeptAttachments,
+  onLost: (lost: readonly Lost[]) => void,
+): Promise<void> {
+  const isKept = (containerId: string) =>
+    kept.some(one => one.containerId === containerId || soleOwner(one).containerId === containerId);
+  await tryAll([
+    ...findDead(nft, network, kept).map(owner => () => {
+      const inIptables = findClaims(nft, owner).some(({ backend }) => backend === 'iptables');
+      const own = inIptables ? chainsOf(nft, owner) : [];
+      onLost(own.flatMap(chain => removeIptablesPorts(nft, chain)));
+      onLost(releasePorts(nft, owner));
+    }),
+    () => sweepElements(nft, network, kept),
+    () => sweepConditions(nft),
+    () => onLost(sweepIptablesPorts(nft, network, isKept)),
+    () => onLost(sweepHostportRules(nft, kept)),
+  ]);
+}
+
+/** A holder without rules in iptables may be about to write them, so waiting for its turn to end is worthwhile. */
+function claimPatiently(nft: NetlinkSocket, wanted: WantedPorts): Claimed {
+  try {
+    return claimPorts(nft, wanted, false);
+  } catch (thrown) {
+    if (!(thrown instanceof SuspectError)) throw thrown;
+    return alone(() => claimPorts(nft, wanted, true));
+  }
+}
+
+/** Serializes processes from the claim of ports to their iptables rules. */
+function alone<T>(work: () => T): T {
+  return inTurn(runDir(), 'portmap', work);
 }

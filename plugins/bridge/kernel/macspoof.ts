@@ -189,25 +189,10 @@ export function ensureReferenceMacspoof(
   );
 }
 
-/**
- * Removes the chains that the reference plugin made for the attachment, and the rule that jumps to them, in one transaction.
- * Table and base chain remain, as after its own DEL.
- */
+/** Removes the chains that the reference plugin made for the attachment, and the rule that jumps to them. */
 export function removeReferenceMacspoof(socket: NetlinkSocket, owner: Owner): void {
-  if (!hasTable(socket, NAT_TABLE)) return;
-  const { comment, chains: names } = namesOf(owner);
-  commitAfterReading(socket, () => {
-    const jumps = listRules(socket, NAT_TABLE).filter(
-      rule => rule.chain === PREROUTING && rule.comment === comment,
-    );
-    const chains = listChains(socket, NAT_TABLE).flatMap(({ name }) => (names.includes(name) ? [name] : []));
-    // The first chain jumps to the second. Rules are deleted before chains, otherwise the kernel reports the chains as in use.
-    return [
-      ...jumps.map(({ handle }) => deleteRule(NAT_TABLE, PREROUTING, handle)),
-      ...chains.map(name => flushChain(NAT_TABLE, name)),
-      ...chains.map(name => deleteChain(NAT_TABLE, name)),
-    ];
-  });
+  const { comment, chains } = namesOf(owner);
+  removeChains(socket, rule => rule.comment === comment, chains);
 }
 
 /**
@@ -219,16 +204,27 @@ export function removeUnusedReferenceMacspoof(
   socket: NetlinkSocket,
   exists: (port: string) => boolean,
 ): void {
+  removeChains(socket, rule => isJump(rule) && !exists(portOf(rule)));
+}
+
+/**
+ * Removes rules, and the chains that they jump to, in one transaction. Table and base chain remain, as after the reference's own DEL.
+ * @param isGone judges rules of the base chain
+ * @param more chains, whether a rule leads there or not
+ */
+function removeChains(
+  socket: NetlinkSocket,
+  isGone: (rule: Rule) => boolean,
+  more: readonly string[] = [],
+): void {
   if (!hasTable(socket, NAT_TABLE)) return;
   commitAfterReading(socket, () => {
-    const jumps = listRules(socket, NAT_TABLE).filter(isJump);
-    const unused = jumps.filter(rule => !exists(portOf(rule)));
-    const present = new Set(listChains(socket, NAT_TABLE).map(({ name }) => name));
-    const chains = [...new Set(unused.map(targetOf))]
-      .flatMap(name => [name, `${name}-mac`])
-      .filter(name => present.has(name));
+    const jumps = listRules(socket, NAT_TABLE).filter(rule => rule.chain === PREROUTING && isGone(rule));
+    const names = new Set([...more, ...jumps.map(targetOf).flatMap(name => [name, `${name}-mac`])]);
+    const chains = listChains(socket, NAT_TABLE).flatMap(({ name }) => (names.has(name) ? [name] : []));
+    // The first chain jumps to the second. Rules are deleted before chains, otherwise the kernel reports the chains as in use.
     return [
-      ...unused.map(({ handle }) => deleteRule(NAT_TABLE, PREROUTING, handle)),
+      ...jumps.map(({ handle }) => deleteRule(NAT_TABLE, PREROUTING, handle)),
       ...chains.map(name => flushChain(NAT_TABLE, name)),
       ...chains.map(name => deleteChain(NAT_TABLE, name)),
     ];
@@ -243,7 +239,7 @@ function paddedName(name: string): Uint8Array {
 
 /** `iifname "<port>" jump cni-br-iface-…`, with a comment written by the reference. */
 function isJump(rule: Rule): boolean {
-  return rule.chain === PREROUTING && /^macspoofchk-./.test(rule.comment ?? '') && portOf(rule) !== '';
+  return /^macspoofchk-./.test(rule.comment ?? '') && portOf(rule) !== '';
 }
 
 function portOf({ expressions }: Rule): string {

@@ -1,9 +1,11 @@
 // How are port mappings removed that iptables holds, or that the reference plugin made in nf_tables?
 
-import { runDir } from '../../../src/cni/directories.ts';
+import { readdirSync } from 'node:fs';
+import { cniCacheDir, runDir } from '../../../src/cni/directories.ts';
 import type { HandoverMode } from '../../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import { FAMILIES, type Family, type Ip, ipToBytes } from '../../../src/net/ip.ts';
+import { findHolders } from '../../../src/ipam/holders.ts';
+import { FAMILIES, type Family, type Ip, ipToBytes, renderIp } from '../../../src/net/ip.ts';
 import {
   decodeNatRule,
   listLegacyNat,
@@ -12,6 +14,7 @@ import {
   natTable,
 } from '../../../src/netlink/iptables/nat.ts';
 import { inTurn, restoreNat } from '../../../src/netlink/iptables/program.ts';
+import { findElement } from '../../../src/netlink/nft/element.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
 import {
   deleteChain,
@@ -23,6 +26,7 @@ import {
   type Rule,
 } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import type { KeptAttachments } from '../../../src/plugin/define.ts';
 import { iptablesOptionsOf, type PortmapConf } from '../config.ts';
 import {
   type ChainOwner,
@@ -32,7 +36,8 @@ import {
   SHARED,
   snatChainOf,
 } from '../iptables-rules.ts';
-import { type Owner, protocolName, renderHostPort } from '../plan.ts';
+import { type Owner, ownerOfNote, protocolName, renderHostPort } from '../plan.ts';
+import { SETS } from '../sets.ts';
 import type { WantedPorts } from './claim.ts';
 import type { Lost } from './flows.ts';
 import { addIptablesPorts, chainOwnerOf, checkForeignPorts } from './iptables.ts';
@@ -121,6 +126,68 @@ export function removeHostportRules(
     });
     return rules.flatMap(rule => lostWith(family, decodeNatRule(family, rule)));
   });
+}
+
+/**
+ * Removes rules of containers that certainly no longer exist. The rules name a container but no network, so not being among the
+ * valid attachments of one network is not sufficient: another container must have the address now, or the runtime must have no
+ * record of the container in any network.
+ * @returns the host ports that were forwarded
+ */
+export function sweepHostportRules(socket: NetlinkSocket, kept: KeptAttachments): Lost[] {
+  const suspects = podsByContainer(socket).filter(
+    ({ containerId }) => !kept.some(one => one.containerId === containerId),
+  );
+  if (suspects.length === 0) return [];
+  const isForgotten = forgottenBy(recordsOf(kept));
+  // A runtime writes its record only after the last plugin, so a container that is being attached has none yet.
+  const holders = findHolders();
+  const isInUse = (pod: Ip) => holders?.get(renderIp(pod))?.some(({ isHere }) => !isHere) ?? false;
+  return suspects.flatMap(({ containerId, pods }) => {
+    if (isForgotten(containerId) && !pods.some(isInUse)) return removeHostportRules(socket, containerId, []);
+    const moved = pods.filter(pod => isAnothers(socket, pod, containerId));
+    return moved.length ? removeHostportRules(socket, containerId, moved) : [];
+  });
+}
+
+interface Suspect {
+  readonly containerId: string;
+  readonly pods: readonly Ip[];
+}
+
+function podsByContainer(socket: NetlinkSocket): Suspect[] {
+  const found = new Map<string, Ip[]>();
+  for (const family of FAMILIES) {
+    for (const rule of listRules(socket, hostportTable(family), 'hostports')) {
+      const { comment, to } = decodeNatRule(family, rule);
+      if (comment === undefined || to === undefined) continue;
+      found.set(comment, [...(found.get(comment) ?? []), to]);
+    }
+  }
+  return [...found].map(([containerId, pods]) => ({ containerId, pods }));
+}
+
+/** Names of libcni's cached results, `<network>-<container>-<interface>`; undefined if they are not stored where we look. */
+function recordsOf(kept: KeptAttachments): readonly string[] | undefined {
+  try {
+    const names = readdirSync(`${cniCacheDir()}/results`);
+    const isElsewhere = kept.some(
+      ({ network, containerId, ifname }) => !names.includes(`${network}-${containerId}-${ifname}`),
+    );
+    return isElsewhere ? undefined : names;
+  } catch {
+    return undefined;
+  }
+}
+
+function forgottenBy(records: readonly string[] | undefined): (containerId: string) => boolean {
+  return containerId => records !== undefined && !records.some(name => name.includes(`-${containerId}-`));
+}
+
+function isAnothers(socket: NetlinkSocket, pod: Ip, containerId: string): boolean {
+  const note = findElement(socket, SETS[pod.family].pods, [pod])?.comment;
+  const holder = note === undefined ? undefined : ownerOfNote(note).attachment;
+  return holder !== undefined && holder.containerId !== containerId;
 }
 
 /** Deletes by handle, so no program is needed. */

@@ -1,8 +1,8 @@
 // Which lines are missing, and in which order do they come?
 import { describe, expect, test } from 'bun:test';
-import { ensureLines, releaseLines } from '../../../../plugins/firewall/iptables-rules.ts';
-import { parseIp } from '../../../../src/net/ip.ts';
-import { parseSaved, type SavedTable } from '../../../../src/netlink/iptables/program.ts';
+import { ensureLines, releaseLines } from '../../../../../plugins/firewall/kernel/iptables.ts';
+import { parseIp } from '../../../../../src/net/ip.ts';
+import { parseSaved, type SavedTable } from '../../../../../src/netlink/iptables/program.ts';
 
 const NOTHING: SavedTable = { chains: ['INPUT', 'FORWARD', 'OUTPUT'], rules: [] };
 const pods = [parseIp('10.9.0.2')];
