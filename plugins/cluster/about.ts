@@ -1,8 +1,7 @@
 // What can tools know about the plugin without running it?
-import { join } from 'node:path';
-import { decode, isObject, type JsonObject } from '../../src/cni/json.ts';
+import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
+import { leaseDirOf } from '../../src/ipam/lease-store.ts';
 import { heldRanges, seenPools } from '../../src/pools/held.ts';
 import { ANNOTATIONS, ClusterConf } from './config.ts';
 import { refuseUnusable } from './plan.ts';
@@ -30,8 +29,3 @@ export const about = aboutPlugin({
   },
   filesOf: (conf, network) => ({ leaseDir: leaseDirOf(conf, network) }),
 });
-
-function leaseDirOf({ ipam }: JsonObject, network: string): string {
-  const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
-  return join(dataDir || DEFAULT_DATA_DIR, network);
-}

@@ -3,8 +3,8 @@
 import { CLAIM_ARG } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
-import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
-import { listLeases, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
+import { unusedGarbage } from '../../src/ipam/garbage.ts';
+import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { type LeaseStore, storeExists } from '../../src/ipam/lease-store.ts';
 import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
@@ -105,17 +105,7 @@ export const cluster = definePlugin({
     const { kept, log } = call;
     const place = placeOf(call);
     if (kept === undefined || !storeExists(place.dir)) return;
-    inLeases(place, store => {
-      store.meetAll();
-      const { used, free } = splitByUse(findGarbage(store, listLeases(place.dir), kept));
-      for (const address of used) {
-        const owner = store.findOwner(address) ?? { containerId: '' };
-        log.warn(
-          `Keeping the lease of ${address} of ${renderAttachment(owner)}: the attachment is not valid, but an interface still has the address`,
-        );
-      }
-      store.release(free);
-    });
+    inLeases(place, store => store.release(unusedGarbage(store, place.dir, kept, log)));
     await tend(call, readConf(call), UPKEEP_DEADLINE_MS);
   },
 

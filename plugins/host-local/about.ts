@@ -1,10 +1,8 @@
 // What can tools know about host-local without running it?
-import { join } from 'node:path';
-import { isObject } from '../../src/cni/json.ts';
 import { type AddressRange, aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/result.ts';
 import type { IpRange } from '../../src/cni/schemas.ts';
-import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
+import { leaseDirOf } from '../../src/ipam/lease-store.ts';
 import { renderCidr } from '../../src/net/ip.ts';
 import { HostLocalConf } from './config.ts';
 import { parseRange, planSets } from './plan.ts';
@@ -31,10 +29,7 @@ export const about = aboutPlugin({
       set.map((range, j) => rangeOf(range, ['ipam', 'ranges', i, j, 'subnet'], i + 1)),
     ),
   ],
-  filesOf({ ipam }, network) {
-    const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
-    return { leaseDir: join(dataDir || DEFAULT_DATA_DIR, network) };
-  },
+  filesOf: (conf, network) => ({ leaseDir: leaseDirOf(conf, network) }),
 });
 
 function rangeOf(range: IpRange, path: AddressRange['path'], set: number): AddressRange {

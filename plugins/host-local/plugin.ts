@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, defined } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
-import { findDeadLeases, findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
+import { findDeadLeases, unusedGarbage } from '../../src/ipam/garbage.ts';
 import { listLeases, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import {
   DEFAULT_DATA_DIR,
@@ -101,17 +101,7 @@ export const hostLocal = definePlugin({
     const { kept, log } = call;
     const { dir } = placeOf(call);
     if (kept === undefined || !storeExists(dir)) return;
-    inStore(call, {}, store => {
-      store.meetAll();
-      const { used, free } = splitByUse(findGarbage(store, listLeases(dir), kept));
-      for (const address of used) {
-        const owner = store.findOwner(address) ?? { containerId: '' };
-        log.warn(
-          `Keeping the lease of ${address} of ${renderAttachment(owner)}: the attachment is not valid, but an interface still has the address`,
-        );
-      }
-      store.release(free);
-    });
+    inStore(call, {}, store => store.release(unusedGarbage(store, dir, kept, log)));
   },
 
   status(call) {

@@ -1,8 +1,6 @@
 // What can tools know about the plugin without running it?
-import { join } from 'node:path';
-import { isObject } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
+import { leaseDirOf } from '../../src/ipam/lease-store.ts';
 import { WhereaboutsConf } from './config.ts';
 import { planRanges } from './plan.ts';
 
@@ -16,8 +14,5 @@ export const about = aboutPlugin({
     // The ranges may be in the flat file.
     if (ipam.range || ipam.ipRanges?.length) planRanges(ipam);
   },
-  filesOf({ ipam }, network) {
-    const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
-    return { leaseDir: join(dataDir || DEFAULT_DATA_DIR, network) };
-  },
+  filesOf: (conf, network) => ({ leaseDir: leaseDirOf(conf, network) }),
 });

@@ -1,14 +1,13 @@
 // What does whereabouts do for each verb?
 
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes } from '../../src/cni/result.ts';
-import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
-import { listLeases, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import { DEFAULT_DATA_DIR, storeExists, withStore } from '../../src/ipam/lease-store.ts';
+import { unusedGarbage } from '../../src/ipam/garbage.ts';
+import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
+import { leaseDirOf, storeExists, withStore } from '../../src/ipam/lease-store.ts';
 import {
   type Cidr,
   cidrContains,
@@ -79,13 +78,9 @@ export const whereabouts = definePlugin({
     const dir = dirOf(call);
     if (kept === undefined || !storeExists(dir)) return;
     // Entries do not name their node: only what this node has noted may be its garbage.
-    const garbage = inNotes(call, store => {
-      store.meetAll();
-      const { used, free } = splitByUse(findGarbage(store, listLeases(dir), kept));
-      for (const address of used)
-        log.warn(`Keeping ${address}: its attachment is not valid, but an interface still has it`);
-      return free.flatMap(address => store.findOwner(address) ?? []);
-    });
+    const garbage = inNotes(call, store =>
+      unusedGarbage(store, dir, kept, log).flatMap(address => store.findOwner(address) ?? []),
+    );
     if (garbage.length === 0) return;
     const ipam = ipamOf(call);
     const books = await openBooks(ipam);
@@ -269,8 +264,7 @@ function ownerOf(call: Call): Owner {
 }
 
 function dirOf({ request, network }: Call): string {
-  const { dataDir } = isObject(request.ipam) ? request.ipam : {};
-  return join((typeof dataDir === 'string' && dataDir) || DEFAULT_DATA_DIR, network);
+  return leaseDirOf(request, network);
 }
 
 const PLACES = [

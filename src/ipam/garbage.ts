@@ -6,11 +6,20 @@ import { findOwner } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import { tryRead } from '../files/read-file.ts';
+import type { Log } from '../log.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, findNetns } from '../sys/netns.ts';
 import { findHolders, findUse, type Holder, type Use } from './holders.ts';
-import { type BootOfLease, bootOf, type Owner, parseOwner, readLease } from './lease-files.ts';
+import {
+  type BootOfLease,
+  bootOf,
+  listLeases,
+  type Owner,
+  parseOwner,
+  readLease,
+  renderAttachment,
+} from './lease-files.ts';
 import type { LeaseStore } from './lease-store.ts';
 
 /**
@@ -141,19 +150,21 @@ export function findGarbage(
 }
 
 /**
- * Splits addresses into those that an interface in another namespace still has, and the rest. GC of a main plugin of ours has
- * already deleted the interface; one that another plugin made may still exist, and its address must not be reused.
+ * What {@link findGarbage} finds, except for addresses that an interface in another namespace still has. GC of a main plugin of ours
+ * has already deleted the interface; one that another plugin made may still exist, and its address must not be reused.
  */
-export function splitByUse(addresses: readonly string[]): {
-  readonly used: string[];
-  readonly free: string[];
-} {
-  const holders = addresses.length ? findHolders() : undefined;
+export function unusedGarbage(store: LeaseStore, dir: string, kept: Kept, log: Log): string[] {
+  store.meetAll();
+  const garbage = findGarbage(store, listLeases(dir), kept);
+  const holders = garbage.length ? findHolders() : undefined;
   const isUsed = (address: string) => holders?.get(address)?.some(({ isHere }) => !isHere) ?? false;
-  return {
-    used: addresses.filter(isUsed),
-    free: addresses.filter(address => !isUsed(address)),
-  };
+  for (const address of garbage.filter(isUsed)) {
+    const owner = store.findOwner(address) ?? { containerId: '' };
+    log.warn(
+      `Keeping the lease of ${address} of ${renderAttachment(owner)}: the attachment is not valid, but an interface still has the address`,
+    );
+  }
+  return garbage.filter(address => !isUsed(address));
 }
 
 /**
