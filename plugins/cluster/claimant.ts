@@ -87,7 +87,7 @@ const INTERVAL_S = 600;
  * Leaves a note if there is none of this boot with this configuration.
  * @param again the note was acted on: the next time is due
  */
-export function noteUpkeep(call: Call<LeaseConf>, _conf: ClusterConf, again = false): void {
+export function noteUpkeep(call: Call<LeaseConf>, again = false): void {
   const dir = stateDir(call.environment);
   const owner = { network: call.network, ...OWNER };
   const boot = bootId(call.environment);

@@ -62,7 +62,7 @@ export const cluster = definePlugin({
       releaseOwn(call, owner, chosen);
       await giveBackSingles(call);
     });
-    noteUpkeep(call, conf);
+    noteUpkeep(call);
     return planResult(chosen, conf);
   },
 
@@ -172,7 +172,7 @@ async function tend(call: Call<LeaseConf>, conf: ClusterConf, deadlineMs: number
   const { tendTo } = await import('./slow.ts');
   const claimant = await claimantOf(call, conf);
   const done = await tendTo(claimant, poolsOf(conf), size => limitsOf(conf, size), deadlineMs);
-  noteUpkeep(call, conf, true);
+  noteUpkeep(call, true);
   logCompared(call, done);
   if (done.claimed) call.log.info(`Claimed ${done.claimed} blocks in advance`);
   if (done.collected.length)

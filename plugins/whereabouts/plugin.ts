@@ -1,13 +1,14 @@
 // What does whereabouts do for each verb?
 
 import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes } from '../../src/cni/result.ts';
 import { unusedGarbage } from '../../src/ipam/garbage.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import { leaseDirOf, storeExists, withStore } from '../../src/ipam/lease-store.ts';
+import { DEFAULT_DATA_DIR, storeExists, withStore } from '../../src/ipam/lease-store.ts';
 import {
   type Cidr,
   cidrContains,
@@ -264,7 +265,8 @@ function ownerOf(call: Call): Owner {
 }
 
 function dirOf({ request, network }: Call): string {
-  return leaseDirOf(request, network);
+  const { dataDir } = isObject(request.ipam) ? request.ipam : {};
+  return join((typeof dataDir === 'string' && dataDir) || DEFAULT_DATA_DIR, network);
 }
 
 const PLACES = [

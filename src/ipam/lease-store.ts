@@ -2,7 +2,6 @@
 import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
 import { fileExists, fileFailure } from '../files/read-file.ts';
 import { type Family, findIp, findIpv4Number, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
@@ -26,12 +25,6 @@ import { IndexKeeper } from './owner-index.ts';
 
 /** The default directory of leases; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
-
-/** Where a configuration, valid or not, has the leases of its network. */
-export function leaseDirOf({ ipam }: JsonObject, network: string): string {
-  const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
-  return join(dataDir || DEFAULT_DATA_DIR, network);
-}
 
 /** So many addresses are tried before the directory is listed: the one after the last that was handed out is nearly always free. */
 const PROBES = 4n;
