@@ -4,9 +4,17 @@
 // Static imports here are part of every start, even of one that only answers the front. So nothing of Node's and nothing large is
 // imported. Everything else is loaded once it is known to be needed.
 import type { AsPlugin, ReadMultus } from '../src/cli/command.ts';
-import { DEFAULT_BIN_DIR } from '../src/cni/directories.ts';
+import { CORE_NAME, DEFAULT_BIN_DIR, ON_DEMAND_SUFFIX, runDir } from '../src/cni/directories.ts';
 import type { PluginCatalog } from '../src/cni/plugin-about.ts';
-import { DAEMON_COMMANDS, JUDGE_FLAG } from '../src/daemon/protocol.ts';
+import {
+  DAEMON_COMMANDS,
+  JUDGE_FLAG,
+  JUDGED,
+  START_AGAIN_MS,
+  socketPathOf,
+  startNoteOf,
+  UNANSWERED_VARIABLE,
+} from '../src/daemon/protocol.ts';
 import type { WorkerSource } from '../src/worker/client.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
 import {
@@ -23,7 +31,6 @@ import {
   RUNNER_ALIASES,
   RUNNER_NAME,
 } from './registry.ts';
-import { judgeForFront, mayHaveBegun, requestKey } from './unanswered.ts';
 
 const CATALOG: PluginCatalog = {
   types: KNOWN_TYPES,
@@ -32,6 +39,14 @@ const CATALOG: PluginCatalog = {
   schemas: async () => (await import('./build/published-schemas.ts')).SCHEMAS,
   answerSchemas: async () => (await import('./build/published-schemas.ts')).ANSWER_SCHEMAS,
 };
+
+/**
+ * What became of the front's request to the daemon, if the Bun program was executed after all. Read once, and removed: children of this
+ * process make calls of their own.
+ */
+const { [UNANSWERED_VARIABLE]: told = '' } = process.env;
+delete process.env[UNANSWERED_VARIABLE];
+const [, verdict, key, callsFile = ''] = /^(\w+) (\S*) ?(.*)$/s.exec(told) ?? [];
 
 const { name, args } = calledAs(process.argv0, process.argv.slice(2));
 if (args[0] === WORKER_FLAG) await runAsWorker();
@@ -110,4 +125,43 @@ async function asPlugin(...[{ env, stdin }, surroundings]: Parameters<AsPlugin>)
   const { replyTo } = await import('../src/plugin/serve.ts');
   const runner = await RUNNER.load(surroundings);
   return replyTo(runner, { env, readStdin: () => stdin }, loadPlugin);
+}
+
+// Only the front asks a daemon. Without one, as built without a C compiler, there was no request.
+
+/** Identifies the request to the daemon and, if its reply is lost, to the record. */
+function requestKey(): string {
+  return key || crypto.randomUUID();
+}
+
+/**
+ * Whether the daemon may have begun the call of this process, which it never continues. Where no daemon listens, this starts one if it is
+ * to be started by calls.
+ */
+async function mayHaveBegun(): Promise<boolean> {
+  if (verdict === 'absent') await startIfWanted();
+  if (verdict !== 'broken' || !key) return verdict === 'lost';
+  const { judgeBreak } = await import('../src/daemon/calls.ts');
+  return judgeBreak(callsFile, key) !== 'declined';
+}
+
+/**
+ * Answers the front's question what the silence of a daemon means, by the exit status of this process.
+ * @param args the calls file, the key of the call, and the milliseconds of silence
+ */
+async function judgeForFront([file = '', key = '', silentMs = '']: readonly string[]): Promise<never> {
+  const { judgeSilence } = await import('../src/daemon/calls.ts');
+  process.exit(JUDGED[await judgeSilence(file, key, Number(silentMs))]);
+}
+
+/** The call does not wait for the daemon that this starts. Few hosts have the file, and then the note is mostly recent. */
+async function startIfWanted(): Promise<void> {
+  const directory = process.execPath.slice(0, process.execPath.lastIndexOf('/') + 1);
+  const file = `${directory}${CORE_NAME}${ON_DEMAND_SUFFIX}`;
+  const exists = Bun.file(file).lastModified <= Date.now();
+  const started = Bun.file(startNoteOf(socketPathOf(runDir()))).lastModified;
+  // Bun reports the present or a later time for a missing file.
+  if (!exists || (started < Date.now() && Date.now() - started < START_AGAIN_MS)) return;
+  const { startOnDemand } = await import('../src/daemon/on-demand.ts');
+  startOnDemand(file, runDir());
 }

@@ -10,9 +10,8 @@ import { DOCUMENTS, KINDS } from '../../src/cli/answers/kinds.ts';
 import * as node from '../../src/cli/answers/node.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import * as model from '../../src/node/model.ts';
-import { type DocComments, readDocComments } from '../../src/plugin/schema/render.ts';
+import { DIALECT, type DocComments, readDocComments } from '../../src/plugin/schema/render.ts';
 
-const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 const ANSWERS = join(import.meta.dirname, '../../src/cli/answers');
 
 /** Schemas by the name of their constant, so that each becomes a definition with the comments of its own keys. */

@@ -243,7 +243,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/wait': [],
   // A row of the registry loads a plugin; every start loads the registry itself.
   'plugins/registry': ['src/cni', 'src/plugin/define', 'plugins'],
-  'plugins/unanswered': ['src/cni', 'src/daemon'],
   'plugins/release': ['plugins/registry'],
   // How executables, packages and releases are made from all of it.
   'plugins/build': [
@@ -326,7 +325,6 @@ const MAY_LOAD_LAZILY = [
   ...[
     'plugins/main',
     'plugins/registry',
-    'plugins/unanswered',
     'src/cli/commands',
     // What only a shell asks for, and help.
     'src/cli/main',
