@@ -100,14 +100,14 @@ async function listen<A, T>(
  * server gets the time to say otherwise; then a grant, which is an object, counts more than a refusal.
  * @param ask puts the question, with what accepts an answer
  */
-export async function extend<A, V extends object | string>(
-  ask: (accept: (answer: A) => V | undefined, deadline: Deadline) => Promise<V | undefined>,
-  responseIn: (answer: A) => { readonly response: V | undefined; readonly isOwn: boolean } | undefined,
+export async function extend<A, L>(
+  ask: (accept: (answer: A) => Response<L>, deadline: Deadline) => Promise<Response<L>>,
+  responseIn: (answer: A) => { readonly response: Response<L>; readonly isOwn: boolean } | undefined,
   giveUpAt: number,
-): Promise<V | undefined> {
+): Promise<Response<L>> {
   const deadline = { at: giveUpAt };
-  let other: V | undefined;
-  const accept = (answer: A): V | undefined => {
+  let other: Response<L>;
+  const accept = (answer: A): Response<L> => {
     const { response, isOwn } = responseIn(answer) ?? {};
     if (response === undefined || isOwn) return response;
     if (other === undefined) deadline.at = Math.min(giveUpAt, performance.now() + SECOND_OPINION_MS);

@@ -40,7 +40,7 @@ import {
   tell,
   withClient,
 } from './conversation.ts';
-import { CommonLease, CommonState, type LeaseFamily, type OpenInterface } from './upkeep.ts';
+import { CommonLease, CommonState, type LeaseFamily, MIN_DURATION_S, type OpenInterface } from './upkeep.ts';
 
 /** A route, in text. Without a gateway, the destination is on the link. */
 const LeasedRoute = z.object({ dst: z.string(), gw: z.optional(z.string()) });
@@ -61,8 +61,6 @@ export type Lease = z.output<typeof Lease>;
 const FOREVER = 0xffffffff;
 /** The reference's, for a server that names none. */
 const DEFAULT_DURATION_S = 3600;
-/** A shorter lease would keep the node busy with nothing else. */
-const MIN_DURATION_S = 10;
 /** RFC 2131, 4.4.5 */
 const T1 = 0.5;
 const T2 = 0.875;
@@ -198,7 +196,7 @@ export function askAbout(
   const asked = question(client, manner, MessageType.request, options);
   // With its address in use, a client names it in the header only.
   const what = isUsed ? { ...asked, ciaddr: address } : asked;
-  return extend<Dhcp4Answer, NonNullable<Response<Lease>>>(
+  return extend<Dhcp4Answer, Lease>(
     (accept, deadline) =>
       ask(client, what, accept, deadline, about === 'renew' ? serverAt(lease) : undefined),
     answer => {

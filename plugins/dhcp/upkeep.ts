@@ -46,6 +46,9 @@ export const CommonLease = z.object({
 });
 type CommonLease = z.output<typeof CommonLease>;
 
+/** A shorter lease would keep the node busy with nothing else. */
+export const MIN_DURATION_S = 10;
+
 /** What the record of a lease has besides it. */
 export const CommonState = z.object({
   /** The lease is over, and its address was taken from the interface. */

@@ -42,7 +42,7 @@ import {
   type Refusals,
   type Response,
 } from '../conversation.ts';
-import { CommonLease, type Identity, type OpenInterface } from '../upkeep.ts';
+import { CommonLease, type Identity, MIN_DURATION_S, type OpenInterface } from '../upkeep.ts';
 import {
   type Advertisement,
   type Association,
@@ -306,8 +306,6 @@ export type Lease = z.output<typeof Lease>;
 
 /** RFC 9915, section 7.7: without end. */
 export const FOREVER = 0xffffffff;
-/** A shorter lease would keep the node busy with nothing else. */
-const MIN_DURATION_S = 10;
 /** RFC 9915, section 14.2: of the preferred lifetime, if the server leaves the times to the client. */
 const T1 = 0.5;
 const T2 = 0.8;
@@ -432,7 +430,7 @@ export function askAbout(
     question === 'renew'
       ? about(client, MessageType.renew, lease, [serverOption(lease)])
       : about(client, MessageType.rebind, lease);
-  return extend<Dhcp6Answer, NonNullable<Response<Lease>>>(
+  return extend<Dhcp6Answer, Lease>(
     (accept, deadline) => ask(client, what, accept, deadline),
     answer => {
       if (answer.message.type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;

@@ -87,6 +87,13 @@ export const IPV6_LEASES: LeaseFamily<LeaseState> = {
     ),
 };
 
+/** Who the client of a call's attachment is, as its record has it. */
+function clientFor(call: Call): Pick<LeaseState, 'duid' | 'iaid'> {
+  const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
+  const attachment = attachmentOf(call);
+  return { duid: hex(duidOf(attachment)), iaid: hex(iaidOf(attachment)) };
+}
+
 /** The client that a lease is for. */
 function identityIn({ duid, iaid }: Pick<LeaseState, 'duid' | 'iaid'>): Identity {
   return { duid: Uint8Array.from(Buffer.from(duid, 'hex')), iaid: Uint8Array.from(Buffer.from(iaid, 'hex')) };
@@ -135,21 +142,14 @@ interface Search {
 async function obtainLease(call: Call, conf: DhcpConf, search: Search): Promise<Result> {
   const { place, routers, giveUpAt } = search;
   const { timeout = DEFAULT_TIMEOUT_S, priority } = conf.ipam;
-  const identity = { duid: duidOf(attachmentOf(call)), iaid: iaidOf(attachmentOf(call)) };
+  const client = clientFor(call);
   routers.solicit();
   const manner = askMeanwhile(mannerFor(conf, place), routers);
   const limit = { link: place.link, timeoutS: timeout };
   const lease = await requireLease(call, IPV6_LEASES, limit, (former, _, refusals) =>
-    withClient(place, identity, giveUpAt, client => acquire(client, manner, former, giveUpAt, refusals)),
+    withClient(place, identityIn(client), giveUpAt, one => acquire(one, manner, former, giveUpAt, refusals)),
   );
-  const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
-  const state = {
-    lease,
-    duid: hex(identity.duid),
-    iaid: hex(identity.iaid),
-    prefix: HOST_PREFIX,
-    unseen: true,
-  };
+  const state = { lease, ...client, prefix: HOST_PREFIX, unseen: true };
   releaseOnFailure(call, IPV6_LEASES, place, state);
   const heard = await awaitRouters(routers, manner.findHolder ? ASK_ROUTERS - 1 : ASK_ROUTERS);
   const prefix = prefixFor(parseIp(lease.address), heard);
@@ -295,10 +295,9 @@ async function askServers(
   conf: DhcpConf,
   { place, giveUpAt }: Search,
 ): Promise<Resolvers | undefined> {
-  const identity = { duid: duidOf(attachmentOf(call)), iaid: iaidOf(attachmentOf(call)) };
   const until = Math.max(giveUpAt, performance.now() + INFORMATION_MS);
   const manner = { servers: serversOf(conf.ipam.servers, 6) };
-  const told = await withClient(place, identity, until, client =>
+  const told = await withClient(place, identityIn(clientFor(call)), until, client =>
     askResolvers(client, manner, performance.now() + INFORMATION_MS),
   );
   if (told === undefined)
