@@ -127,7 +127,7 @@ export type LeaseQuestion = 'confirm' | 'renew' | 'rebind';
 export type Response<L> = { readonly lease: L } | 'over' | 'unknown' | undefined;
 
 /** How a client asks. */
-export interface Manner<L> {
+export interface ClientPolicy<L> {
   /** Servers whose answers count, in text, for IPv6 by their link-local addresses; undefined for any. */
   readonly servers: readonly string[] | undefined;
   /** Says in text who has the address of a new lease already; undefined if no host has. Absent where that cannot be found out. */
@@ -159,7 +159,7 @@ const REFUSED_PAUSE_MS = 1_000;
  */
 export async function acquireBy<L, O>(
   { discover, request, decline }: Acquisition<L, O>,
-  { findHolder }: Manner<L>,
+  { findHolder }: ClientPolicy<L>,
   wanted: string | undefined,
   giveUpAt: number,
   refusals: Refusals,

@@ -28,11 +28,11 @@ import {
   acquireBy,
   ask,
   type Client,
+  type ClientPolicy,
   type Destination,
   type Dhcp4Answer,
   extend,
   type LeaseQuestion,
-  type Manner,
   noteRefusal,
   type Question,
   type Refusals,
@@ -156,7 +156,7 @@ const REPEAT_PAUSES_MS = [30, 100, 300];
 const NO_ADDRESS = new Uint8Array(4);
 
 /** How a client asks for IPv4 leases. */
-export interface Manner4 extends Manner<Lease>, Wishes {
+export interface ClientPolicy4 extends ClientPolicy<Lease>, Wishes {
   /** The interface shares its hardware address with others, so the answer must be a broadcast. */
   readonly broadcast: boolean;
 }
@@ -164,18 +164,18 @@ export interface Manner4 extends Manner<Lease>, Wishes {
 /** As {@link acquireBy}. */
 export function acquire(
   client: Client,
-  manner: Manner4,
+  policy: ClientPolicy4,
   wanted: string | undefined,
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Lease | undefined> {
   const messages = {
     discover: (hint: string | undefined) =>
-      ask(client, discover(client, manner, hint), offerFor(manner, refusals), { at: giveUpAt }),
-    request: (offer: Offer, deadline: number) => request(client, manner, offer, deadline, refusals),
+      ask(client, discover(client, policy, hint), offerFor(policy, refusals), { at: giveUpAt }),
+    request: (offer: Offer, deadline: number) => request(client, policy, offer, deadline, refusals),
     decline: (lease: Lease) => decline(client, lease),
   };
-  return acquireBy(messages, manner, wanted, giveUpAt, refusals);
+  return acquireBy(messages, policy, wanted, giveUpAt, refusals);
 }
 
 /**
@@ -184,16 +184,16 @@ export function acquire(
  */
 export function askAbout(
   client: Client,
-  manner: Manner4,
+  policy: ClientPolicy4,
   about: LeaseQuestion,
   lease: Lease,
   giveUpAt: number,
 ): Promise<Response<Lease>> {
-  const since = manner.clock();
+  const since = policy.clock();
   const address = addressOf(lease);
   const isUsed = about !== 'confirm';
   const options = isUsed ? {} : { [Code.requestedAddress]: address };
-  const asked = question(client, manner, MessageType.request, options);
+  const asked = question(client, policy, MessageType.request, options);
   // With its address in use, a client names it in the header only.
   const what = isUsed ? { ...asked, ciaddr: address } : asked;
   return extend<Dhcp4Answer, Lease>(
@@ -201,7 +201,7 @@ export function askAbout(
       ask(client, what, accept, deadline, about === 'renew' ? serverAt(lease) : undefined),
     answer => {
       const from = serverOf(answer.message.options);
-      if (from === undefined || !isTrusted(manner, from)) return undefined;
+      if (from === undefined || !isTrusted(policy, from)) return undefined;
       return { response: responseIn(lease, answer, since), isOwn: serverName(from) === lease.server };
     },
     giveUpAt,
@@ -241,16 +241,16 @@ interface Offer {
   readonly server: Uint8Array;
 }
 
-function discover(client: Client, manner: Manner4, hint: string | undefined): Question {
+function discover(client: Client, policy: ClientPolicy4, hint: string | undefined): Question {
   const wanted = hint ? { [Code.requestedAddress]: ipToBytes(parseIp(hint)) } : {};
-  return question(client, manner, MessageType.discover, wanted);
+  return question(client, policy, MessageType.discover, wanted);
 }
 
-function offerFor(manner: Manner4, refusals: Refusals): (answer: Dhcp4Answer) => Offer | undefined {
+function offerFor(policy: ClientPolicy4, refusals: Refusals): (answer: Dhcp4Answer) => Offer | undefined {
   return answer => {
     const { message } = answer;
     const server = serverOf(message.options);
-    if (message.type !== MessageType.offer || server === undefined || !isTrusted(manner, server))
+    if (message.type !== MessageType.offer || server === undefined || !isTrusted(policy, server))
       return undefined;
     const lease = leaseOf(answer, 0);
     if (typeof lease === 'object') return { address: message.yiaddr, server };
@@ -261,12 +261,12 @@ function offerFor(manner: Manner4, refusals: Refusals): (answer: Dhcp4Answer) =>
 
 function request(
   client: Client,
-  manner: Manner4,
+  policy: ClientPolicy4,
   { address, server }: Offer,
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Response<Lease>> {
-  const since = manner.clock();
+  const since = policy.clock();
   const options = { [Code.requestedAddress]: address, [Code.serverId]: server };
   const accept = (answer: Dhcp4Answer): Response<Lease> => {
     const { message } = answer;
@@ -280,7 +280,7 @@ function request(
     const lease = leaseOf(answer, since);
     return typeof lease === 'object' ? { lease } : undefined;
   };
-  return ask(client, question(client, manner, MessageType.request, options), accept, { at: giveUpAt });
+  return ask(client, question(client, policy, MessageType.request, options), accept, { at: giveUpAt });
 }
 
 /** An extension keeps the address; a grant of another one, which was not asked for, is ignored. */
@@ -294,7 +294,7 @@ function responseIn(lease: Lease, answer: Dhcp4Answer, since: number): Response<
 
 function question(
   { clientId }: Client,
-  { broadcast, provide, request: codes }: Manner4,
+  { broadcast, provide, request: codes }: ClientPolicy4,
   type: number,
   own: Readonly<Record<number, Uint8Array>>,
 ): Question {
@@ -317,7 +317,7 @@ function addressOf({ address }: Lease): Uint8Array {
   return ipToBytes(parseIp(address.slice(0, address.indexOf('/'))));
 }
 
-function isTrusted({ servers }: Manner4, server: Uint8Array): boolean {
+function isTrusted({ servers }: ClientPolicy4, server: Uint8Array): boolean {
   return servers === undefined || servers.includes(serverName(server));
 }
 

@@ -27,7 +27,15 @@ import {
   wishesOf,
 } from './config.ts';
 import { type Client, withClient } from './conversation.ts';
-import { acquire, askAbout, IPV4_LEASES, type Lease, type Manner4, mergeResults, resultOf } from './lease.ts';
+import {
+  acquire,
+  askAbout,
+  type ClientPolicy4,
+  IPV4_LEASES,
+  type Lease,
+  mergeResults,
+  resultOf,
+} from './lease.ts';
 import {
   attachmentOf,
   checkLease,
@@ -143,11 +151,11 @@ async function bringUp(call: Call, link: Link): Promise<void> {
  */
 async function obtainIpv4(call: Call, conf: DhcpConf, link: Link): Promise<Result> {
   const place = { netns: call.containerNetns, link, socket: call.container };
-  const manner = mannerFor(call, conf, place);
-  const clientId = manner.provide.get(Code.clientId) ?? clientIdOf(attachmentOf(call));
+  const policy = policyFor(call, conf, place);
+  const clientId = policy.provide.get(Code.clientId) ?? clientIdOf(attachmentOf(call));
   const limit = { link, timeoutS: conf.ipam.timeout ?? DEFAULT_TIMEOUT_S };
   const lease = await requireLease(call, IPV4_LEASES, limit, (...wanted) =>
-    withClient(place, clientId, client => acquire(client, manner, ...wanted)),
+    withClient(place, clientId, client => acquire(client, policy, ...wanted)),
   );
   const state = { lease, clientId: Buffer.from(clientId).toString('hex') };
   releaseOnFailure(call, IPV4_LEASES, place, state);
@@ -161,12 +169,12 @@ async function obtainIpv4(call: Call, conf: DhcpConf, link: Link): Promise<Resul
 /** As {@link keepLease}, with routes and MTU. */
 function keepIpv4(call: Call, conf: DhcpConf, restarted: boolean): Promise<void> {
   return keepLease(call, IPV4_LEASES, restarted, (place, { clientId }) => {
-    const manner = mannerFor(call, conf, place);
+    const policy = policyFor(call, conf, place);
     const talk = <T>(work: (client: Client) => Promise<T>) =>
       withClient(place, Uint8Array.from(Buffer.from(clientId, 'hex')), work);
     return {
-      ask: (...question) => talk(client => askAbout(client, manner, ...question)),
-      acquire: (...wanted) => talk(client => acquire(client, manner, ...wanted)),
+      ask: (...question) => talk(client => askAbout(client, policy, ...question)),
+      acquire: (...wanted) => talk(client => acquire(client, policy, ...wanted)),
       apply(lease, before) {
         limitMtu(place.socket, place.link, lease, call.log);
         applyLease(place, lease, { before, priority: conf.ipam.priority });
@@ -176,7 +184,7 @@ function keepIpv4(call: Call, conf: DhcpConf, restarted: boolean): Promise<void>
 }
 
 /** How to ask servers, and for what. */
-function mannerFor(call: Call, conf: DhcpConf, place: OpenInterface): Manner4 {
+function policyFor(call: Call, conf: DhcpConf, place: OpenInterface): ClientPolicy4 {
   const { servers, detectConflicts = true } = conf.ipam;
   // Its parent cannot tell which of the interfaces on it a unicast to an unknown address is for.
   const isShared = place.link.kind === 'ipvlan';

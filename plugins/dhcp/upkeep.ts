@@ -192,7 +192,7 @@ export async function requireLease<S extends LeaseState>(
   call: Call,
   leases: LeaseFamily<S>,
   { link, timeoutS }: { readonly link: Link; readonly timeoutS: number },
-  acquire: Keeping<S['lease']>['acquire'],
+  acquire: LeaseKeeper<S['lease']>['acquire'],
 ): Promise<S['lease']> {
   const refusals = { reasons: [] };
   const [former] = findRecord(call, leases)?.state.lease.address.split('/') ?? [];
@@ -413,7 +413,7 @@ const LOOK_EVERY_S = 3;
 const LOOK_FOR_S = 60;
 
 /** How a family asks servers about a lease, and how its interface follows. Moments are in milliseconds of `performance.now()`. */
-interface Keeping<L> {
+interface LeaseKeeper<L> {
   ask(about: LeaseQuestion, lease: L, giveUpAt: number): Promise<Response<L>>;
   /** @param former address to ask for */
   acquire(former: string | undefined, giveUpAt: number, refusals: Refusals): Promise<L | undefined>;
@@ -427,7 +427,7 @@ interface Visit<S extends LeaseState> {
   readonly record: KeptLease<S>;
   readonly leases: LeaseFamily<S>;
   readonly place: OpenInterface;
-  readonly keeping: Keeping<S['lease']>;
+  readonly keeper: LeaseKeeper<S['lease']>;
 }
 
 /**
@@ -440,7 +440,7 @@ export async function keepLease<S extends LeaseState>(
   call: Call,
   leases: LeaseFamily<S>,
   restarted: boolean,
-  open: (place: OpenInterface, state: S) => Keeping<S['lease']>,
+  open: (place: OpenInterface, state: S) => LeaseKeeper<S['lease']>,
 ): Promise<void> {
   const record = findRecord(call, leases);
   if (record === undefined) return;
@@ -458,15 +458,15 @@ export async function keepLease<S extends LeaseState>(
     updateRecord(call, record, state, bootClock() + LOOK_EVERY_S);
     return;
   }
-  const keeping = open(place, state);
-  const visit = { call, record, leases, place, keeping };
+  const keeper = open(place, state);
+  const visit = { call, record, leases, place, keeper };
   const response = await askAbout(visit, restarted && !state.unseen);
   if (typeof response === 'object') return take(visit, response.lease);
   const stage = stageOf(lease, bootClock());
   if (response !== undefined || stage === 'expired' || state.withdrawn) return replace(visit, response);
   if (stage === 'rebinding')
     call.log.warn(`No server extends the lease of ${lease.address} for "${link.name}", which ends soon`);
-  if (isFirstSeen) keeping.apply(lease, lease);
+  if (isFirstSeen) keeper.apply(lease, lease);
   const { unseen: _, ...seen } = state;
   updateRecord(call, record, seen as S, dueAt(lease, bootClock()));
 }
@@ -491,14 +491,14 @@ function withdrawAddress(place: OpenInterface, lease: CommonLease): void {
 
 /** The question that a lease is due for. */
 async function askAbout<S extends LeaseState>(
-  { record, keeping }: Visit<S>,
+  { record, keeper }: Visit<S>,
   restarted: boolean,
 ): Promise<Response<S['lease']>> {
   const { lease, withdrawn } = record.state;
   const stage = withdrawn ? 'expired' : stageOf(lease, bootClock());
   if (stage === 'expired' || (stage === 'bound' && !restarted)) return undefined;
   const question = restarted ? 'confirm' : stage === 'renewing' ? 'renew' : 'rebind';
-  return keeping.ask(question, lease, performance.now() + ANSWER_MS);
+  return keeper.ask(question, lease, performance.now() + ANSWER_MS);
 }
 
 /**
@@ -509,7 +509,7 @@ async function replace<S extends LeaseState>(
   visit: Visit<S>,
   response: 'over' | 'unknown' | undefined,
 ): Promise<void> {
-  const { call, record, leases, place, keeping } = visit;
+  const { call, record, leases, place, keeper } = visit;
   const { name } = place.link;
   const { state } = record;
   const { lease, withdrawn } = state;
@@ -521,7 +521,7 @@ async function replace<S extends LeaseState>(
   }
   const refusals = { reasons: [] };
   const former = isUnknown ? lease.address : undefined;
-  const fresh = await keeping.acquire(former, performance.now() + ACQUIRE_MS, refusals);
+  const fresh = await keeper.acquire(former, performance.now() + ACQUIRE_MS, refusals);
   if (fresh) return take(visit, fresh);
   const heard = refusals.reasons.join('; ') || 'no server answers';
   if (isUnknown) {
@@ -535,7 +535,7 @@ async function replace<S extends LeaseState>(
 
 /** Notes a lease, then applies it. If a DEL has released the address since, the new lease is released as well. */
 async function take<S extends LeaseState>(
-  { call, record, leases, place, keeping }: Visit<S>,
+  { call, record, leases, place, keeper }: Visit<S>,
   lease: S['lease'],
 ): Promise<void> {
   const { lease: before, reported = before.address, withdrawn: _, unseen: __, ...client } = record.state;
@@ -546,7 +546,7 @@ async function take<S extends LeaseState>(
   }
   const isMoved = findAddress(place, lease) === undefined;
   if (before.address !== lease.address) withdrawAddress(place, before);
-  keeping.apply(lease, before);
+  keeper.apply(lease, before);
   if (!isMoved) return;
   call.log.warn(
     `"${place.link.name}" of container "${call.env.containerId}" now has ${lease.address}: ADD reported ${reported}, ` +

@@ -32,12 +32,12 @@ import {
 import { searchOf } from '../codec.ts';
 import {
   acquireBy,
+  type ClientPolicy,
   type Deadline,
   type Exchange,
   exchange,
   extend,
   type LeaseQuestion,
-  type Manner,
   noteRefusal,
   type Refusals,
   type Response,
@@ -395,37 +395,37 @@ const WISHES = Uint8Array.of(0, Code.nameservers, 0, Code.domainSearch);
 const NOTHING = new Uint8Array(0);
 
 /** How a client asks for IPv6 leases. */
-export interface Manner6 extends Manner<Lease> {
+export interface ClientPolicy6 extends ClientPolicy<Lease> {
   readonly rapidCommit: boolean;
 }
 
 /** As {@link acquireBy}. */
 export function acquire(
   client: Client,
-  manner: Manner6,
+  policy: ClientPolicy6,
   wanted: string | undefined,
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Lease | undefined> {
   const messages = {
     discover: (hint: string | undefined) =>
-      ask(client, solicit(client, manner, hint), offerFor(client, manner, refusals), { at: giveUpAt }),
+      ask(client, solicit(client, policy, hint), offerFor(client, policy, refusals), { at: giveUpAt }),
     request: async ({ lease, isBound }: Offer, deadline: number) =>
-      isBound ? { lease } : request(client, manner, lease, deadline, refusals),
+      isBound ? { lease } : request(client, policy, lease, deadline, refusals),
     decline: (lease: Lease) => giveUp(client, MessageType.decline, lease),
   };
-  return acquireBy(messages, manner, wanted, giveUpAt, refusals);
+  return acquireBy(messages, policy, wanted, giveUpAt, refusals);
 }
 
 /** Asks the server of a lease to extend it (RFC 9915, section 18.2.4), or every server (18.2.5). */
 export function askAbout(
   client: Client,
-  manner: Manner6,
+  policy: ClientPolicy6,
   question: LeaseQuestion,
   lease: Lease,
   giveUpAt: number,
 ): Promise<Response<Lease>> {
-  const since = manner.clock();
+  const since = policy.clock();
   const what =
     question === 'renew'
       ? about(client, MessageType.renew, lease, [serverOption(lease)])
@@ -433,7 +433,7 @@ export function askAbout(
   return extend<Dhcp6Answer, Lease>(
     (accept, deadline) => ask(client, what, accept, deadline),
     answer => {
-      if (answer.message.type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;
+      if (answer.message.type !== MessageType.reply || !isTrusted(policy, answer)) return undefined;
       return { response: responseIn(client, lease, answer, since), isOwn: serverOf(answer) === lease.server };
     },
     giveUpAt,
@@ -462,7 +462,7 @@ interface Offer {
   readonly isBound: boolean;
 }
 
-function solicit(client: Client, { rapidCommit }: Manner6, hint: string | undefined): Question {
+function solicit(client: Client, { rapidCommit }: ClientPolicy6, hint: string | undefined): Question {
   const options: Options = [
     association(client, hint),
     [Code.optionRequest, WISHES],
@@ -473,15 +473,15 @@ function solicit(client: Client, { rapidCommit }: Manner6, hint: string | undefi
 
 function offerFor(
   { iaid }: Client,
-  manner: Manner6,
+  policy: ClientPolicy6,
   refusals: Refusals,
 ): (answer: Dhcp6Answer) => Offer | undefined {
-  const since = manner.clock();
+  const since = policy.clock();
   return answer => {
     const { type, options } = answer.message;
     const isBound = type === MessageType.reply;
-    const isCommit = manner.rapidCommit && findOption(options, Code.rapidCommit) !== undefined;
-    if (!isTrusted(manner, answer) || (isBound && !isCommit)) return undefined;
+    const isCommit = policy.rapidCommit && findOption(options, Code.rapidCommit) !== undefined;
+    if (!isTrusted(policy, answer) || (isBound && !isCommit)) return undefined;
     const { lease, refusal } = grantIn(answer, iaid, since);
     if (lease) return { lease, isBound };
     noteRefusal(refusals, `${answer.from}: ${refusal}`);
@@ -491,12 +491,12 @@ function offerFor(
 
 function request(
   client: Client,
-  manner: Manner6,
+  policy: ClientPolicy6,
   offered: Lease,
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Response<Lease>> {
-  const since = manner.clock();
+  const since = policy.clock();
   const accept = (answer: Dhcp6Answer): Response<Lease> => {
     if (answer.message.type !== MessageType.reply || serverOf(answer) !== offered.server) return undefined;
     const { lease, refusal } = grantIn(answer, client.iaid, since);
@@ -534,7 +534,7 @@ function serverOf({ server }: Dhcp6Answer): string {
 }
 
 /** Whether a server's answers count. */
-function isTrusted({ servers }: Pick<Manner6, 'servers'>, { from }: Dhcp6Answer): boolean {
+function isTrusted({ servers }: Pick<ClientPolicy6, 'servers'>, { from }: Dhcp6Answer): boolean {
   return servers === undefined || servers.includes(from);
 }
 
@@ -551,7 +551,7 @@ export interface Resolvers {
  */
 export function askResolvers(
   client: Client,
-  manner: Pick<Manner6, 'servers'>,
+  policy: Pick<ClientPolicy6, 'servers'>,
   giveUpAt: number,
 ): Promise<Resolvers | undefined> {
   const question = { type: MessageType.informationRequest, options: [[Code.optionRequest, WISHES]] as const };
@@ -560,7 +560,7 @@ export function askResolvers(
     question,
     answer => {
       const { type, options } = answer.message;
-      if (type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;
+      if (type !== MessageType.reply || !isTrusted(policy, answer)) return undefined;
       const nameservers = resolversOf(options).map(renderIp);
       return { nameservers, search: searchOf(findOption(options, Code.domainSearch)) };
     },

@@ -53,9 +53,9 @@ import {
   askResolvers,
   awaitRouters,
   type Client,
+  type ClientPolicy6,
   FOREVER,
   Lease,
-  type Manner6,
   type Resolvers,
   type RouterWatch,
   release,
@@ -144,14 +144,14 @@ async function obtainLease(call: Call, conf: DhcpConf, search: Search): Promise<
   const { timeout = DEFAULT_TIMEOUT_S, priority } = conf.ipam;
   const client = clientFor(call);
   routers.solicit();
-  const manner = askMeanwhile(mannerFor(conf, place), routers);
+  const policy = askMeanwhile(policyFor(conf, place), routers);
   const limit = { link: place.link, timeoutS: timeout };
   const lease = await requireLease(call, IPV6_LEASES, limit, (former, _, refusals) =>
-    withClient(place, identityIn(client), giveUpAt, one => acquire(one, manner, former, giveUpAt, refusals)),
+    withClient(place, identityIn(client), giveUpAt, one => acquire(one, policy, former, giveUpAt, refusals)),
   );
   const state = { lease, ...client, prefix: HOST_PREFIX, unseen: true };
   releaseOnFailure(call, IPV6_LEASES, place, state);
-  const heard = await awaitRouters(routers, manner.findHolder ? ASK_ROUTERS - 1 : ASK_ROUTERS);
+  const heard = await awaitRouters(routers, policy.findHolder ? ASK_ROUTERS - 1 : ASK_ROUTERS);
   const prefix = prefixFor(parseIp(lease.address), heard);
   // It is called again for this lease alone: the one of IPv4 has a note of its own.
   const ipam = { ...(call.request.ipam as object), ipv4: false };
@@ -172,18 +172,18 @@ async function obtainLease(call: Call, conf: DhcpConf, search: Search): Promise<
 }
 
 /** A server's grant shows that packets pass, so routers are asked again; they answer while the kernel probes for the address. */
-function askMeanwhile(manner: Manner6, routers: RouterWatch): Manner6 {
-  const { findHolder: probe } = manner;
-  if (probe === undefined) return manner;
+function askMeanwhile(policy: ClientPolicy6, routers: RouterWatch): ClientPolicy6 {
+  const { findHolder: probe } = policy;
+  if (probe === undefined) return policy;
   const findHolder = (lease: Lease) => {
     if (routers.heard().length === 0) routers.solicit();
     return probe(lease);
   };
-  return { ...manner, findHolder };
+  return { ...policy, findHolder };
 }
 
 /** How to ask servers. */
-function mannerFor({ ipam }: DhcpConf, place: OpenInterface): Manner6 {
+function policyFor({ ipam }: DhcpConf, place: OpenInterface): ClientPolicy6 {
   const { servers, detectConflicts = true, rapidCommit = false } = ipam;
   return {
     servers: serversOf(servers, 6),
@@ -296,9 +296,9 @@ async function askServers(
   { place, giveUpAt }: Search,
 ): Promise<Resolvers | undefined> {
   const until = Math.max(giveUpAt, performance.now() + INFORMATION_MS);
-  const manner = { servers: serversOf(conf.ipam.servers, 6) };
+  const policy = { servers: serversOf(conf.ipam.servers, 6) };
   const told = await withClient(place, identityIn(clientFor(call)), until, client =>
-    askResolvers(client, manner, performance.now() + INFORMATION_MS),
+    askResolvers(client, policy, performance.now() + INFORMATION_MS),
   );
   if (told === undefined)
     call.log.warn(
@@ -376,14 +376,14 @@ function checkFormed(call: Call): void {
 /** As {@link keepLease}, with the lifetimes of the address. */
 export function keepIpv6(call: Call, conf: DhcpConf, restarted: boolean): Promise<void> {
   return keepLease(call, IPV6_LEASES, restarted, (place, state) => {
-    const manner = mannerFor(conf, place);
+    const policy = policyFor(conf, place);
     const talk = <T>(giveUpAt: number, work: (client: Client) => Promise<T>) =>
       withClient(place, identityIn(state), giveUpAt, work);
     return {
       ask: (question, lease, giveUpAt) =>
-        talk(giveUpAt, client => askAbout(client, manner, question, lease, giveUpAt)),
+        talk(giveUpAt, client => askAbout(client, policy, question, lease, giveUpAt)),
       acquire: (former, giveUpAt, refusals) =>
-        talk(giveUpAt, client => acquire(client, manner, former, giveUpAt, refusals)),
+        talk(giveUpAt, client => acquire(client, policy, former, giveUpAt, refusals)),
       apply: lease => applyLease(place, lease, state.prefix),
     };
   });
