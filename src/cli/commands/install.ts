@@ -5,6 +5,7 @@ import compare from 'semver/functions/compare.js';
 import valid from 'semver/functions/valid.js';
 import { isFront } from '../../chain/config/find-plugin.ts';
 import { loadFile } from '../../chain/config/load.ts';
+import type { Runtime } from '../../chain/run/runtime.ts';
 import { COMMAND_NAME, CORE_NAME, DEFAULT_BIN_DIR, runDir } from '../../cni/directories.ts';
 import { defined, didYouMean } from '../../cni/json.ts';
 import { renderOnDemand } from '../../daemon/on-demand.ts';
@@ -12,10 +13,10 @@ import { findRunning, succeed } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
 import { isMadeIn, listAttached } from '../../node/handover/hand-over.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { SHELLS } from '../completion/question.ts';
 import { SCRIPT_PATHS, SCRIPTS } from '../completion/scripts.ts';
-import { checkPick, type Pick } from '../install/check.ts';
 import { findManifest, nameFirst, nameUsually } from '../install/files.ts';
 import { renderKubeconfig } from '../install/kubeconfig.ts';
 import { install } from '../install/lay.ts';
@@ -36,8 +37,9 @@ import {
 import { noteDone } from '../log/events.ts';
 import { manPages } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
-import { findMismatches, readConfigured } from '../runtimes/configured.ts';
-import { readCandidates } from '../runtimes/rules.ts';
+import { type Configured, findMismatches, readConfigured } from '../runtimes/configured.ts';
+import { installedAs } from '../runtimes/libcni.ts';
+import { type Candidate, candidateOf, choose, type RuntimeName, readCandidates } from '../runtimes/rules.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
@@ -170,14 +172,14 @@ async function nameOf(
   return { name, reason: `named "${name}", since runtimes use the first file by name, and ${first}` };
 }
 
-function isGood({ steps }: InstallPlan, picks: readonly Pick[], asDefault: boolean): boolean {
+function isGood({ steps }: InstallPlan, picks: readonly RuntimePick[], asDefault: boolean): boolean {
   const keptList = steps.some(({ place, action }) => place === 'conf' && action === 'keep');
   return !keptList && (!asDefault || picks.every(({ taken }) => taken));
 }
 
 function render(
   { wanted, steps }: InstallPlan,
-  picks: readonly Pick[],
+  picks: readonly RuntimePick[],
   reason: string | undefined,
   asDefault: boolean,
 ): string {
@@ -390,4 +392,46 @@ async function replaceDaemon(
   const executable = `${found.dev}:${found.ino}`;
   if (daemon.state.place?.executable === executable) return undefined;
   return succeed(daemon, executable, TAKE_OVER_MS);
+}
+
+/** Runtimes that use one file for every pod; the others are given a name each time. */
+const BY_ORDER: readonly RuntimeName[] = ['containerd', 'CRI-O'];
+
+/** What one runtime does with the directory. */
+type RuntimePick = AnswerOf<'Installation'>['picks'][number];
+
+/** Where runtimes look for configurations. */
+interface Lookup {
+  readonly confDir: string;
+  /** The settings in their own configurations. */
+  readonly configured: readonly Configured[];
+  /** Where the plugins are; without it only the files are read. */
+  readonly runtime?: Runtime;
+}
+
+/**
+ * Reads the directory as each runtime does.
+ * @param planned text of a file that does not exist yet
+ */
+async function checkPick(
+  { confDir, configured, runtime }: Lookup,
+  name: string,
+  planned?: string,
+): Promise<RuntimePick[]> {
+  const there = (await readCandidates(confDir, runtime)).filter(
+    file => planned === undefined || file.name !== name,
+  );
+  const files: Candidate[] = planned === undefined ? there : [...there, candidateOf(name, planned)];
+  files.sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
+  return BY_ORDER.map(one => {
+    const {
+      files: taken,
+      verdicts,
+      problem,
+    } = choose(one, files, { ...configured.find(own => own.runtime === one), ...installedAs(one) });
+    const why = verdicts.find(({ file }) => file === name)?.why ?? 'there is no such file';
+    const isTaken = taken.includes(name) && problem === undefined;
+    const instead = isTaken || !taken[0] || taken[0] === name ? '' : `"${taken[0]}" is used: `;
+    return { runtime: one, taken: isTaken, why: `${instead}${problem ?? why}` };
+  });
 }
