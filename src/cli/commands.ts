@@ -249,7 +249,7 @@ export const COMMANDS: readonly Command[] = [
       ),
       ...NODE_OPTIONS,
     },
-    load: call => (call.on('unsettled') ? import('./node/unsettled.ts') : import('./commands/ls.ts')),
+    load: () => import('./commands/ls.ts'),
   },
   {
     name: 'who',
@@ -289,8 +289,7 @@ export const COMMANDS: readonly Command[] = [
       ...NODE_OPTIONS,
       output: LIST_OUTPUT,
     },
-    load: call =>
-      call.positionals.length || call.on('requests') ? import('./log/trace.ts') : import('./commands/log.ts'),
+    load: () => import('./commands/log.ts'),
   },
   {
     name: 'networks',
@@ -316,10 +315,7 @@ export const COMMANDS: readonly Command[] = [
       ),
       etc: ETC_DIR,
     },
-    load: call =>
-      call.text('versions') === undefined
-        ? import('./commands/networks.ts')
-        : import('./network-versions.ts'),
+    load: () => import('./commands/networks.ts'),
   },
   {
     name: 'ipam',
@@ -375,7 +371,10 @@ export const COMMANDS: readonly Command[] = [
         'send spans to this collector, OTLP over HTTP (OTEL_EXPORTER_OTLP_ENDPOINT; none)',
       ),
     },
-    load: call => (call.on('ping') ? import('./daemon/ping.ts') : import('./commands/daemon.ts')),
+    load: call =>
+      ['ping', 'stop', 'status'].some(one => call.on(one))
+        ? import('./daemon/control.ts')
+        : import('./commands/daemon.ts'),
   },
   {
     name: 'doctor',
@@ -549,10 +548,10 @@ export const COMMANDS: readonly Command[] = [
       'files-only': flag('do not look for executables or ask for their versions'),
       strict: flag('fail on warnings too'),
     },
-    load(call) {
-      if (call.text('schema') !== undefined) return import('./validate/schema.ts');
-      return call.on('explain') ? import('./validate/explain.ts') : import('./commands/validate.ts');
-    },
+    load: call =>
+      call.on('explain') && call.text('schema') === undefined
+        ? import('./validate/explain.ts')
+        : import('./commands/validate.ts'),
   },
   {
     name: 'install',

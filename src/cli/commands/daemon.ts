@@ -47,17 +47,8 @@ import { SOCKET_TAKEN } from '../exit-codes.ts';
 import { deadlinesOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
-/**
- * Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. Or says what another
- * daemon does, or ends it.
- */
+/** Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. */
 export async function run(call: CommandCall): Promise<number> {
-  if (call.on('stop')) return (await import('../daemon/control.ts')).stopDaemon(call);
-  if (call.on('status')) return (await import('../daemon/control.ts')).showStatus(call);
-  return serve(call);
-}
-
-async function serve(call: CommandCall): Promise<number> {
   const { asPlugin } = call;
   if (asPlugin === undefined)
     throw new UsageError('Cannot run as a daemon: this needs the compiled executable');

@@ -1,9 +1,9 @@
 // What does `catena log` do?
-
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { runDir } from '../../cni/directories.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { listLeases, parseOwner, readLease } from '../../ipam/lease-files.ts';
 import { localTime, oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
@@ -11,15 +11,18 @@ import { viewDaemon } from '../../node/doctor/finding.ts';
 import type { NodeModel } from '../../node/model.ts';
 import { titleOf, withoutElements } from '../../node/words.ts';
 import { type HistoryEvent, readHistory } from '../../observe/history.ts';
+import { findTrace, listTraces, toRequest } from '../../observe/watcher.ts';
+import { renderList as renderRequests, renderWaterfall } from '../../observe/waterfall.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { podIn } from '../log/events.ts';
 import { readNodeFor } from '../node/read.ts';
 import { printOne } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { printList } from '../output/print.ts';
-import { runtimeOf } from '../target.ts';
-import { styleOf } from '../terminal/lines.ts';
+import { printAnswer, printList } from '../output/print.ts';
+import { runtimeOf, warn } from '../target.ts';
+import { styleOf, widthOf } from '../terminal/lines.ts';
+import { traceDirFor } from '../watched.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -66,6 +69,7 @@ const LOOK_AGAIN_MS = 500;
 
 /** Shows what changed on this node, by whom and when. */
 export async function run(call: CommandCall): Promise<number> {
+  if (call.positionals.length || call.on('requests')) return showRequests(call);
   const since = parseMoment(call.text('since') ?? '1d');
   const { stateDir = '' } = runtimeOf(call);
   const before = readHistory(stateDir).length;
@@ -278,4 +282,38 @@ function isSame(one: LogEntry, other: LogEntry): boolean {
     (one.ifname === undefined || one.ifname === other.ifname) &&
     Math.abs(Date.parse(one.time) - Date.parse(other.time)) < SAME_MS
   );
+}
+
+const NO_REQUESTS = 'no request was traced: the daemon keeps traces, and commands do with --trace\n';
+
+/** Lists the stored traces, or draws one. */
+async function showRequests(call: CommandCall): Promise<number> {
+  const [id] = call.positionals;
+  const dir = traceDirFor(call);
+  if (id !== undefined) {
+    const record = traceIn(dir, id);
+    await printAnswer(call, 'Request', toRequest(record), {
+      text: () => renderWaterfall(record, call.on('kernel'), widthOf(call)),
+      wide: () => renderWaterfall(record, true),
+      names: () => [record.id],
+    });
+    return 0;
+  }
+  const { records, damaged } = listTraces(dir);
+  await printList(call, 'RequestList', records.map(toRequest), {
+    text: () => (records.length ? renderRequests(records, widthOf(call)) : NO_REQUESTS),
+    names: () => records.map(({ id: one }) => one),
+  });
+  for (const file of damaged)
+    warn(call, new CniError(ErrorCode.decodingFailure, `Cannot read trace "${file}"`));
+  return 0;
+}
+
+function traceIn(dir: string, id: string): ReturnType<typeof findTrace> {
+  try {
+    return findTrace(dir, id);
+  } catch (cause) {
+    if (cause instanceof CniError) throw cause;
+    throw new CniError(ErrorCode.unknown, (cause as Error).message, { cause });
+  }
 }

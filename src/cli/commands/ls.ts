@@ -6,13 +6,14 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { didYouMean } from '../../cni/json.ts';
 import { type Colour, count, oneLine, painter, renderTable, type Style } from '../../lab/words.ts';
 import { cidrContains, findCidr, findIp } from '../../net/ip.ts';
+import { readRecords } from '../../node/facts.ts';
 import { drawDot, drawMermaid, drawSvg, drawText } from '../../node/graph/draw.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, titleOf, withoutStandIns } from '../../node/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { readNodeFor } from '../node/read.ts';
-import { printAnswer } from '../output/print.ts';
-import { warn } from '../target.ts';
+import { printAnswer, printList } from '../output/print.ts';
+import { runtimeOf, warn } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
 import { during } from '../terminal/progress.ts';
 
@@ -29,6 +30,7 @@ const LOOK_AGAIN_MS = 2_000;
 
 /** Lists the attachments of this node. With `--check`, fails if one is broken. */
 export async function run(call: CommandCall): Promise<number> {
+  if (call.on('unsettled')) return listUnsettled(call);
   if (call.on('watch')) return watch(call);
   const { node, shown } = await look(call);
   for (const note of node.notes) warn(call, new CniError(ErrorCode.unknown, note));
@@ -190,4 +192,20 @@ function renderLs(
 
 function withoutPrefix(address: string): string {
   return address.replace(/\/\d+$/, '');
+}
+
+/** Prints the operations that are still to be undone, and reports records that cannot be read. */
+async function listUnsettled(call: CommandCall): Promise<number> {
+  const { unsettled, damaged } = readRecords(runtimeOf(call));
+  const items = unsettled.map(({ record: { network, containerId, ifname, file }, why }) => {
+    return { network, containerId, ifname, why, file };
+  });
+  await printList(call, 'UnsettledList', items, {
+    text: () =>
+      items.map(one => `${one.network} ${one.containerId} ${one.ifname}: ${one.why}\n`).join('') ||
+      'nothing is unsettled\n',
+    names: () => items.map(({ containerId }) => containerId),
+  });
+  for (const error of damaged) warn(call, error);
+  return 0;
 }

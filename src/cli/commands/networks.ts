@@ -1,8 +1,12 @@
 // What does `catena networks` do?
 
+import { findHighestCommon, listPluginVersions } from '../../chain/config/plugin-version.ts';
 import { defined } from '../../cni/json.ts';
+import { SPEC_VERSIONS } from '../../cni/result.ts';
+import { renderTable } from '../../lab/words.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { findList } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
 import { findMismatches, readConfigured } from '../runtimes/configured.ts';
 import { installedAs } from '../runtimes/libcni.ts';
@@ -15,9 +19,12 @@ import {
   type Settings,
 } from '../runtimes/rules.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
+import { widthOf } from '../terminal/lines.ts';
 
 /** Shows every file of the configuration directory, which of them each runtime uses, and with `--why` the reasons. */
 export async function run(call: CommandCall): Promise<number> {
+  const versionsOf = call.text('versions');
+  if (versionsOf !== undefined) return showVersions(call, versionsOf);
   const dir = confDirOf(call);
   const configured = readConfigured(call.text('etc') || '/etc');
   const given = settingsOf(call);
@@ -106,4 +113,30 @@ function toJson(
     runtimes: choices,
     notes,
   };
+}
+
+/** Prints which versions each plugin of a network supports; fails if one does not support that of the list. */
+async function showVersions(call: CommandCall, what: string): Promise<number> {
+  const { list } = findList(call, what);
+  const { name, version } = list;
+  const plugins = await listPluginVersions(list, runtimeOf(call));
+  const usable = plugins.every(({ supportedVersions }) => supportedVersions.includes(version));
+  const highestCommon = findHighestCommon(plugins) ?? null;
+  const shown = { network: name, cniVersion: version, usable, highestCommon, plugins };
+  const words = `${usable ? 'which every plugin supports' : 'which not every plugin supports'}; ${
+    highestCommon === null
+      ? 'they have no version in common'
+      : `the highest version of all is ${highestCommon}`
+  }`;
+  const rows = plugins.map(({ type, supportedVersions }) => [
+    type,
+    ...SPEC_VERSIONS.map(one => (supportedVersions.includes(one) ? one : '-')),
+  ]);
+  await printAnswer(
+    call,
+    'NetworkVersions',
+    shown,
+    () => `network ${name}, CNI ${version}, ${words}\n${renderTable(rows, widthOf(call))}`,
+  );
+  return usable ? 0 : 1;
 }

@@ -1,24 +1,30 @@
-// What do `catena daemon --stop` and `catena daemon --status` do?
-
+// What do `catena daemon --ping`, `--stop` and `--status` do?
 import { runDir } from '../../cni/directories.ts';
 import { defined } from '../../cni/json.ts';
-import type { DaemonState } from '../../daemon/protocol.ts';
-import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
+import { type DaemonState, describePing } from '../../daemon/protocol.ts';
+import { findRunning, type Ping, ping, stopRunning } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
 import type { Drift, WatchState } from '../../watch/settings.ts';
 import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
-import type { CommandCall } from '../command.ts';
+import { type CommandCall, secondsIn } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
 import { callByName } from '../failure.ts';
 import { printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
+import { TOOL_VERSION } from '../tool-version.ts';
 
 /** The daemon gives its requests a minute. */
 const STOP_DEADLINE_MS = 70_000;
 
+/** Says what another daemon does, or ends it. */
+export function run(call: CommandCall): Promise<number> {
+  if (call.on('ping')) return pingDaemon(call);
+  return call.on('stop') ? stopDaemon(call) : showStatus(call);
+}
+
 /** Ends the daemon in an orderly way. It is no failure if there is none. */
-export async function stopDaemon(call: CommandCall): Promise<number> {
+async function stopDaemon(call: CommandCall): Promise<number> {
   const dir = runDirOf(call);
   const daemon = await findRunning(dir);
   const problem = daemon && (await stopRunning(daemon, STOP_DEADLINE_MS));
@@ -34,7 +40,7 @@ export async function stopDaemon(call: CommandCall): Promise<number> {
 }
 
 /** Describes the daemon. Exit code 3 if none runs, 5 if it does not answer. */
-export async function showStatus(call: CommandCall): Promise<number> {
+async function showStatus(call: CommandCall): Promise<number> {
   const dir = runDirOf(call);
   const daemon = await findRunning(dir);
   const { state } = daemon ?? {};
@@ -84,4 +90,25 @@ function describeWatch({ policy, attachments, drifted, givenUp, lastCheck }: Wat
 function driftRow({ network, containerId, ifname, problem }: Drift): [string, string] {
   const what = `"${ifname}" of container "${containerId}" of network "${network}": ${problem}`;
   return ['drifted', callByName(what)];
+}
+
+const PING_DEADLINE_S = 2;
+
+/** Prints one line about the daemon, for probes; the exit code says the same. */
+async function pingDaemon(call: CommandCall): Promise<number> {
+  const text = call.text('deadline') ?? String(PING_DEADLINE_S);
+  const seconds = secondsIn(text, `--deadline "${text}"`, { most: 3_600 });
+  const dir = runDirOf(call);
+  const found = await ping(dir, seconds * 1_000);
+  if (isData(call)) await printData(call, inEnvelope('Ping', found));
+  else if (found.state === 'alive') call.out(`${describePing(found.reply)}\n`);
+  else call.err(`catena: ${problemOf(found, dir, seconds)}\n`);
+  return DAEMON_EXIT_CODES[found.state];
+}
+
+function problemOf(found: Exclude<Ping, { state: 'alive' }>, dir: string, seconds: number): string {
+  if (found.state === 'absent') return `no daemon listens in "${dir}"`;
+  if (found.state === 'silent') return `the daemon in "${dir}" did not answer within ${seconds} s`;
+  const whose = 'reply' in found && found.reply ? describePing(found.reply) : 'a daemon';
+  return `the daemon in "${dir}" is another build than this command, ${TOOL_VERSION}: ${whose}`;
 }

@@ -3,13 +3,14 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { SCHEMAS } from '../../../plugins/build/published-schemas.ts';
-import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
-import { parseNetwork } from '../../../src/chain/config/conflist.ts';
-import { EXPLAINED_CODES, explainCode, explainList, renderList } from '../../../src/cli/explain.ts';
-import { ADDRESS_TAKEN, ErrorCode } from '../../../src/cni/errors.ts';
-import type { PluginCatalog } from '../../../src/cni/plugin-about.ts';
-import { ROOT } from '../../helpers/source-tree.ts';
+import { SCHEMAS } from '../../../../plugins/build/published-schemas.ts';
+import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
+import { parseNetwork } from '../../../../src/chain/config/conflist.ts';
+import { EXPLAINED_CODES, explainCode } from '../../../../src/cli/commands/help.ts';
+import { explainList, renderList } from '../../../../src/cli/validate/explain.ts';
+import { ADDRESS_TAKEN, ErrorCode } from '../../../../src/cni/errors.ts';
+import type { PluginCatalog } from '../../../../src/cni/plugin-about.ts';
+import { ROOT } from '../../../helpers/source-tree.ts';
 
 test('every code of the specification and of ours has an explanation', () => {
   const ours = [...Object.values(ErrorCode), ADDRESS_TAKEN].sort((a, b) => a - b);
