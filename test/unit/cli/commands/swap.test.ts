@@ -1,8 +1,8 @@
 // Does what swap says while it works fit the terminal?
 
 import { expect, test } from 'bun:test';
-import type { CommandCall } from '../../../src/cli/command.ts';
-import { tell } from '../../../src/cli/swap.ts';
+import type { CommandCall } from '../../../../src/cli/command.ts';
+import { tell } from '../../../../src/cli/commands/swap.ts';
 
 test.each([
   ['text', 'link tuning of\n  network "podnet"\n'],
