@@ -136,11 +136,9 @@ export function findGarbage(
     ifname === undefined
       ? kept.some(one => one.containerId === containerId)
       : kept.has({ containerId, ifname });
-  const isNoted = ({ containerId, ifname }: Owner): boolean =>
-    ifname !== undefined && kept.isNoted({ containerId, ifname });
-  const isNew = (address: string, owner: Owner): boolean => {
-    const age = kept.since - (store.findTime(address) ?? 0);
-    return isNoted(owner) ? age <= 0 : age <= UNNOTED_ADD_MS;
+  const isNew = (address: string, { containerId, ifname }: Owner): boolean => {
+    const isNoted = ifname !== undefined && kept.isNoted({ containerId, ifname });
+    return kept.since - (store.findTime(address) ?? 0) <= (isNoted ? 0 : UNNOTED_ADD_MS);
   };
   return addresses.filter(address => {
     const owner = store.findOwner(address);
