@@ -85,7 +85,7 @@ async function settleAndChange(
   const record = await settleHeld(held, runtime, work);
   if (record === undefined) throw unknown(held.record, JUST_DELETED);
   refuseUnreachable(held);
-  return changeHeld(held, change, work, { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir });
+  return changeHeld(held, change, work, withRecordedDirs(runtime, record));
 }
 
 async function changeHeld(
@@ -212,7 +212,7 @@ export async function settleHeld(
     return undefined;
   }
   if (record.change === undefined) return record;
-  const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+  const reaching = withRecordedDirs(runtime, record);
   await held.awaitOrphans();
   work.begun = performance.now();
   await goBackOrOn(held, reaching);
@@ -247,7 +247,7 @@ async function wasDeleted(
   runtime: ChainRuntime,
 ): Promise<boolean> {
   if (!record.foreign || begun === undefined) return false;
-  const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+  const reaching = withRecordedDirs(runtime, record);
   // The change has written it again, with the new settings.
   return undoIfDeleted(findCached(record, reaching) ?? record, record.generation, reaching, begun);
 }

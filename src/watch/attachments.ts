@@ -77,11 +77,8 @@ function hostDevicesOf(result: JsonObject | undefined): string[] {
 }
 
 /** Where its records are and its plugins were found. */
-export function runtimeFor(
-  { record, stateDir, cacheDir }: WatchedAttachment,
-  runtime: ChainRuntime,
-): ChainRuntime {
-  return record ? { ...withRecordedDirs(runtime, record), stateDir, cacheDir } : runtime;
+export function runtimeFor({ record, stateDir }: WatchedAttachment, runtime: ChainRuntime): ChainRuntime {
+  return record ? { ...withRecordedDirs(runtime, record), stateDir } : runtime;
 }
 
 // A runtime calls the delegate runner as one plugin, and has one attachment. The runner keeps each network as an attachment of its own, and a

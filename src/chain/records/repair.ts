@@ -2,10 +2,10 @@
 
 import {
   type AttachmentRecord,
+  type CachedAttachment,
   type KnownAttachment,
   listKnown,
   pastOf,
-  type RememberedAdd,
   tryHold,
 } from '../../attachments/store.ts';
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
@@ -171,7 +171,7 @@ export async function repairOne(
 /** A repair of an attachment. */
 interface Work extends PutBack {
   /** What its plugins are called with: a change may have ended since it was read. */
-  known: RememberedAdd;
+  known: CachedAttachment;
 }
 
 function idOf({ network, containerId, ifname }: AttachmentId): AttachmentId {
@@ -195,7 +195,7 @@ async function repairHeld(
   try {
     let record = held ? held.record : recorded && (findRecord(seen, own) ?? recorded);
     if (record ? !pastOf(record, own.env).stands : recorded) return skipped(seen, 'it has just been deleted');
-    const reaching = record ? { ...withRecordedDirs(own, record), cacheDir: record.cacheDir } : own;
+    const reaching = record ? withRecordedDirs(own, record) : own;
     if (record) {
       const list = listToRepairBy(record, record, reaching);
       if (typeof list === 'string') return skipped(seen, list);
@@ -223,7 +223,7 @@ async function repairHeld(
 
 /** The configuration that the plugins of an attachment are called with, or why they cannot be called. */
 function listToRepairBy(
-  known: RememberedAdd,
+  known: CachedAttachment,
   record: AttachmentRecord | undefined,
   runtime: ChainRuntime,
 ): Conflist | string {
@@ -267,7 +267,7 @@ function worstOf(plugins: readonly PluginCondition[]): PluginCondition['state'] 
 
 /** What the plugins of an attachment are called with. */
 type RepairedAdd = Pick<
-  RememberedAdd,
+  CachedAttachment,
   'result' | 'containerId' | 'netns' | 'ifname' | 'args' | 'capabilityArgs'
 >;
 

@@ -195,13 +195,12 @@ export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: 
   return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? DEFAULT_DEADLINE_MS);
 }
 
-/** Adds the directories in which the ADD found its plugins, after the caller's. */
+/** Adds the directories in which the ADD found its plugins, after the caller's, and takes the one of its entry. */
 export function withRecordedDirs<R extends Pick<Runtime, 'pluginDirs'>>(
   runtime: R,
-  { pluginDirs }: Pick<Runtime, 'pluginDirs'>,
-): R {
-  const more = pluginDirs.filter(dir => !runtime.pluginDirs.includes(dir));
-  return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
+  { pluginDirs, cacheDir }: Pick<Runtime, 'pluginDirs'> & { readonly cacheDir: string },
+): R & { readonly cacheDir: string } {
+  return { ...runtime, pluginDirs: [...new Set([...runtime.pluginDirs, ...pluginDirs])], cacheDir };
 }
 
 /** How an operation holds an attachment. */
