@@ -41,6 +41,8 @@ export interface CachedAttachment extends AttachmentId {
   readonly source: string | undefined;
   /** Result of the last plugin, in the version it names; undefined when the file holds none. */
   readonly result?: JsonObject | undefined;
+  /** The note or entry of a record that this was made of. */
+  readonly file?: string;
   /** What our runner adds; undefined if another runtime made the attachment and ours has not changed it. */
   readonly made?: Made | undefined;
 }

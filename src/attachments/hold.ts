@@ -51,9 +51,9 @@ import {
   type KnownAttachment,
   keepCacheDir,
   lastBegun,
+  madeAgain,
   type PendingChange,
   type RecordedError,
-  type RememberedAdd,
   readRecord,
   recordOfForeign,
   type Settings,
@@ -353,8 +353,7 @@ export class Held {
     const { cacheDir } = intent;
     if (this.#record) refuseReplaced(this.#record);
     if (this.#call.stateDir === undefined || this.#lock === undefined) {
-      const { file: _, ...known } = toRemembered({ ...intent, ...outcome } as AttachmentRecord);
-      writeAttachment(cacheDir, known);
+      writeAttachment(cacheDir, toRemembered({ ...intent, ...outcome } as AttachmentRecord));
       return;
     }
     if (over) keepCacheDir(this.#call.stateDir, cacheDir);
@@ -392,6 +391,12 @@ export class Held {
     else if (this.#isOwn(tryEntry(record.cacheDir, record))) removeAttachment(record.cacheDir, record);
     this.#settled();
     this.#lock?.forgetDead();
+  }
+
+  /** The same with a warning, since it has been made again. @param later evidence, human-readable @throws CniError 5 */
+  yieldTo(later: string): void {
+    this.#call.onWarning?.(madeAgain(this.#known(), later));
+    this.forget();
   }
 
   /** Some plugins failed: notes them for the next attempt. @throws CniError 5 */
@@ -524,7 +529,7 @@ export function pastOf(record: AttachmentRecord, env: Environment): Past {
 
 /** What an attachment is judged by. */
 export interface Judged extends Pick<KnownAttachment, 'record'> {
-  readonly known: Pick<RememberedAdd, 'netns' | 'ifname'>;
+  readonly known: Pick<CachedAttachment, 'netns' | 'ifname'>;
 }
 
 /**

@@ -102,16 +102,10 @@ export interface AttachmentRecord extends Intent {
   readonly lastErrors: readonly RecordedError[];
 }
 
-/** An attachment as its ADD made it. */
-export interface RememberedAdd extends CachedAttachment {
-  /** The note or entry that it was read from; undefined if another runtime made it. */
-  readonly file?: string;
-}
-
 /** An attachment, with all that files say about it. */
 export interface KnownAttachment {
   /** What its ADD was called with, and its result. */
-  readonly known: RememberedAdd;
+  readonly known: CachedAttachment;
   /** Undefined if another runtime made it. */
   readonly record: AttachmentRecord | undefined;
   /** The journal of the record. */
@@ -128,7 +122,7 @@ export function begunAdd(intent: Intent, file: string): AttachmentRecord {
 }
 
 /** A record in the format of entries. */
-export function toRemembered(record: AttachmentRecord): RememberedAdd {
+export function toRemembered(record: AttachmentRecord): CachedAttachment {
   const { network, containerId, ifname, netns, args, capabilityArgs, source, result, file } = record;
   return { network, containerId, ifname, netns, args, capabilityArgs, source, result, file };
 }
@@ -303,6 +297,14 @@ export function findLaterEntry(record: AttachmentRecord): string | undefined {
   const entry = tryEntry(record.cacheDir, record);
   if (entry === undefined || isEntryOf(entry, record)) return undefined;
   return `cached result "${cacheFileOf(record.cacheDir, record)}" belongs to a later ADD`;
+}
+
+/** Says that a record goes although nothing was deleted by it. @param later evidence of the later ADD, human-readable */
+export function madeAgain({ network, containerId, ifname, file }: AttachmentRecord, later: string): CniError {
+  return new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" by "${file}": it has since been attached again (${later}); the record is dropped and the attachment stays`,
+  );
 }
 
 /**

@@ -30,6 +30,7 @@ import {
   entryOfNote,
   findLaterEntry,
   type KnownAttachment,
+  madeAgain,
   misplaced,
   noteFiles,
   readNote,
@@ -54,7 +55,7 @@ export {
   tryHold,
   type WantedAdd,
 } from './hold.ts';
-export type { AttachmentRecord, KnownAttachment, RememberedAdd, Settings } from './notes.ts';
+export type { AttachmentRecord, KnownAttachment, Settings } from './notes.ts';
 export { findLaterEntry, readRecord } from './notes.ts';
 export { cacheFileOf } from './place.ts';
 
@@ -291,11 +292,10 @@ export interface Unsettled {
 export interface Left {
   readonly file: string;
   /**
-   * What it says is to be deleted, or was being changed. One that is over is removed.
-   * @param onAgain told of a note that is over because the attachment has been made again, with the evidence
+   * What it says is to be deleted, or was being changed. One that is over is removed, with a warning if the attachment has been made again.
    * @throws CniError 6 for a note that is damaged, 5
    */
-  read(onAgain: (note: AttachmentRecord, later: string) => void): Unsettled | undefined;
+  read(): Unsettled | undefined;
 }
 
 /**
@@ -313,19 +313,14 @@ export function listLeft(
   sweep(place, how === 'brief' ? how : 'all');
   return noteFiles(place.stateDir, network).map(file => ({
     file,
-    read: onAgain => readUnsettled(place, file, onAgain),
+    read: () => readUnsettled(place, file, onWarning),
   }));
 }
 
-/**
- * What a note says is to be deleted, or was being changed. One that is over is removed.
- * @param onAgain told of a note that is over because the attachment has been made again, with the evidence
- * @throws CniError 6 for a note that is damaged, 5
- */
 function readUnsettled(
   place: LockPlace,
   file: string,
-  onAgain: (note: AttachmentRecord, later: string) => void,
+  onWarning: HoldCall['onWarning'],
 ): Unsettled | undefined {
   const note = readNote(file);
   const noted = note && pastOf(note, place.env);
@@ -336,7 +331,7 @@ function readUnsettled(
   const isChanging = past?.kind === 'changing' && !past.holder;
   if (record && past && (isChanging || past.toDelete !== undefined)) return { record, past };
   const later = !record && noted?.toDelete !== undefined && findLaterEntry(note);
-  if (later) onAgain(note, later);
+  if (later) onWarning?.(madeAgain(note, later));
   clearNote(place, note);
   return undefined;
 }

@@ -3,7 +3,7 @@
 import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { findGeneration } from '../attachments/generation.ts';
-import { findCacheFile, type RememberedAdd } from '../attachments/store.ts';
+import { type CachedAttachment, findCacheFile } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { LoadedNetworks } from '../chain/config/load.ts';
 import { buildRequest } from '../chain/run/call-plugins.ts';
@@ -197,7 +197,7 @@ type Effects = Pick<NodeAttachment, 'ports' | 'rates' | 'policies'>;
  * Asks what is known about each plugin of the list as it was at ADD, with the requests that it got. Nothing is executed, so a plugin that
  * is unknown here contributes nothing. The same goes for a configuration that its plugin refuses.
  */
-function effectsOf({ source, capabilityArgs }: RememberedAdd, find: FindAbout): Effects {
+function effectsOf({ source, capabilityArgs }: CachedAttachment, find: FindAbout): Effects {
   const all = requestsOf(source, capabilityArgs).flatMap(request => {
     const about = find(String(request.type));
     try {
@@ -213,7 +213,7 @@ function effectsOf({ source, capabilityArgs }: RememberedAdd, find: FindAbout): 
   };
 }
 
-function requestsOf(source: string | undefined, capabilityArgs: RememberedAdd['capabilityArgs']) {
+function requestsOf(source: string | undefined, capabilityArgs: CachedAttachment['capabilityArgs']) {
   if (source === undefined) return [];
   try {
     const list = parseFrozen(source);

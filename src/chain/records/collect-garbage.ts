@@ -15,11 +15,11 @@ import {
 } from '../../attachments/snapshot.ts';
 import {
   type AttachmentRecord,
+  type CachedAttachment,
   findCacheFile,
   lifeOf,
   listKnown,
   pastOf,
-  type RememberedAdd,
   sweep,
 } from '../../attachments/store.ts';
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
@@ -63,7 +63,7 @@ export type GcScope = ({ readonly valid: ValidKeys | (() => ValidKeys) } | { rea
 };
 
 /** An attachment found by GC. */
-export interface GarbageCandidate extends RememberedAdd {
+export interface GarbageCandidate extends CachedAttachment {
   /** Why it is deleted or kept, regardless of the scope; undefined when the scope decides. */
   readonly why?: string;
   /** What the node holds of it, human-readable; empty if GC did not look. */

@@ -81,7 +81,7 @@ export function beginDel(held: Held, { onWarning }: Pick<ChainRuntime, 'onWarnin
 export async function deleteHeld(held: HeldKnown, runtime: ChainRuntime): Promise<boolean> {
   const { record } = held;
   const { containerId, ifname } = record;
-  const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+  const reaching = withRecordedDirs(runtime, record);
   return await endDel(held, whatOf(record), async () => {
     await held.awaitOrphans();
     // Not before: one of them may be an ADD that waits for the end of a removal.
@@ -201,24 +201,7 @@ function isOfOthers(
  * @throws CniError, NetlinkError when that cannot be determined; the record stays
  */
 export async function yieldToSuccessor(held: HeldKnown, runtime: ChainRuntime): Promise<boolean> {
-  const { record } = held;
-  const successor = await findSuccessor(record, runtime);
-  if (successor === undefined) return false;
-  warnAgain(record, successor, runtime);
-  held.forget();
-  return true;
-}
-
-/** Says that a record goes although nothing was deleted by it. */
-export function warnAgain(
-  { network, containerId, ifname, file }: AttachmentRecord,
-  successor: string,
-  { onWarning }: Pick<ChainRuntime, 'onWarning'>,
-): void {
-  onWarning?.(
-    new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" by "${file}": it has since been attached again (${successor}); the record is dropped and the attachment stays`,
-    ),
-  );
+  const successor = await findSuccessor(held.record, runtime);
+  if (successor !== undefined) held.yieldTo(successor);
+  return successor !== undefined;
 }

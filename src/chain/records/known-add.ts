@@ -8,7 +8,6 @@ import {
   isNamespaceGone,
   type Judged,
   pastOf,
-  type RememberedAdd,
   readAttachment,
   readRecord,
 } from '../../attachments/store.ts';
@@ -19,7 +18,7 @@ import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 
 /** What is known, whichever runtime made it. Unreadable files are ignored: the callers must go on. */
-export function findRemembered(id: AttachmentId, runtime: ChainRuntime): RememberedAdd | undefined {
+export function findRemembered(id: AttachmentId, runtime: ChainRuntime): CachedAttachment | undefined {
   return findRecord(id, runtime) ?? findCached(id, runtime);
 }
 
@@ -78,7 +77,7 @@ export function findCachedResult(
 
 /** The list as it was at ADD. If it is unusable, a warning is given and the caller falls back to its own list. */
 export function findConfigOfAdd(
-  known: RememberedAdd | undefined,
+  known: CachedAttachment | undefined,
   runtime: ChainRuntime,
 ): Conflist | undefined {
   if (known?.source === undefined) return undefined;

@@ -26,7 +26,7 @@ import { explainConflict } from '../config/plugin-version.ts';
 import { unwind, withDetails } from '../run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, hasItsInterface, holdCall } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
-import { deleteHeld, warnAgain } from './delete-attachment.ts';
+import { deleteHeld } from './delete-attachment.ts';
 import { findCached, idOf } from './known-add.ts';
 
 /** An ADD that is noted, and whose plugins may be called. It holds the attachment until that is released. */
@@ -263,7 +263,7 @@ async function recoverOne(
   runtime: ChainRuntime,
   now = false,
 ): Promise<Recovery | undefined> {
-  const found = left.read((note, later) => warnAgain(note, later, runtime));
+  const found = left.read();
   if (found === undefined) return undefined;
   const { record, past } = found;
   if (past.kind === 'changing') {

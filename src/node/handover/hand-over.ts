@@ -8,7 +8,6 @@ import {
   isNamespaceGone,
   listKnown,
   pastOf,
-  type RememberedAdd,
   tryHold,
 } from '../../attachments/store.ts';
 import { type Conflist, listUses } from '../../chain/config/conflist.ts';
@@ -26,7 +25,7 @@ import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
 
 /** An attachment as its ADD left it. */
-export interface HandedAttachment extends RememberedAdd {
+export interface HandedAttachment extends CachedAttachment {
   /** Its configuration; undefined if the recorded one cannot be used. */
   readonly list: Conflist | undefined;
   /** Names of all executables that its plugins call. */
