@@ -296,7 +296,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   execa: ['src/chain/run/exec-plugin'],
   winston: ['src/log'],
   'dbus-native': ['plugins/firewall/kernel/others'],
-  yaml: ['src/delegate/find-network', 'src/cli/output/data'],
+  yaml: ['src/delegate/find-network', 'src/cli/output/format'],
   // Only the page, which is bundled, needs it.
   preact: ['src/ui/page'],
   // Only the daemon loads these.
@@ -370,7 +370,7 @@ const MAY_LOAD_LAZILY = [
   // semver, for lists that offer several versions.
   'src/chain/config/conflist',
   // YAML, for who asks for it.
-  'src/cli/output/data',
+  'src/cli/output/format',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
   // Nor for a plugin whose DEL never succeeds, but who gives it up.
@@ -412,7 +412,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     'src/delegate/selection',
     'src/lab/configured',
     'src/cli/validate/validate',
-    'src/cli/init/answers',
+    'src/cli/commands/init',
   ],
 };
 

@@ -1,8 +1,7 @@
 // What does `catena add` do?
 import { addNetwork } from '../../chain/run/run.ts';
 import type { CommandCall } from '../command.ts';
-import { CNITOOLS_INDENT, printData } from '../output/data.ts';
-import { isData } from '../output/format.ts';
+import { CNITOOLS_INDENT, isData, printData } from '../output/format.ts';
 import { attachmentOf, findUnread, loadTarget, warn } from '../target.ts';
 import { watched } from '../watched.ts';
 

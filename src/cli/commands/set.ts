@@ -5,7 +5,7 @@ import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { defined, isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { CNITOOLS_INDENT, printData } from '../output/data.ts';
+import { CNITOOLS_INDENT, printData } from '../output/format.ts';
 import { findKnown, pickAttachment } from '../running/container.ts';
 import { runtimeOf } from '../target.ts';
 import { watched } from '../watched.ts';

@@ -9,8 +9,7 @@ import { inEnvelope } from '../answers/envelope.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import type { CommandCall } from '../command.ts';
 import { chainOf } from '../named-list.ts';
-import { printData } from '../output/data.ts';
-import { isData } from '../output/format.ts';
+import { isData, printData } from '../output/format.ts';
 import { foldText, styleOf, widthOf } from '../terminal/lines.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
 

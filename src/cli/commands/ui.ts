@@ -5,8 +5,8 @@ import { serveUi, type UiServer } from '../../ui/server.ts';
 import { type Ask, openSources } from '../../ui/sources.ts';
 import type { CommandCall } from '../command.ts';
 import { countOf } from '../daemon/observer-options.ts';
-import { printOne } from '../output/data.ts';
 import { isData } from '../output/format.ts';
+import { printOne } from '../output/print.ts';
 
 const IDLE_S = 1_800;
 const MAX_PORT = 65_535;

@@ -6,7 +6,7 @@ import type { PluginCatalog } from '../../cni/plugin-about.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { withForeign } from '../foreign/catalog.ts';
-import { printData } from '../output/data.ts';
+import { printData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
 import { installedRuntimes } from '../runtimes/libcni.ts';
 import { confDirOf, pluginDirsOf, runtimeOf, warn } from '../target.ts';

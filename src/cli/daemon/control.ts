@@ -10,8 +10,7 @@ import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
 import { type CommandCall, secondsIn } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
 import { callByName } from '../failure.ts';
-import { printData } from '../output/data.ts';
-import { isData } from '../output/format.ts';
+import { isData, printData } from '../output/format.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** The daemon gives its requests a minute. */

@@ -1,4 +1,6 @@
-// In which format does a command print?
+// In which format does a command print, and how a value for programs?
+//
+// Commands that run a chain print with this alone: what is for people asks for the terminal's width, which costs a module of Node.
 import { type CommandCall, type CommandOption, UsageError } from '../command.ts';
 
 /** Formats for programs, which every command has. */
@@ -38,4 +40,19 @@ export function asksForData(args: readonly string[]): boolean {
         args.some((one, at) => one === '--output' && args[at + 1] === format),
     )
   );
+}
+
+/** Results of the specification look like those of cnitool. */
+export const CNITOOLS_INDENT = 4;
+
+/** Prints a value as YAML or else JSON: one in its envelope, or a document that others define. */
+export async function printData(call: CommandCall, value: unknown, indent = 2): Promise<void> {
+  call.out(call.format === 'yaml' ? await toYaml(value) : `${JSON.stringify(value, null, indent)}\n`);
+}
+
+/** The package is loaded only here, by a command that needs it. */
+export async function toYaml(value: unknown): Promise<string> {
+  const { stringify } = await import('yaml');
+  // Without anchors: readers of other languages differ in what they make of them.
+  return stringify(JSON.parse(JSON.stringify(value)), { aliasDuplicateObjects: false });
 }

@@ -3,8 +3,7 @@ import { inEnvelope } from '../answers/envelope.ts';
 import type { AnswerKind, AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { foldText, widthOf } from '../terminal/lines.ts';
-import { printData } from './data.ts';
-import { isData } from './format.ts';
+import { isData, printData, toYaml } from './format.ts';
 
 /** An answer for people. */
 interface Texts {
@@ -53,4 +52,14 @@ export async function printAnswer<K extends AnswerKind>(
   else if (call.format === 'wide') call.out(wide());
   // Other formats are for programs that draw.
   else call.out(['text', 'tree'].includes(call.format) ? foldText(text(), widthOf(call)) : text());
+}
+
+/** Prints one of many answers, which a reader gets one by one: a line of JSON, or a YAML document. */
+export async function printOne<K extends AnswerKind>(
+  call: CommandCall,
+  kind: K,
+  value: AnswerOf<K>,
+): Promise<void> {
+  const answer = inEnvelope(kind, value);
+  call.out(call.format === 'yaml' ? `---\n${await toYaml(answer)}` : `${JSON.stringify(answer)}\n`);
 }

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'bun:test';
 import { PLUGIN_NAMES, PLUGINS } from '../../../../plugins/registry.ts';
-import { composeList, nameDevice, readOffers, type Wish } from '../../../../src/cli/init/answers.ts';
+import { composeList, nameDevice, readOffers, type Wish } from '../../../../src/cli/commands/init.ts';
 import type { PluginCatalog } from '../../../../src/cni/plugin-about.ts';
 import { parseCidr } from '../../../../src/net/ip.ts';
 
