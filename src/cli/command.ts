@@ -1,6 +1,7 @@
 // What is a command of the tool, and what does it get to work with?
 
 import type { Deadlines } from '../chain/run/runtime.ts';
+import type { CniError } from '../cni/errors.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
@@ -165,6 +166,8 @@ export interface CommandCall {
   out(text: string): void;
   /** Writes the text to standard error, on a terminal with lines that fit it. */
   err(text: string): void;
+  /** Reports a problem that did not stop the command: a line, of JSON if the output is for programs. */
+  warn(problem: Pick<CniError, 'code' | 'message'>): void;
 }
 
 /** A wrong command line: exit code 2, with a hint to the usage text. */

@@ -21,7 +21,7 @@ import { changeOf } from './commands/set.ts';
 import { printAnswer } from './output/print.ts';
 import { planAttach, refuseNeeded } from './running/change.ts';
 import { findKnown, findPlace, pickAttachment } from './running/container.ts';
-import { attachmentOf, findUnread, loadTarget, runtimeOf, warn } from './target.ts';
+import { attachmentOf, findUnread, loadTarget, runtimeOf } from './target.ts';
 import { widthOf } from './terminal/lines.ts';
 
 type Plan = AnswerOf<'ChainPlan'>;
@@ -103,7 +103,7 @@ export const detach: CommandModule = {
 
 function showAdd(call: CommandCall, list: Conflist, attachment: Attachment, runtime: ChainRuntime) {
   checkAttachment(attachment, 'ADD', runtime);
-  for (const warning of findUnread(list, attachment.capabilityArgs ?? {})) warn(call, warning);
+  for (const warning of findUnread(list, attachment.capabilityArgs ?? {})) call.warn(warning);
   try {
     closeNetns(openNetns(attachment.netns));
   } catch (cause) {

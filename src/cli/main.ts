@@ -5,11 +5,13 @@ import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { didYouMean } from '../cni/json.ts';
 import { fileFailure } from '../files/read-file.ts';
+import { oneLine } from '../lab/words.ts';
+import { inEnvelope } from './answers/envelope.ts';
 import { parseArguments, type Values } from './arguments.ts';
 import { type Command, type CommandCall, type CommandContext, optionsOf, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { COMPLETE } from './completion/question.ts';
-import { renderFailure, showable, toFailureJson } from './failure.ts';
+import { callByName, renderFailure, showable, toFailureJson } from './failure.ts';
 import { asksForData, isData, readFormat } from './output/format.ts';
 import { foldText, widthOf } from './terminal/lines.ts';
 import { TOOL_VERSION } from './tool-version.ts';
@@ -115,6 +117,7 @@ function toCall(
   const { watcher, queueMs, deadlines } = surroundings;
   const format = readFormat(values);
   let signal = surroundings.signal;
+  const err = (text: string) => write(2, isData({ format }) ? text : foldText(text, widthOf({ env }, 2)));
   const place = (option: string, text: string): string => {
     const { placeholder = '' } = command.options[option] ?? {};
     return cwd !== undefined && PATHS.includes(placeholder) ? resolve(cwd, text) : text;
@@ -149,7 +152,13 @@ function toCall(
       return signal;
     },
     out: text => write(1, text),
-    err: text => write(2, isData({ format }) ? text : foldText(text, widthOf({ env }, 2))),
+    err,
+    warn: ({ code, message }) =>
+      err(
+        isData({ format })
+          ? `${JSON.stringify(inEnvelope('Warning', { code, message }))}\n`
+          : `catena: warning: ${callByName(oneLine(message))}\n`,
+      ),
   };
 }
 

@@ -10,14 +10,10 @@ import { type CniArgs, COMMANDS, parseCniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, didYouMean, type JsonObject } from '../cni/json.ts';
 import { namespacePath } from '../files/read-file.ts';
-import { oneLine } from '../lab/words.ts';
 import { deriveContainerId } from '../node/names.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
-import { inEnvelope } from './answers/envelope.ts';
 import { capabilitiesOf } from './capability-options.ts';
 import { type CommandCall, secondsIn, UsageError } from './command.ts';
-import { callByName } from './failure.ts';
-import { isData } from './output/format.ts';
 
 /** The directory of network configurations. */
 export function confDirOf(call: CommandCall): string {
@@ -27,7 +23,7 @@ export function confDirOf(call: CommandCall): string {
 /** The network, by default the one named first on the command line, from `--file` or the configuration directory. */
 export function loadTarget(call: CommandCall, name = call.positionals[0] ?? ''): Conflist {
   const file = call.text('file');
-  const tell = ({ error }: Diagnostic) => warn(call, error);
+  const tell = ({ error }: Diagnostic) => call.warn(error);
   if (file === undefined) return loadNetwork(confDirOf(call), name, tell);
   const list = loadFile(file, tell);
   if (list.name === name) return list;
@@ -60,21 +56,13 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     onPlugin({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },
-    onWarning: warning => warn(call, warning),
+    onWarning: warning => call.warn(warning),
   };
 }
 
 /** Deadline of each plugin: from the command line, else from the daemon's settings. */
 export function deadlinesOf(call: CommandCall): Deadlines | undefined {
   return parseTimeouts(call.texts('timeout')) ?? call.deadlines;
-}
-
-/** Reports a problem that did not stop the command: a line, of JSON if the output is for programs. */
-export function warn(call: CommandCall, { code, message }: CniError): void {
-  const line = isData(call)
-    ? JSON.stringify(inEnvelope('Warning', { code, message }))
-    : `catena: warning: ${callByName(oneLine(message))}`;
-  call.err(`${line}\n`);
 }
 
 /** The container's side: the second argument and the options, with environment variables as in cnitool. */

@@ -9,7 +9,7 @@ import { appendHistory, eventOf, FAILED_WITHOUT_CODE, withHistory } from '../obs
 import { podOf, type RequestFacts } from '../observe/record.ts';
 import type { RequestWatcher } from '../observe/watcher.ts';
 import type { CommandCall } from './command.ts';
-import { runtimeOf, warn } from './target.ts';
+import { runtimeOf } from './target.ts';
 
 /** The directory of traces: `--trace-dir`, else `CATENA_TRACE_DIR`, else in the run directory. */
 export function traceDirFor(call: CommandCall): string {
@@ -82,7 +82,7 @@ async function traceWatcher(call: CommandCall): Promise<RequestWatcher | undefin
   if (!call.on('trace') && !call.env.CATENA_TRACE_DIR) return undefined;
   const { openTraceWatcher } = await import('../observe/watcher.ts');
   const watcher = openTraceWatcher(traceDirFor(call), ({ message }) =>
-    warn(call, new CniError(ErrorCode.ioFailure, `Cannot write a trace: ${message}`)),
+    call.warn(new CniError(ErrorCode.ioFailure, `Cannot write a trace: ${message}`)),
   );
   const { stateDir } = runtimeOf(call);
   return stateDir === undefined ? watcher : withHistory(watcher, stateDir, 'command');

@@ -18,6 +18,15 @@ export function defined<T extends object>(members: T): { [K in keyof T]?: Exclud
 /** A JSON object with any keys. */
 export type JsonObject = { [key: string]: unknown };
 
+/** What a schema describes, for those who only read it. */
+export type ValueOf<Schema extends z.ZodMiniType> = Unwritable<z.output<Schema>>;
+
+type Unwritable<T> = T extends readonly (infer Item)[]
+  ? readonly Unwritable<Item>[]
+  : T extends object
+    ? { readonly [Key in keyof T]: Unwritable<T[Key]> }
+    : T;
+
 /** True for a JSON object: not null, not an array. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,10 +1,10 @@
 // What is known about a finished request: what was requested, how long each plugin took, how it ended?
 
 import type { FinishEvent, PluginEvent } from '../chain/run/runtime.ts';
-import type { AnswerOf } from '../cli/answers/kinds.ts';
+import type { Request } from '../cli/answers/daemon.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
-import { defined, type JsonObject } from '../cni/json.ts';
+import { defined, type JsonObject, type ValueOf } from '../cni/json.ts';
 import { maskSecrets, maskText } from './secrets.ts';
 
 /** Which request, and for which container. */
@@ -28,7 +28,7 @@ export interface RequestFacts {
 }
 
 /** The span of a request; the first one of a trace has no parent. */
-export type RequestSpan = NonNullable<AnswerOf<'Request'>['span']>;
+export type RequestSpan = NonNullable<ValueOf<typeof Request>['span']>;
 
 /** One call of a plugin. */
 export type PluginRecord = RequestRecord['links'][number];
@@ -40,7 +40,7 @@ export type TransactionRecord = NonNullable<PluginRecord['transactions']>[number
 export type FinishRecord = NonNullable<RequestRecord['finishes']>[number];
 
 /** One finished request. Secrets are already masked. */
-export type RequestRecord = Omit<AnswerOf<'Request'>, 'startedAt'> & {
+export type RequestRecord = Omit<ValueOf<typeof Request>, 'startedAt'> & {
   /** Unix time in milliseconds. */
   readonly startedAt: number;
 };

@@ -4,8 +4,8 @@ import { readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { findTraceParent } from '../chain/run/trace-context.ts';
-import type { AnswerOf } from '../cli/answers/kinds.ts';
-import { isObject } from '../cni/json.ts';
+import type { Request } from '../cli/answers/daemon.ts';
+import { isObject, type ValueOf } from '../cni/json.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIfThere } from '../files/read-file.ts';
 import {
@@ -146,7 +146,7 @@ function render(record: RequestRecord): string {
 }
 
 /** A record on disk has its time as a number. */
-export function toRequest({ startedAt, ...record }: RequestRecord): AnswerOf<'Request'> {
+export function toRequest({ startedAt, ...record }: RequestRecord): ValueOf<typeof Request> {
   return { ...record, startedAt: new Date(startedAt).toISOString() };
 }
 

@@ -156,7 +156,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/watch/attachments', 'src/watch/examine'],
   ],
   // The shapes of what commands print. Those who make it import their types.
-  'src/cli/answers': ['src/node/model'],
+  'src/cli/answers': ['src/node/model', 'src/cni/json'],
   // It follows packets, and changes nothing.
   'src/node/packet': [
     'src/cli/answers',

@@ -2,7 +2,7 @@
 //
 // The schemas describe what is printed, for the compiler, the tests and the build, which publishes them as JSON Schema. A command imports
 // only types from here, so no start of a program pays for zod.
-import type * as z from 'zod/mini';
+import type { ValueOf } from '../../cni/json.ts';
 import { NodeModel } from '../../node/model.ts';
 import { Failure, Warning } from './attachment.ts';
 import {
@@ -99,10 +99,4 @@ export const DOCUMENTS = { Failure } as const;
 export type AnswerKind = keyof typeof KINDS;
 
 /** What an answer of a kind has beside its envelope. */
-export type AnswerOf<K extends AnswerKind> = Unwritable<z.output<(typeof KINDS)[K]>>;
-
-type Unwritable<T> = T extends readonly (infer Item)[]
-  ? readonly Unwritable<Item>[]
-  : T extends object
-    ? { readonly [Key in keyof T]: Unwritable<T[Key]> }
-    : T;
+export type AnswerOf<K extends AnswerKind> = ValueOf<(typeof KINDS)[K]>;

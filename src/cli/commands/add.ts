@@ -2,7 +2,7 @@
 import { addNetwork } from '../../chain/run/run.ts';
 import type { CommandCall } from '../command.ts';
 import { CNITOOLS_INDENT, isData, printData } from '../output/format.ts';
-import { attachmentOf, findUnread, loadTarget, warn } from '../target.ts';
+import { attachmentOf, findUnread, loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Attaches the namespace and prints the result, indented like cnitool's. */
@@ -12,7 +12,7 @@ export async function run(call: CommandCall): Promise<number> {
     const list = loadTarget(call);
     // For programs, standard error holds the error object and nothing else.
     const unread = isData(call) ? [] : findUnread(list, attachment.capabilityArgs ?? {});
-    for (const warning of unread) warn(call, warning);
+    for (const warning of unread) call.warn(warning);
     return addNetwork(list, attachment, runtime);
   });
   await printData(call, result, CNITOOLS_INDENT);

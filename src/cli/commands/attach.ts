@@ -6,7 +6,7 @@ import type { CommandCall } from '../command.ts';
 import { CNITOOLS_INDENT, isData, printData } from '../output/format.ts';
 import { attach, planAttach, undoEarlierTry, withContainer } from '../running/change.ts';
 import { findKnown, findPlace, podArgs } from '../running/container.ts';
-import { findUnread, loadTarget, parseArgs, runtimeOf, warn } from '../target.ts';
+import { findUnread, loadTarget, parseArgs, runtimeOf } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Attaches a running container to one more network and prints the result, indented like that of `catena add`. */
@@ -15,7 +15,7 @@ export async function run(call: CommandCall): Promise<number> {
   const list = loadTarget(call, network);
   const capabilityArgs = capabilitiesOf(call);
   const unread = isData(call) ? [] : findUnread(list, capabilityArgs);
-  for (const warning of unread) warn(call, warning);
+  for (const warning of unread) call.warn(warning);
   const own = runtimeOf(call);
   const { containerId } = findKnown(given, call.cwd, own);
   const result = await withContainer(containerId, own, deadlineOf(own, 'ADD'), async () => {

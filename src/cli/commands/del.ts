@@ -4,7 +4,7 @@ import { findNetworkOfAdd } from '../../chain/records/known-add.ts';
 import { deleteNetwork } from '../../chain/run/run.ts';
 import type { Attachment, ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import type { CommandCall } from '../command.ts';
-import { attachmentOf, loadTarget, warn } from '../target.ts';
+import { attachmentOf, loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Detaches the namespace, which may be missing; an empty path means the same. */
@@ -15,7 +15,7 @@ export async function run(call: CommandCall): Promise<number> {
     if (!call.on('forget')) return del(runtime);
     const { forget } = await import('../forget.ts');
     const [network = ''] = call.positionals;
-    for (const left of await forget(network, attachment, runtime, call.plugins.types, del)) warn(call, left);
+    for (const left of await forget(network, attachment, runtime, call.plugins.types, del)) call.warn(left);
   });
   return 0;
 }

@@ -25,7 +25,7 @@ import { type CommandCall, secondsIn, UsageError } from '../command.ts';
 import { noteDone } from '../log/events.ts';
 import { readTitles } from '../node/read.ts';
 import { printAnswer, printList } from '../output/print.ts';
-import { loadTarget, runtimeOf, warn } from '../target.ts';
+import { loadTarget, runtimeOf } from '../target.ts';
 import { during } from '../terminal/progress.ts';
 import { watched } from '../watched.ts';
 
@@ -46,7 +46,7 @@ export async function run(call: CommandCall): Promise<number> {
   }
   const plan = planGarbage(list, scope, runtimeOf(call));
   await printAnswer(call, 'GarbagePlan', toJson(plan), () => renderPlan(plan, call.on('all')));
-  for (const problem of plan.damaged) warn(call, problem);
+  for (const problem of plan.damaged) call.warn(problem);
   return 0;
 }
 
@@ -68,7 +68,7 @@ function warnOfUnknown(call: CommandCall, list: Conflist, scope: GcScope): void 
   for (const { containerID, ifname } of valid) {
     if (known.has(`${containerID}/${ifname}`)) continue;
     const text = `Cannot find "${containerID}/${ifname}" of --valid among the recorded attachments of network "${list.name}"`;
-    warn(call, new CniError(ErrorCode.invalidConfig, text));
+    call.warn(new CniError(ErrorCode.invalidConfig, text));
   }
 }
 
@@ -90,7 +90,7 @@ function scopeOf(call: CommandCall): GcScope {
 /** Looks at the node for attachments of the network. */
 async function lookFor(call: CommandCall, list: Conflist): Promise<Look> {
   const find = await loadAbouts(call.plugins.find, typesOf(list));
-  return lookOrTell(problem => warn(call, problem), { runDir: runDir(call.env), find });
+  return lookOrTell(problem => call.warn(problem), { runDir: runDir(call.env), find });
 }
 
 function parseKey(text: string): AttachmentKey {

@@ -19,7 +19,7 @@ import { podIn } from '../log/events.ts';
 import { readNodeFor } from '../node/read.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer, printList, printOne } from '../output/print.ts';
-import { runtimeOf, warn } from '../target.ts';
+import { runtimeOf } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
 import { traceDirFor } from '../watched.ts';
 
@@ -304,7 +304,7 @@ async function showRequests(call: CommandCall): Promise<number> {
     names: () => records.map(({ id: one }) => one),
   });
   for (const file of damaged)
-    warn(call, new CniError(ErrorCode.decodingFailure, `Cannot read trace "${file}"`));
+    call.warn(new CniError(ErrorCode.decodingFailure, `Cannot read trace "${file}"`));
   return 0;
 }
 

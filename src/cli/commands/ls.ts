@@ -13,7 +13,7 @@ import { renderAge, renderPort, renderRates, titleOf, withoutStandIns } from '..
 import { type CommandCall, UsageError } from '../command.ts';
 import { readNodeFor } from '../node/read.ts';
 import { printAnswer, printList } from '../output/print.ts';
-import { runtimeOf, warn } from '../target.ts';
+import { runtimeOf } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
 import { during } from '../terminal/progress.ts';
 
@@ -33,7 +33,7 @@ export async function run(call: CommandCall): Promise<number> {
   if (call.on('unsettled')) return listUnsettled(call);
   if (call.on('watch')) return watch(call);
   const { node, shown } = await look(call);
-  for (const note of node.notes) warn(call, new CniError(ErrorCode.unknown, note));
+  for (const note of node.notes) call.warn(new CniError(ErrorCode.unknown, note));
   await print(call, node, shown);
   return shown.some(({ health }) => health?.state === 'broken') ? 1 : 0;
 }
@@ -206,6 +206,6 @@ async function listUnsettled(call: CommandCall): Promise<number> {
       'nothing is unsettled\n',
     names: () => items.map(({ containerId }) => containerId),
   });
-  for (const error of damaged) warn(call, error);
+  for (const error of damaged) call.warn(error);
   return 0;
 }

@@ -22,7 +22,7 @@ import type { CommandCall } from '../command.ts';
 import { eventsOfRepair } from '../log/events.ts';
 import { readNames, readTitles } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
-import { confDirOf, runtimeOf, warn } from '../target.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
 import { during } from '../terminal/progress.ts';
 
 /** Prints a line for each attachment that is not sound and each of its plugins; exit code 1 if a problem remains. */
@@ -40,7 +40,7 @@ export async function run(call: CommandCall): Promise<number> {
   await printAnswer(call, 'RepairReport', toJson(report), () =>
     renderReport(report, nameOf, dryRun, call.plugins.types),
   );
-  for (const problem of report.damaged) warn(call, problem);
+  for (const problem of report.damaged) call.warn(problem);
   const isEmpty = Object.values(report).every(list => list.length === 0);
   if (network !== undefined && isEmpty) checkConfigured(call, network);
   const isWrong =

@@ -9,7 +9,7 @@ import { withForeign } from '../foreign/catalog.ts';
 import { printData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
 import { installedRuntimes } from '../runtimes/libcni.ts';
-import { confDirOf, pluginDirsOf, runtimeOf, warn } from '../target.ts';
+import { confDirOf, pluginDirsOf, runtimeOf } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
 import { NO_EXECUTABLES, openExecutables } from '../validate/executables.ts';
 import { countFindings, type Finding, renderValidation } from '../validate/finding.ts';
@@ -49,7 +49,7 @@ function pathsOf(call: CommandCall): string[] {
 
 /** Ours, and those of others that have a schema beside their executable. Warns of a schema that cannot be used. */
 export function catalogOf(call: CommandCall): PluginCatalog {
-  return withForeign(call.plugins, pluginDirsOf(call), problem => warn(call, problem));
+  return withForeign(call.plugins, pluginDirsOf(call), problem => call.warn(problem));
 }
 
 /** Prints the schema of lists, of a plugin's configuration, or of what commands print. */

@@ -25,6 +25,7 @@ function call(
     signal: new AbortController().signal,
     out() {},
     err: text => said.push(text),
+    warn: ({ message }) => said.push(message),
     said,
   };
 }
@@ -125,7 +126,7 @@ describe('runtimeOf()', () => {
     runtimeOf(asked).onPlugin?.({ ...event, stderr: 'a warning' });
     runtimeOf(asked).onPlugin?.({ ...event, stderr: '' });
     runtimeOf(asked).onWarning?.(new CniError(6, 'Cannot read it'));
-    expect(asked.said).toEqual(['a warning\n', 'catena: warning: Cannot read it\n']);
+    expect(asked.said).toEqual(['a warning\n', 'Cannot read it']);
   });
 });
 
