@@ -126,7 +126,7 @@ export interface Lock {
 }
 
 /** An attachment, or the path of its lock below the scope. */
-export type LockKey = AttachmentId | string;
+type LockKey = AttachmentId | string;
 
 /**
  * Takes the lock of an attachment, or tells who has it.
@@ -192,7 +192,7 @@ export function isBeingRemoved(env: LockPlace['env'], id: AttachmentId): boolean
 const REMOVING_SCOPES = ['own', 'delegates'];
 
 /** The name of an operation. */
-export const OPERATION = /^(\d+)-(\d*)-\d+$/;
+const OPERATION = /^(\d+)-(\d*)-\d+$/;
 
 /** An operation that has, or had, a lock. */
 export interface Owner {
@@ -347,7 +347,7 @@ function remove(path: string): void {
 }
 
 /** An orphan process: its runner has died. */
-export interface OrphanProcess {
+interface OrphanProcess {
   readonly pid: number;
   /** When it started, in ticks since boot. */
   readonly start: string;
@@ -363,7 +363,7 @@ export interface Orphaned extends Pick<AttachmentId, 'containerId' | 'ifname'> {
 }
 
 /** Which processes to look for. */
-export interface OrphanProcessScope {
+interface OrphanProcessScope {
   readonly containerId: string;
   readonly ifnames: readonly string[];
   /** Runners that began to work on the attachment and have not ended. */
@@ -383,7 +383,7 @@ export function findOrphanProcesses({ containerId, ifname, runners }: Orphaned):
 }
 
 /** Whether any process is left that these runners, which are dead, have started for whatever attachment. */
-export function hasOrphans(runners: readonly Runner[]): boolean {
+function hasOrphans(runners: readonly Runner[]): boolean {
   const isWorker = workerOf(runners);
   const isPlugin: Match = environment => {
     const runner = runners.find(one => environment.includes(`${RUNNER_VARIABLE}=${processOf(one)}`));

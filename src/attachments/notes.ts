@@ -19,10 +19,17 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
-import { cniCacheDir, lockScopeOf, runnerJournals, stateDir as usualStateDir } from '../cni/directories.ts';
+import {
+  cniCacheDir,
+  lockScopeOf,
+  runDir,
+  runnerJournals,
+  stateDir as usualStateDir,
+} from '../cni/directories.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
+import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileFailure, namesIn } from '../files/read-file.ts';
 import { hostCookie, identifyNetns } from '../sys/netns-identity.ts';
@@ -34,6 +41,7 @@ import {
   removeAttachment,
   renderAttachment,
 } from './entries.ts';
+import { findGeneration, type Generation } from './generation.ts';
 import type { Runner } from './lock.ts';
 import { cacheFileOf, cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
 
@@ -297,6 +305,30 @@ export function findLaterEntry(record: AttachmentRecord): string | undefined {
   const entry = tryEntry(record.cacheDir, record);
   if (entry === undefined || isEntryOf(entry, record)) return undefined;
   return `cached result "${cacheFileOf(record.cacheDir, record)}" belongs to a later ADD`;
+}
+
+/** The same, or evidence that a later ADD has begun: its first plugin writes its generation, in this boot, before it makes anything. */
+export function findLaterAdd(
+  record: AttachmentRecord,
+  env: Readonly<Record<string, string | undefined>> | undefined,
+): string | undefined {
+  const later = findLaterEntry(record);
+  if (later !== undefined) return later;
+  const begun = findGeneration(runDir(env), record);
+  if (begun === undefined || isOfEarlierBoot(begun, env)) return undefined;
+  const isLater = isOfEarlierBoot(record, env) || isOfOthers(begun, record);
+  return isLater ? 'a plugin has started an ADD of it since' : undefined;
+}
+
+/**
+ * Whether the note is of an ADD that is on no record of ours. Nothing tells if the network is one of a pod and named like the list that
+ * names the delegate runner: the note may be that of the runtime's call of the runner.
+ */
+function isOfOthers(
+  { isOurs, token }: Generation,
+  { generation, network, owner }: AttachmentRecord,
+): boolean {
+  return !isOurs && token !== generation && owner.split(' ')[1] !== network;
 }
 
 /** Says that a record goes although nothing was deleted by it. @param later evidence of the later ADD, human-readable */

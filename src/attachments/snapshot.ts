@@ -76,7 +76,7 @@ export function readSnapshot(path: string): Snapshot | undefined {
 }
 
 /** One GC call of one plugin, by a runtime that starts each plugin separately. */
-export interface GcCall {
+interface GcCall {
   readonly network: string;
   /** Distinguishes lists of valid attachments. */
   readonly list: string;

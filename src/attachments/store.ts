@@ -56,7 +56,7 @@ export {
   type WantedAdd,
 } from './hold.ts';
 export type { AttachmentRecord, KnownAttachment, Settings } from './notes.ts';
-export { findLaterEntry, readRecord } from './notes.ts';
+export { findLaterAdd, readRecord } from './notes.ts';
 export { cacheFileOf } from './place.ts';
 
 /** What a state directory and the entries that it names hold. */
@@ -68,7 +68,7 @@ export interface RecordList {
 }
 
 /** What is in the files of a node. */
-export interface KnownList {
+interface KnownList {
   /** Those of other runtimes, then those of each journal in turn: two journals may have one of the same name. */
   readonly attachments: readonly KnownAttachment[];
   /** Files that cannot be used, with the reason. */
@@ -337,7 +337,7 @@ function readUnsettled(
 }
 
 /** Where dead processes may have left something. */
-export interface SweptPlace extends Pick<LockPlace, 'env'> {
+interface SweptPlace extends Pick<LockPlace, 'env'> {
   readonly stateDir: string | undefined;
   readonly cacheDir: string;
 }

@@ -32,7 +32,7 @@ export interface Conflist {
 }
 
 /** An executable that an entry of a list needs. */
-export interface PluginUse {
+interface PluginUse {
   readonly type: string;
   /** The entry's index in the list, from 0. */
   readonly index: number;
@@ -160,7 +160,7 @@ export function listUses({ plugins }: Pick<Conflist, 'plugins'>): PluginUse[] {
 }
 
 /** A file that libcni does not load because its extension does not match its content. */
-export interface Mismatch {
+interface Mismatch {
   /** What is wrong; the text calls the file "it". */
   readonly problem: string;
   /** The key that shows what the file holds; absent if it is neither kind. */

@@ -105,7 +105,7 @@ function extensionOf(name: string): string {
 }
 
 /** A key, and what is wrong with it. */
-export interface OddKey {
+interface OddKey {
   readonly path: readonly (string | number)[];
   readonly problem: string;
 }
@@ -171,7 +171,7 @@ export interface Diagnostic {
 export type OnDiagnostic = (diagnostic: Diagnostic) => void;
 
 /** Parts of a list, and the file and text they came from. */
-export interface FileParts extends ConflistParts {
+interface FileParts extends ConflistParts {
   readonly file: string;
   /** The file's text, to which positions of mistakes refer. */
   readonly text: string;
@@ -183,7 +183,7 @@ export interface FileParts extends ConflistParts {
  * A file's own part of a network, whatever its extension: a list, or a single plugin configuration as a list of one.
  * @throws CniError 5 (not readable), 6 (not JSON), 7 (not a network), each naming file, line and column
  */
-export function readParts(file: string, onDiagnostic?: OnDiagnostic): FileParts {
+function readParts(file: string, onDiagnostic?: OnDiagnostic): FileParts {
   const text = readText(file);
   const object = parseFile(file, text);
   const single = isSinglePlugin(object);
@@ -200,10 +200,7 @@ export function readParts(file: string, onDiagnostic?: OnDiagnostic): FileParts 
  * "loadOnlyInlinedPlugins").
  * @throws CniError as {@link readParts}, and 1 for a version that we do not speak
  */
-export function completeParts(
-  { file, text, source, ...parts }: FileParts,
-  onDiagnostic?: OnDiagnostic,
-): Conflist {
+function completeParts({ file, text, source, ...parts }: FileParts, onDiagnostic?: OnDiagnostic): Conflist {
   const beside = parts.loadOnlyInlinedPlugins ? [] : loadPluginsBeside(file, parts.name, onDiagnostic);
   return atPlace(file, text, () => completeNetwork(parts, source, beside));
 }

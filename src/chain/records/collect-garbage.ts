@@ -95,7 +95,7 @@ export interface GarbagePlan {
 }
 
 /** Where attachments are recorded, and where plugins are found. */
-export type GarbagePlace = Pick<ChainRuntime, 'cacheDir' | 'stateDir' | 'env'> &
+type GarbagePlace = Pick<ChainRuntime, 'cacheDir' | 'stateDir' | 'env'> &
   Partial<Pick<ChainRuntime, 'pluginDirs' | 'find' | 'isOwn'>>;
 
 /**

@@ -2,17 +2,15 @@
 //
 // Another runtime that attaches a container again, after a reboot or a failed DEL, uses the same names: container id, interface
 // and network. Plugins find what they delete by these names, and would delete what that runtime has made.
-import { findGeneration, type Generation } from '../../attachments/generation.ts';
 import {
   type AttachmentRecord,
-  findLaterEntry,
+  findLaterAdd,
   type Held,
   type HeldKnown,
   hold,
   pastOf,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../files/process-stat.ts';
 import type { Conflist } from '../config/conflist.ts';
@@ -171,28 +169,11 @@ export async function findSuccessor(
 ): Promise<string | undefined> {
   const { onWarning: _, ...quiet } = runtime;
   const within = { ...quiet, cacheDir: record.cacheDir };
-  const later = findLaterEntry(record);
-  if (later !== undefined) return later;
-  // The first plugin of an ADD writes its generation before it makes anything.
-  const note = findGeneration(runDir(runtime.env), record);
-  const isEarlier = isOfEarlierBoot(record, runtime.env);
-  if (note && !isOfEarlierBoot(note, runtime.env) && (isEarlier || isOfOthers(note, record)))
-    return 'a plugin has started an ADD of it since';
-  if (!isEarlier) return undefined;
+  const later = findLaterAdd(record, runtime.env);
+  if (later !== undefined || !isOfEarlierBoot(record, runtime.env)) return later;
   const list = findConfigOfAdd(record, within) ?? { name: record.network, plugins: [] };
   const witness = await runtime.openWitness?.();
   return witness?.findLife(list, record);
-}
-
-/**
- * Whether the note is of an ADD that is on no record of ours. Nothing tells if the network is one of a pod and named like the list that
- * names the delegate runner: the note may be that of the runtime's call of the runner.
- */
-function isOfOthers(
-  { isOurs, token }: Generation,
-  { generation, network, owner }: AttachmentRecord,
-): boolean {
-  return !isOurs && token !== generation && owner.split(' ')[1] !== network;
 }
 
 /**

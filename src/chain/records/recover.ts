@@ -30,7 +30,7 @@ import { deleteHeld } from './delete-attachment.ts';
 import { findCached, idOf } from './known-add.ts';
 
 /** An ADD that is noted, and whose plugins may be called. It holds the attachment until that is released. */
-export interface PreparedAdd {
+interface PreparedAdd {
   readonly list: Conflist;
   readonly attachment: Attachment;
   readonly runtime: ChainRuntime;
@@ -40,7 +40,7 @@ export interface PreparedAdd {
 }
 
 /** How far the plugins of an ADD came before one failed. */
-export interface FailedAdd {
+interface FailedAdd {
   readonly error: unknown;
   /** Index of the last plugin that may have begun. */
   readonly lastBegun: number;
@@ -195,7 +195,7 @@ const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
  * @returns false if a later ADD had made it again
  * @throws CniError of what failed
  */
-export type DeleteHeld = (held: HeldKnown, runtime: ChainRuntime) => Promise<boolean>;
+type DeleteHeld = (held: HeldKnown, runtime: ChainRuntime) => Promise<boolean>;
 
 /**
  * Deletes unsettled attachments: those with an operation that began and never ended because its runner died, those whose DEL failed

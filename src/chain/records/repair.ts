@@ -40,7 +40,7 @@ import { findCached, findConfigOfAdd, findRecord, LOOPBACK } from './known-add.t
 import { type Recovery, recover } from './recover.ts';
 
 /** How a repair goes about it. */
-export interface RepairMeans {
+interface RepairMeans {
   /** Change nothing: plugins get CHECK only. */
   readonly dryRun?: boolean;
   /**
@@ -91,7 +91,7 @@ export interface RepairReport {
 }
 
 /** An attachment, and the record if ours made it. */
-export type Repairable = Pick<KnownAttachment, 'known' | 'record' | 'stateDir'>;
+type Repairable = Pick<KnownAttachment, 'known' | 'record' | 'stateDir'>;
 
 /**
  * Deletes unsettled attachments. Then, for every attachment in journal and cache, every plugin checks its part and, if that fails, puts

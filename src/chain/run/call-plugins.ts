@@ -77,7 +77,7 @@ function pickRuntimeConfig(entry: PluginEntry, offered: JsonObject): JsonObject 
 }
 
 /** Which plugins are called, and with what. */
-export interface ChainCall<Reply> {
+interface ChainCall<Reply> {
   readonly list: Conflist;
   readonly verb: Command;
   /** Indexes in the order of the calls. */
@@ -105,7 +105,7 @@ export type PluginReply<Reply> =
  * The replies of the plugins in the order of the calls. The calls are made as the replies are read. A failure of ADD, CHECK or
  * STATUS is the last reply; other verbs continue. Leaving the iteration early waits until no plugin is running.
  */
-export interface PluginReplies<Reply> extends AsyncIterable<PluginReply<Reply>> {
+interface PluginReplies<Reply> extends AsyncIterable<PluginReply<Reply>> {
   /** Index of the plugin that was called last; -1 before the first. Plugins that could not be started do not count. */
   readonly lastBegun: number;
 }

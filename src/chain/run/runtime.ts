@@ -141,7 +141,7 @@ export interface NodeWitness {
 }
 
 /** Further options of the command, the daemon and the delegate runner; not part of the library. */
-export interface RunHooks {
+interface RunHooks {
   /**
    * Opens a witness that asks the node itself about an attachment, before it acts on a record of an earlier boot. Without
    * it, only the result cache tells whether another runtime has made the attachment again.

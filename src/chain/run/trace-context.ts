@@ -13,7 +13,7 @@ export interface PluginSpan {
 }
 
 /** The content of the caller's `TRACEPARENT`. */
-export interface TraceParent {
+interface TraceParent {
   readonly traceId: string;
   readonly spanId: string;
   /** The flags that are defined: 1 sampled, 2 random trace id. */

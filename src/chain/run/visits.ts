@@ -2,7 +2,7 @@
 import { pause } from '../../wait.ts';
 
 /** How visits are limited. */
-export interface VisitLimits {
+interface VisitLimits {
   /** Visits at the same time, besides those that rest and those that take long. */
   readonly atOnce: number;
   /** What hangs together, such as a network: while a visit of it takes long, no other one of it begins. */
