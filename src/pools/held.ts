@@ -1,6 +1,5 @@
 // Which blocks does this node hold, as it knows without asking, and what do their objects say?
 
-import { createHash } from 'node:crypto';
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
@@ -335,6 +334,8 @@ const LONGEST = 63;
 /** The name itself if it may be a value; otherwise one that only this name has. */
 export function labelOf(name: string): string {
   if (name.length <= LONGEST && /^[A-Za-z\d]([A-Za-z\d._-]*[A-Za-z\d])?$/.test(name)) return name;
+  // Most names are short, and node:crypto is a good part of a plugin's start.
+  const { createHash } = process.getBuiltinModule('node:crypto');
   return `sha256-${createHash('sha256').update(name).digest('hex').slice(0, 40)}`;
 }
 

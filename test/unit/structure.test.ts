@@ -624,6 +624,22 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
+  // Processor time that each adds to a start of 5 ms: node:fs 1.2 ms, node:os, node:async_hooks and bun:ffi less than 1; node:tty, node:net,
+  // node:crypto and node:stream 2.5 to 4.5. A module that one call in many needs is loaded by that call.
+  test('what a plugin loads at its start needs few modules of the runtime', () => {
+    const light = ['node:fs', 'node:path', 'node:os', 'node:async_hooks', 'node:timers/promises', 'bun:ffi'];
+    const { eager, targets } = loadedAtOnce();
+    const started = ['src/plugin/run', ...PLUGIN_NAMES.map(name => `plugins/${name}/plugin`)];
+    const loaded = started.flatMap(file => [file, ...reached(file, targets)]);
+    const heavy = [...new Set(loaded)].flatMap(file =>
+      (eager.get(file) ?? [])
+        .map(({ specifier }) => specifier)
+        .filter(name => /^(node|bun):/.test(name) && !light.includes(name))
+        .map(name => `${file} loads ${name}`),
+    );
+    expect(heavy).toEqual([]);
+  });
+
   test('the library and all that it reaches need nothing of Bun', () => {
     const portable = product.filter(file =>
       [
