@@ -12,13 +12,11 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/sock
 import { Tables } from '../netlink/tables.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { startTimer } from '../wait.ts';
-import { applyWays, findTunnels, hostLinksOf, removeWays } from './apply.ts';
+import { applyWays, findTunnels, hostLinksOf, removeWays, SPARE_TABLE } from './apply.ts';
 import type { ClusterNode, NodeEvents, NodeSource, RouteLimits } from './claims.ts';
 import { PROTOCOL, TUNNELS } from './names.ts';
 import { type BetweenNote, readNote, removeNote, writeNote } from './note.ts';
-import { planWays, type WaysPlan } from './plan.ts';
-import type { BetweenSettings, BetweenState } from './settings.ts';
-import { SPARE_TABLE } from './spare.ts';
+import { type BetweenSettings, type BetweenState, planWays, type WaysPlan } from './plan.ts';
 
 /** What this needs of the daemon. */
 interface KeeperParts {

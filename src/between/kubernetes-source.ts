@@ -13,7 +13,7 @@ import { API_VERSION, blockSpecOf, routedCidrsOf } from '../pools/held.ts';
 import { startTimer } from '../wait.ts';
 import { MOST_OF_ONE, type NodeEvents, type NodeSource } from './claims.ts';
 import { type DescribedNode, nodeOf } from './note.ts';
-import type { BLOCKS, KUBERNETES } from './settings.ts';
+import type { BLOCKS, KUBERNETES } from './plan.ts';
 
 /** Several changes often come together. */
 const GATHER_MS = 50;

@@ -1,5 +1,4 @@
-// Which routes, tunnels, neighbours and forwarding entries does this node need to reach the pods of every other?
-
+// Which routes, tunnels, neighbours and forwarding entries does this node need to reach the pods of every other, and what may an operator decide about them?
 import { createHash } from 'node:crypto';
 import { parseMac, renderMac } from '../net/interface.ts';
 import {
@@ -16,7 +15,7 @@ import {
   sameIp,
 } from '../net/ip.ts';
 import { type ClusterNode, claimBlocks, compareNodes, type RouteLimits } from './claims.ts';
-import { TUNNELS } from './names.ts';
+import { DEFAULT_PORT, DEFAULT_VNI, TUNNELS } from './names.ts';
 
 /** How the other nodes are reached: `auto` is direct where they share a layer 2 with this node, through a tunnel where they do not. */
 export const WAYS = ['auto', 'direct', 'vxlan'] as const;
@@ -280,4 +279,47 @@ function linkLocalOf(mac: string): Ip {
   const [first = 0, ...others] = parseMac(mac);
   const id = [first ^ 0x02, ...others.slice(0, 2), 0xff, 0xfe, ...others.slice(2)];
   return ipFromBytes(Uint8Array.of(0xfe, 0x80, 0, 0, 0, 0, 0, 0, ...id));
+}
+
+/** The value of `nodes` that means the Node objects of a cluster, with the ranges that the cluster assigned to them. */
+export const KUBERNETES = 'kubernetes';
+/** The value that means Node objects, with the blocks that their nodes claimed by the plugin `cluster`. */
+export const BLOCKS = 'blocks';
+
+/** What an operator decides. */
+export interface BetweenSettings {
+  /** Where nodes are learned from: a file or directory, {@link KUBERNETES} or {@link BLOCKS}; undefined: there are no routes to other nodes. */
+  readonly nodes: string | undefined;
+  /** For {@link KUBERNETES} and {@link BLOCKS}; undefined: the account of the pod that the daemon runs in. */
+  readonly kubeconfig: string | undefined;
+  /** Subnets that hold the blocks of all nodes; undefined: any. */
+  readonly clusterCidrs: readonly string[] | undefined;
+  readonly ways: Ways;
+  readonly vni: number;
+  readonly port: number;
+}
+
+/** Default settings. */
+export const BETWEEN_SETTINGS: BetweenSettings = {
+  nodes: undefined,
+  kubeconfig: undefined,
+  clusterCidrs: undefined,
+  ways: 'auto',
+  vni: DEFAULT_VNI,
+  port: DEFAULT_PORT,
+};
+
+/** As `GET /v1/state` shows it. */
+export interface BetweenState {
+  /** Name of this node. */
+  readonly own: string;
+  /** Other nodes that are known, and routes to their blocks that are wanted. */
+  readonly nodes: number;
+  readonly routes: number;
+  /** MTU of each tunnel. */
+  readonly tunnels: Readonly<Record<string, number>>;
+  /** What could not be planned or made, human-readable. */
+  readonly problems: readonly string[];
+  /** Times that the kernel's state was made as planned again, after the nodes changed and after others changed it. */
+  readonly changes: { readonly planned: number; readonly repaired: number };
 }

@@ -1,8 +1,7 @@
 // What can an operator change while the daemon runs?
 import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import * as z from 'zod/mini';
-import { WAYS } from '../between/plan.ts';
-import { type BetweenSettings, BLOCKS, KUBERNETES } from '../between/settings.ts';
+import { type BetweenSettings, BLOCKS, KUBERNETES, WAYS } from '../between/plan.ts';
 import type { Deadlines } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, describeIssue, parseJson } from '../cni/json.ts';

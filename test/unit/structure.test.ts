@@ -103,7 +103,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What an operator decides about the watch.
     ...['src/watch/settings'],
     // And about the routes to other nodes.
-    ...['src/between/plan', 'src/between/settings'],
+    'src/between/plan',
     // One daemon on a socket, and its notes of what has begun.
     ...['src/files', 'src/sys/flock'],
     // A socket that a service manager keeps.
@@ -300,7 +300,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   // Only the page, which is bundled, needs it.
   preact: ['src/ui/page'],
   // Only the daemon loads these.
-  'prom-client': ['src/observe/metrics', 'src/observe/grpc-metrics'],
+  'prom-client': ['src/observe/metrics'],
   '@grpc/grpc-js': ['src/daemon/grpc'],
   protobufjs: ['src/daemon/grpc'],
   '@kubernetes/client-node': ['src/delegate/api-server'],
@@ -314,8 +314,8 @@ const DUMPS_FOR_ITSELF: Readonly<Record<string, string>> = {
   'src/plugin/netns-owner': 'the same: whose the interface in the namespace of a call is',
   'src/ipam/garbage': 'the GC of a plugin of addresses: whose far ends pairs are',
   'src/ipam/holders': 'every namespace of a host, for who has an address: a socket for each',
-  'src/between/spare': 'a transaction over one table, which is read again if another one has changed it',
-  'src/between/apply': 'what one tunnel device has, before that is changed',
+  'src/between/apply':
+    'what one tunnel device has, before that is changed, and a transaction over one table, which is read again',
   'src/lab/compare/play': 'damages one device of a throwaway namespace',
   'src/lab/conformance/attachments': 'looks at one device of a throwaway namespace',
   'src/lab/probes': 'waits for what it has begun in a throwaway namespace',
@@ -377,7 +377,6 @@ const MAY_LOAD_LAZILY = [
   'src/cli/commands/del',
   // Nor for a cluster, but whose configuration names one.
   'src/cli/daemon/background',
-  'src/cli/daemon/background',
   'src/cli/daemon/parts',
 ];
 
@@ -386,7 +385,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
     ...[
-      ...['src/node/doctor/node-view', 'src/node/doctor/filter/fates', 'src/node/devices'],
+      ...['src/node/doctor/node-view', 'src/node/doctor/filter/walk', 'src/node/devices'],
       ...['draw', 'layout'].map(name => `src/node/graph/${name}`),
       'src/ui/page/overview',
     ],

@@ -2,10 +2,9 @@
 import { dirname } from 'node:path';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { withCommonNames } from '../../lab/compare/differ.ts';
-import { homesOf, laySwap, readSwap } from '../../lab/compare/executables.ts';
 import { playScene } from '../../lab/compare/play.ts';
 import { type PlayedScene, renderReport, renderSummary, reportOn } from '../../lab/compare/report.ts';
-import { SCENES, type Scene, type SceneRecord } from '../../lab/compare/scene.ts';
+import { homesOf, laySwap, readSwap, SCENES, type Scene, type SceneRecord } from '../../lab/compare/scene.ts';
 import { offerCapabilities } from '../../lab/configured.ts';
 import { protectFiles } from '../../lab/host.ts';
 import { envOfPlugins, RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';

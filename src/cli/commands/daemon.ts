@@ -1,7 +1,7 @@
 // What does `catena daemon` do?
 
 import { dirname } from 'node:path';
-import { BETWEEN_SETTINGS } from '../../between/settings.ts';
+import { BETWEEN_SETTINGS } from '../../between/plan.ts';
 import { RUN_DIR, runDir, stateDir } from '../../cni/directories.ts';
 import { nodeNameGiven } from '../../cni/node-name.ts';
 import {
@@ -11,7 +11,7 @@ import {
   watchedCalls,
   withWorkers,
 } from '../../daemon/backend.ts';
-import { serveEarlyClients } from '../../daemon/early-clients.ts';
+import { serveEarlyClients } from '../../daemon/door.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { isAtHome, isInTheWayOf } from '../../daemon/on-demand.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';

@@ -6,7 +6,6 @@ import { defined } from '../../cni/json.ts';
 import { loadAbouts } from '../../cni/plugin-about.ts';
 import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
 import { checkAttachments } from '../../node/doctor/checks/state.ts';
-import { findProblems } from '../../node/doctor/examine.ts';
 import {
   type DoctorVerdict,
   exitCodeOf,
@@ -16,7 +15,7 @@ import {
   type NodeView,
   viewDaemon,
 } from '../../node/doctor/finding.ts';
-import { type Places, routedPods, viewNode } from '../../node/doctor/node-view.ts';
+import { findProblems, type Places, routedPods, viewNode } from '../../node/doctor/node-view.ts';
 import { titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';

@@ -1,9 +1,9 @@
 // What does a daemon do besides serving requests?
 
 import type { NodeEvents } from '../../between/claims.ts';
-import { openFilesSource } from '../../between/files-source.ts';
 import { type Keeping, startKeeping } from '../../between/keeper.ts';
-import { type BetweenSettings, BLOCKS, KUBERNETES } from '../../between/settings.ts';
+import { openFilesSource } from '../../between/note.ts';
+import { type BetweenSettings, BLOCKS, KUBERNETES } from '../../between/plan.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { recover } from '../../chain/records/recover.ts';
 import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';

@@ -7,7 +7,7 @@ import type { WorkerPool } from '../../daemon/pool.ts';
 import { BUSY } from '../../daemon/server.ts';
 import { awaitSeat } from '../../daemon/who-listens.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
-import { addGrpcMetrics } from '../../observe/grpc-metrics.ts';
+import { addGrpcMetrics } from '../../observe/metrics.ts';
 import type { Observer } from '../../observe/observer.ts';
 import { maskText } from '../../observe/secrets.ts';
 

@@ -1,5 +1,5 @@
 // What does the work of a daemon beside requests get, and tell?
-import type { BetweenState } from '../../between/settings.ts';
+import type { BetweenState } from '../../between/plan.ts';
 import { describeError } from '../../cni/errors.ts';
 import type { WatchedCall } from '../../daemon/backend.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';

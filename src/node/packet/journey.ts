@@ -8,8 +8,17 @@ import type { Listener } from '../../netlink/sock-diag.ts';
 import { NO_LABELS, type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
 import type { NodeAttachment } from '../model.ts';
 import { titleOf } from '../words.ts';
-import { arriveQueue, leaveQueue, nextHop, routeIn, routeOut } from './hops.ts';
-import { type HookName, type Passed, passBridge, passHook } from './rules.ts';
+import {
+  arriveQueue,
+  type HookName,
+  leaveQueue,
+  nextHop,
+  type Passed,
+  passBridge,
+  passHook,
+  routeIn,
+  routeOut,
+} from './hops.ts';
 import { addressesOf, type Hop, hop, isPair, lost, type Site, type Walk, type World } from './site.ts';
 
 /** The rules of a hook, with the packet before and behind them. */

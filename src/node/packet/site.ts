@@ -11,8 +11,8 @@ import { NETLINK_ROUTE, NetlinkSocket } from '../../netlink/socket.ts';
 import { askHere, askIn, type FilterTable, isForwarding, isOwnTable, Tables } from '../../netlink/tables.ts';
 import { closeNetns, findNetns, inNetns, type Netns } from '../../sys/netns.ts';
 import { findSysctl } from '../../sys/sysctl.ts';
-import { BRIDGE_FAMILIES } from '../doctor/filter/fates.ts';
 import type { Packet } from '../doctor/filter/packet.ts';
+import { BRIDGE_FAMILIES } from '../doctor/filter/walk.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';
 import { titleOf } from '../words.ts';
 

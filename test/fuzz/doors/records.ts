@@ -9,7 +9,7 @@ import { listAttachments, parseRecord as parseCached } from '../../../src/attach
 import { lastBegun, parseNote } from '../../../src/attachments/notes.ts';
 import { noteFileOf, notesDir } from '../../../src/attachments/place.ts';
 import { listRecords } from '../../../src/attachments/store.ts';
-import { BETWEEN_SETTINGS } from '../../../src/between/settings.ts';
+import { BETWEEN_SETTINGS } from '../../../src/between/plan.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
 import { type DaemonSettings, readSettings } from '../../../src/daemon/settings.ts';

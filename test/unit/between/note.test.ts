@@ -1,12 +1,14 @@
-// Is the note about nodes read as it was written?
+// Is the note about nodes read as it was written, and are nodes learned from files, live, and kept while these cannot be read?
 
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import type { NodeEvents, NodeSource } from '../../../src/between/claims.ts';
 import {
   describeNode,
   noteFileOf,
+  openFilesSource,
   parseNodes,
   peersIn,
   readNote,
@@ -14,12 +16,13 @@ import {
   writeNote,
 } from '../../../src/between/note.ts';
 import { parseCidr, parseIp } from '../../../src/net/ip.ts';
+import { until } from '../../helpers/until.ts';
 
 let dir: string;
 beforeEach(() => {
   dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cat-nodes-'));
 });
-afterEach(() => fs.rmSync(dir, { recursive: true }));
+afterEach(() => fs.rmSync(dir, { recursive: true, force: true }));
 
 const A = { name: 'a', addresses: ['192.0.2.1', '2001:db8::1'], blocks: ['10.244.1.0/24'] };
 const B = { name: 'b', addresses: ['192.0.2.2'], blocks: ['10.244.2.0/24', 'fd00:2::/64'] };
@@ -78,5 +81,73 @@ describe('nodes as JSON', () => {
     ])('refuses %p', (text, problem) => {
       expect(() => parseNodes(text, 'f')).toThrow(problem);
     });
+  });
+});
+
+let told: string[];
+let problems: string[];
+const open: NodeSource[] = [];
+const events: NodeEvents = {
+  nodes: nodes => void told.push(nodes.map(({ name, blocks }) => `${name}:${blocks.length}`).join(' ')),
+  problem: text => void problems.push(text),
+};
+
+beforeEach(() => {
+  [told, problems] = [[], []];
+});
+afterEach(() => {
+  for (const source of open.splice(0)) source.close();
+});
+
+const last = (texts: readonly string[]) => texts.at(-1);
+
+describe('openFilesSource()', () => {
+  test('follows the files of a directory', async () => {
+    fs.writeFileSync(`${dir}/a.json`, JSON.stringify(A));
+    open.push(openFilesSource(dir, events));
+    await until(() => last(told) === 'a:1');
+    fs.writeFileSync(`${dir}/b.json`, JSON.stringify(B));
+    await until(() => last(told) === 'a:1 b:2');
+    fs.writeFileSync(`${dir}/b.json`, '{"name":');
+    await until(() => problems.length === 1);
+    expect(problems[0]).toContain('b.json');
+    fs.rmSync(`${dir}/b.json`);
+    await until(() => last(told) === 'a:1');
+    fs.writeFileSync(`${dir}/readme.txt`, 'not a node');
+    await Bun.sleep(200);
+    expect(told).toEqual(['a:1', 'a:1 b:2', 'a:1']);
+  });
+
+  test('follows one file that is replaced by rename, and waits for one that does not exist', async () => {
+    const file = `${dir}/sub/nodes.json`;
+    open.push(openFilesSource(file, events));
+    await until(() => problems.length === 1);
+    expect(problems[0]).toContain('no such file');
+    fs.mkdirSync(`${dir}/sub`);
+    fs.writeFileSync(file, JSON.stringify([A]));
+    await until(() => last(told) === 'a:1');
+    fs.writeFileSync(`${file}.new`, JSON.stringify([A, B]));
+    fs.renameSync(`${file}.new`, file);
+    await until(() => last(told) === 'a:1 b:2');
+    fs.rmSync(`${dir}/sub`, { recursive: true });
+    await until(() => problems.length === 2);
+    expect(last(told)).toBe('a:1 b:2');
+  });
+
+  test('reads the files from time to time where inotify has no instance left', async () => {
+    fs.writeFileSync(`${dir}/a.json`, JSON.stringify(A));
+    const script = `
+      const { openFilesSource } = await import(${JSON.stringify(path.resolve('src/between/note.ts'))});
+      openFilesSource(${JSON.stringify(dir)}, {
+        nodes(nodes) { console.log('nodes', nodes.length); process.exit(0); },
+        problem(text) { console.log('problem', text); },
+      });
+      setTimeout(() => process.exit(1), 20_000);`;
+    const limit = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$0" -e "$1"';
+    const child = Bun.spawn(['unshare', '-Ur', 'sh', '-c', limit, process.execPath, script], {
+      stderr: 'pipe',
+    });
+    expect(await new Response(child.stdout).text()).toBe('nodes 1\n');
+    expect(await child.exited).toBe(0);
   });
 });

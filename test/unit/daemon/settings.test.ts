@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { BETWEEN_SETTINGS } from '../../../src/between/settings.ts';
+import { BETWEEN_SETTINGS } from '../../../src/between/plan.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
 import {
   type CheckedSettings,

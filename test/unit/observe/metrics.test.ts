@@ -1,7 +1,6 @@
 // Do finished requests become the numbers that the names promise?
 import { describe, expect, test } from 'bun:test';
-import { addGrpcMetrics } from '../../../src/observe/grpc-metrics.ts';
-import { type MetricSources, openMetrics } from '../../../src/observe/metrics.ts';
+import { addGrpcMetrics, type MetricSources, openMetrics } from '../../../src/observe/metrics.ts';
 import type { RequestRecord } from '../../../src/observe/record.ts';
 
 const SOURCES: MetricSources = {

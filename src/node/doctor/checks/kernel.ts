@@ -6,7 +6,7 @@ import { RT_TABLE_MAIN } from '../../../netlink/rtnl/route.ts';
 import { type Rule, renderRule, ruleDeletion } from '../../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../../netlink/tables.ts';
 import { some } from '../../words.ts';
-import { acceptDevices, findFates, type PodFate } from '../filter/fates.ts';
+import { acceptDevices, findFates, type PodFate } from '../filter/walk.ts';
 import {
   type Check,
   groupBy,

@@ -12,10 +12,9 @@ import {
 } from '../../../../../src/netlink/nft/expr.ts';
 import type { Rule } from '../../../../../src/netlink/nft/table.ts';
 import type { FilterTable } from '../../../../../src/netlink/tables.ts';
-import { findFates } from '../../../../../src/node/doctor/filter/fates.ts';
 import type { Packet } from '../../../../../src/node/doctor/filter/packet.ts';
 import { judgeRule } from '../../../../../src/node/doctor/filter/rule.ts';
-import { candidatesOf, walk } from '../../../../../src/node/doctor/filter/walk.ts';
+import { candidatesOf, findFates, walk } from '../../../../../src/node/doctor/filter/walk.ts';
 
 const PACKET: Packet = {
   ...{ family: 4, iif: 'br0', oif: undefined, protocol: 6, source: '10.0.0.2', destination: '10.0.0.3' },

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseNetwork } from '../../../../src/chain/config/conflist.ts';
-import { homesOf, readSwap } from '../../../../src/lab/compare/executables.ts';
+import { homesOf, readSwap } from '../../../../src/lab/compare/scene.ts';
 
 const dir = fs.mkdtempSync(join(tmpdir(), 'cat-swap-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));
