@@ -3,7 +3,7 @@
 import { dlopen, FFIType, ptr, read } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { renderErrno } from './errno.ts';
-import { LIBC_NAMES } from './netns-identity.ts';
+import { LIBC_NAMES } from './libc-names.ts';
 
 const { i32, u64, pointer } = { i32: FFIType.i32, u64: FFIType.u64, pointer: FFIType.ptr };
 

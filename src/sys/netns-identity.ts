@@ -1,11 +1,13 @@
-// Does a path still refer to the same network namespace? (Also for Node, without bun:ffi.)
+// Does a path still refer to the same network namespace?
 //
 // When a namespace is destroyed, the kernel reuses its device and inode numbers at once, usually for the very next one. A
 // cookie is used only once per boot. It can only be read from a socket in the namespace, so the thread enters the namespace
 // for a moment. The journal needs this, but also runs under Node, which cannot do it. Therefore bun:ffi is loaded on first
 // use.
+
 import type * as FfiModule from 'bun:ffi';
 import { closeSync, constants, openSync, statSync } from 'node:fs';
+import { LIBC_NAMES } from './libc-names.ts';
 
 /** What a record keeps of a namespace, to recognise it. */
 export interface NetnsIdentity {
@@ -151,10 +153,3 @@ function load(): Functions | undefined {
   }
   return undefined;
 }
-
-/** In the order in which they are tried: glibc, a plain symbolic link to either, musl. */
-export const LIBC_NAMES: readonly string[] = [
-  'libc.so.6',
-  'libc.so',
-  `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`,
-];
