@@ -9,6 +9,7 @@ import {
   DAEMON_VERBS,
   JUDGE_FLAG,
   JUDGED,
+  SELDOM_PURGED,
   SERVED_VARIABLE,
   SILENCE_MS,
   socketPathOf,
@@ -123,6 +124,8 @@ export async function renderTables(): Promise<string> {
       JUDGE_FLAG,
       SEND_FLAG,
     },
+    PURGE_VARIABLE: 'MIMALLOC_PURGE_DELAY',
+    PURGE_DELAY: SELDOM_PURGED.MIMALLOC_PURGE_DELAY,
     // Both begin with a slash, after the run directory.
     WIRE_NAME: wireOf(socketPathOf('')),
     CALLS_NAME: callsFilesOf(socketPathOf('')),

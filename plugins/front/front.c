@@ -228,16 +228,22 @@ static void give_input_back(void)
     if (fd != 0) call(DUP3, fd, 0, 0, 0, 0);
 }
 
-/* Executes the core in this process, and tells it what became of the request to the daemon, unless there was none. */
+/*
+ * Executes the core in this process, and tells it what became of the request to the daemon, unless there was none. The engine reads from its
+ * environment how long the daemon keeps what it has freed.
+ */
 static _Noreturn void run_core(const char *verdict)
 {
     static char told[PATH_BYTES + 256];
+    const char *first = *arguments ? arguments[1] : 0;
     char **env = environment;
     if (door >= 0) call(CLOSE, door, 0, 0, 0, 0);
     if (input_was_read) give_input_back();
     if (*verdict) {
         const char *parts[] = { UNANSWERED_VARIABLE "=", verdict, " ", key, " ", calls_file };
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) append(told, sizeof told, parts[i]);
+    } else if (first && same(first, "daemon") && !*variable(PURGE_VARIABLE)) append(told, sizeof told, PURGE_VARIABLE "=" PURGE_DELAY);
+    if (*told) {
         /* The buffer of answers is free now, and larger than any environment that the kernel accepts. */
         size_t count = 0, most = sizeof answer / sizeof *env - 2;
         env = (char **)(void *)answer;

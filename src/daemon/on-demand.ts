@@ -17,6 +17,7 @@ import { holdFlock } from '../sys/flock.ts';
 import {
   ON_DEMAND_VARIABLE,
   type ProcessPlace,
+  SELDOM_PURGED,
   START_AGAIN_MS,
   socketPathOf,
   startNoteOf,
@@ -113,6 +114,7 @@ export function startOnDemand(file: string, runDir: string): void {
         ...Object.fromEntries(VARIABLES.map(name => [name, process.env[name]])),
         CATENA_RUN_DIR: runDir,
         [ON_DEMAND_VARIABLE]: '1',
+        ...SELDOM_PURGED,
       },
       cwd: '/',
       stdio: ['ignore', 'ignore', 'ignore'],

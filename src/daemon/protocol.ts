@@ -48,6 +48,12 @@ export const ANSWER_DEADLINE_MS = 10 * 60_000;
 const DECLINE_REASONS = ['request', 'build', 'namespace', 'stale', 'busy', 'workers', 'ending'] as const;
 export type DeclineReason = (typeof DECLINE_REASONS)[number];
 
+/**
+ * Environment of a daemon. The engine's allocator gives freed memory back to the kernel by a thread of its own, as often as it finds some, which
+ * took a fifth of the daemon's processor time beside single pods: now after a minute. The front sets it, too, where it starts a daemon.
+ */
+export const SELDOM_PURGED = { MIMALLOC_PURGE_DELAY: '60000' } as const;
+
 /** Commands that a client forwards to the daemon. The others run no chain. */
 export const DAEMON_COMMANDS: readonly string[] = [
   'add',

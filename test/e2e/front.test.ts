@@ -147,6 +147,19 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     expect(typed).toEqual({ exitCode: 1, stdout: '', stderr: `catena: ${text}\n` });
   });
 
+  test('has a daemon give memory back after a minute, unless its environment says when', async () => {
+    const told = path.join(tmp, 'told');
+    fs.mkdirSync(told);
+    fs.copyFileSync(path.join(BIN, 'catena'), path.join(told, 'catena'));
+    fs.writeFileSync(path.join(told, 'catena-core'), '#!/bin/sh\necho "$1 $MIMALLOC_PURGE_DELAY"\n', {
+      mode: 0o755,
+    });
+    const catena = path.join(told, 'catena');
+    expect((await run([catena, 'daemon'])).stdout).toBe('daemon 60000\n');
+    expect((await run([catena, 'daemon'], { env: { MIMALLOC_PURGE_DELAY: '5' } })).stdout).toBe('daemon 5\n');
+    expect((await run([catena, 'help'])).stdout).toBe('help \n');
+  });
+
   describe.each(BUILDS)('%s', build => {
     let runs = 0;
     const made = makeStubbedFront(path.join(tmp, build), build);
