@@ -2,7 +2,6 @@
 
 import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs';
 import { pause } from '../wait.ts';
-import { namesIn, tryRead } from './read-file.ts';
 
 /** Longer than any identity. */
 const ROOM_BYTES = 128;
@@ -128,25 +127,6 @@ function ownPidns(): string {
   }
 }
 
-/** Names of the processes of this node that have a socket open, as far as this user may look. @param inode of the socket */
-export function namesOfHolders(inode: number): string[] {
-  return namesIn('/proc')
-    .filter(name => /^\d+$/.test(name))
-    .flatMap(pid => {
-      const dir = `/proc/${pid}/fd`;
-      const isHolder = namesIn(dir).some(fd => tryReadLink(`${dir}/${fd}`) === `socket:[${inode}]`);
-      return isHolder ? [tryRead(`/proc/${pid}/comm`)?.trim() ?? ''] : [];
-    });
-}
-
-function tryReadLink(path: string): string | undefined {
-  try {
-    return readlinkSync(path);
-  } catch {
-    return undefined;
-  }
-}
-
 /** Long enough for a process to run again that was stopped only briefly, by a debugger or by strace. */
 const SECOND_LOOK_MS = 50;
 
@@ -163,9 +143,16 @@ function looksFrozen({ pid, start, pidns }: ProcessId): boolean {
   if (isRunning({ pid, start, pidns }) !== true) return false;
   // proc(5): T is "stopped". The wait channel of a process in a frozen cgroup is a function of the freezer, in both cgroup
   // versions.
-  return (
-    readProcessStat(pid)?.state === 'T' || /freezer|refrigerator/.test(tryRead(`/proc/${pid}/wchan`) ?? '')
-  );
+  return readProcessStat(pid)?.state === 'T' || /freezer|refrigerator/.test(waitChannelOf(pid));
+}
+
+/** Empty for one that does not wait, has ended, or may not be looked at. */
+function waitChannelOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/wchan`, 'latin1');
+  } catch {
+    return '';
+  }
 }
 
 /** A killed process may be in the middle of a system call, which it finishes first. */

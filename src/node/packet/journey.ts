@@ -1,6 +1,7 @@
 // Which places does a packet pass on this node, and does its reply come back?
 
-import { namesOfHolders } from '../../files/process-stat.ts';
+import { readlinkSync } from 'node:fs';
+import { namesIn, tryRead } from '../../files/read-file.ts';
 import { cidrContains, parseIp, renderCidr, renderIp } from '../../net/ip.ts';
 import { IFF_LOWER_UP, IFF_UP, type Link } from '../../netlink/rtnl/link.ts';
 import { type RouteLookup, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
@@ -384,6 +385,25 @@ export interface Mapping {
 function isOnlyHeld(inode: number): boolean {
   const names = namesOfHolders(inode);
   return names.length > 0 && names.every(name => name === 'conmon');
+}
+
+/** Names of the processes of this node that have a socket open, as far as this user may look. @param inode of the socket */
+function namesOfHolders(inode: number): string[] {
+  return namesIn('/proc')
+    .filter(name => /^\d+$/.test(name))
+    .flatMap(pid => {
+      const dir = `/proc/${pid}/fd`;
+      const isHolder = namesIn(dir).some(fd => tryReadLink(`${dir}/${fd}`) === `socket:[${inode}]`);
+      return isHolder ? [tryRead(`/proc/${pid}/comm`)?.trim() ?? ''] : [];
+    });
+}
+
+function tryReadLink(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Compares where the rules of the node led the packet with where they should have. */
