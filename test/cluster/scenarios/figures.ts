@@ -1,5 +1,5 @@
-// How long do ADD and DEL of pods take, and how much processor time: with Catena and its daemon, without the daemon, and with the reference?
-// A list of plugins that containerd calls one by one is compared with the same list of the reference's, and the runner that reports
+// How long do ADD and DEL of pods take, and how much processor time: with Catena and its daemon, the DaemonSet's or one that calls start,
+// without a daemon, and with the reference? A list of plugins that containerd calls one by one is compared with the same list of the reference's, and the runner that reports
 // `network-status` with multus in front of them.
 
 import fs from 'node:fs';
@@ -21,11 +21,14 @@ const LIST = '/etc/cni/net.d/00-0-figures.conflist';
 /** That of Catena's account, which both sides with a front use. */
 const KUBECONFIG = '/etc/cni/net.d/catena.d/kubeconfig';
 
+/** In the command line of a daemon, whatever started it. */
+const DAEMON = 'catena daemon';
+
 /** What calls a network. */
 interface Side {
   readonly name: string;
-  /** Whether the daemon runs. */
-  readonly daemon?: true;
+  /** Whose daemon works for the calls, if any does: that of the DaemonSet, or one that a call starts and that ends when it is idle. */
+  readonly daemon?: 'kept' | 'on demand';
   /** The side that ours is compared with; without one, it is the reference's. */
   readonly peer?: string;
   /** What stands in front of the plugins. */
@@ -33,8 +36,10 @@ interface Side {
 }
 
 const SIDES: readonly Side[] = [
-  { name: 'plain list with daemon', daemon: true, peer: 'plain list of the reference' },
-  { name: 'runner with daemon', daemon: true, peer: 'multus', front: 'catena' },
+  { name: 'plain list with daemon', daemon: 'kept', peer: 'plain list of the reference' },
+  { name: 'runner with daemon', daemon: 'kept', peer: 'multus', front: 'catena' },
+  { name: 'plain list on demand', daemon: 'on demand', peer: 'plain list of the reference' },
+  { name: 'runner on demand', daemon: 'on demand', peer: 'multus', front: 'catena' },
   { name: 'plain list without daemon', peer: 'plain list of the reference' },
   { name: 'runner without daemon', peer: 'multus', front: 'catena' },
   { name: 'plain list of the reference' },
@@ -91,10 +96,11 @@ export const figures: Scenario = {
     let isRunning = true;
     for (let run = 1; run <= asked.runs; run++) {
       for (const side of sides) {
-        if (isRunning !== (side.daemon === true)) {
+        if (isRunning !== (side.daemon === 'kept')) {
           isRunning = !isRunning;
           await (isRunning ? startDaemons(cluster) : stopDaemons(cluster));
         }
+        if (side.daemon === 'on demand') await installStarter(node, 'on-demand');
         callPluginsOf(node, side.peer === undefined ? REFERENCE : PLUGINS);
         machine.write(LIST, JSON.stringify(listOf(side, node.place.pods)));
         try {
@@ -106,10 +112,11 @@ export const figures: Scenario = {
             cell.runs.push(await measure(cluster, node, namespace, cell.pods));
             fs.writeFileSync(table, tableOf(cells));
           }
+          if (side.daemon && run === 1) saw(`${side.name}: ${await atRest(node)}`);
         } finally {
           fs.rmSync(machine.path(LIST));
+          if (side.daemon === 'on demand') await installStarter(node, 'none');
         }
-        if (side.daemon && run === 1) saw(`${side.name}: ${await atRest(node)}`);
       }
     }
     callPluginsOf(node, PLUGINS);
@@ -140,6 +147,12 @@ async function stopDaemons(cluster: Cluster): Promise<void> {
 async function startDaemons(cluster: Cluster): Promise<void> {
   await cluster.kubectl('rollout', 'undo', ...DAEMONS);
   await untilReplaced(cluster);
+}
+
+/** Has calls start a daemon of their own, in the group of the runtime that makes them; or ends that, and its daemon. */
+async function installStarter({ machine }: Node, starter: 'on-demand' | 'none'): Promise<void> {
+  await machine.ok([`${PLUGINS}/catena`, 'install', '--daemon', starter]);
+  if (starter === 'none') await machine.run([`${PLUGINS}/catena`, 'daemon', '--stop']);
 }
 
 async function untilReplaced(cluster: Cluster): Promise<void> {
@@ -175,7 +188,7 @@ async function measure(cluster: Cluster, node: Node, namespace: string, pods: nu
   const metadata = { name: 'web', namespace };
   const sandboxes: number[] = [];
   const before = readStopwatch(node).length;
-  const daemon = () => processorTime(node.machine, `${PLUGINS}/catena`);
+  const daemon = () => processorTime(node.machine, DAEMON);
   const used = daemon();
   const rounds = pods === 1 ? SINGLY : 1;
   for (let round = 0; round < rounds; round++) {
@@ -219,9 +232,9 @@ async function untilCallsEnd(node: Node): Promise<void> {
 /** What the daemon needs 30 seconds after the last pod has gone. */
 async function atRest({ machine }: Node): Promise<string> {
   await Bun.sleep(30_000);
-  const [began, before] = [performance.now(), processorTime(machine, `${PLUGINS}/catena`)];
+  const [began, before] = [performance.now(), processorTime(machine, DAEMON)];
   await Bun.sleep(10_000);
-  const used = processorTime(machine, `${PLUGINS}/catena`) - before;
+  const used = processorTime(machine, DAEMON) - before;
   return `${((used / (performance.now() - began)) * 100).toFixed(1)} % of a core 30 s after the last pod`;
 }
 
