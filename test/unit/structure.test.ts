@@ -163,8 +163,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // Pods of other nodes.
     ...['src/between/names', 'src/between/note'],
     ...['src/node', 'src/node/doctor/filter', 'src/netlink', 'src/net'],
-    ...['src/sys/netns', 'src/sys/sysctl', 'src/files/process-stat'],
-    // What \`catena try\` sends is sent for real containers.
+    ...['src/sys/netns', 'src/sys/sysctl', 'src/files/read-file'],
+    // What `catena try` sends is sent for real containers.
     ...['src/lab', 'src/chain/config', 'src/cni'],
   ],
   // It asks commands, and knows what they print.
