@@ -57,6 +57,7 @@ test('catena install installs every plugin and the list, and reports that anothe
   );
   expect(stdout).toContain('containerd  does not use it: "05-lo.conflist" is used');
   expect(stdout).toContain('--as-default gives the list a name that sorts first');
+  expect(stdout).toContain('\ndaemon: none chosen; with --daemon on-demand calls start one');
   // The last line is what a person must still do.
   expect(stdout).toEndWith(`\n"catena" is not in PATH: ln -s ${root}/bin/catena /usr/local/bin/catena\n`);
   const called = await run([join(root, 'bin/bridge')], { env: { CNI_COMMAND: 'VERSION' } });
