@@ -2,7 +2,7 @@
 
 import { appendFileSync, statSync, writeSync } from 'node:fs';
 import { parsePluginDirs } from '../../src/chain/config/find-plugin.ts';
-import type { Deadlines, PluginEvent } from '../../src/chain/run/runtime.ts';
+import type { Deadlines, PluginEvent, Watch, WatchedRequest } from '../../src/chain/run/runtime.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { findCniArgs, podNamedIn } from '../../src/cni/env.ts';
 import { decode, defined, isObject } from '../../src/cni/json.ts';
@@ -14,7 +14,6 @@ import type { PodKey } from '../../src/delegate/record.ts';
 import type { FollowCall, Runner } from '../../src/delegate/runner.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
 import { maskText } from '../../src/observe/secrets.ts';
-import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { findTakenName } from '../../src/sys/netns.ts';
 import { ownWorker, type WorkerSource, workerSegments } from '../../src/worker/client.ts';

@@ -49,7 +49,8 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkError, NetlinkSocket } from '.
 import type { Tables } from '../netlink/tables.ts';
 import { Errno } from '../sys/errno.ts';
 import { EXPORT_TABLE, LAST_METRIC, METRIC, PROTOCOL, TUNNEL_ALIAS, TUNNELS } from './names.ts';
-import type { HostLink, TunnelPlan, WaysPlan } from './plan.ts';
+import { readNote } from './note.ts';
+import { type HostLink, planWays, type TunnelPlan, type WaysPlan } from './plan.ts';
 
 /** What was done, and what the kernel refused; both human-readable. */
 export interface Applied {
@@ -135,6 +136,24 @@ export function findDifferences(plan: WaysPlan): string[] {
     ];
   });
   return [...differences, ...within(NETLINK_NETFILTER, socket => spareProblems(socket, plan))];
+}
+
+/**
+ * Plans as the daemon does, from the nodes that it was told last, and compares. Undefined if no daemon keeps routes to other nodes.
+ * @throws Error without the right to look
+ */
+export function viewWays(runDir: string, kernel: Tables) {
+  const note = readNote(runDir);
+  if (note === undefined) return undefined;
+  const { own, nodes } = note;
+  const plan = planWays(nodes, hostLinksOf(kernel), note);
+  const others = nodes.filter(({ name }) => name !== own).length;
+  if (plan === undefined) {
+    const problems = [`this node, "${own}", is not among the ${nodes.length} nodes`];
+    return { own, nodes: others, routes: 0, problems, differences: [] };
+  }
+  const { ways, problems } = plan;
+  return { own, nodes: others, routes: ways.length, problems, differences: findDifferences(plan) };
 }
 
 /** Routes of ours that the kernel has, human-readable. */

@@ -19,16 +19,12 @@ import {
   renderIp,
 } from '../net/ip.ts';
 import type { ClusterNode, NodeEvents, NodeSource } from './claims.ts';
+import { noteFileOf } from './names.ts';
 import { type PlanChoices, WAYS } from './plan.ts';
 
 /** The nodes that were known last, and what was decided. */
 export interface BetweenNote extends PlanChoices {
   readonly nodes: readonly ClusterNode[];
-}
-
-/** In the run directory, which is empty after a boot, as is the kernel. */
-export function noteFileOf(runDir: string): string {
-  return join(runDir, 'between.json');
 }
 
 /** Written before anything is made, so that it can always be removed. */

@@ -1,6 +1,6 @@
 // What is a command of the tool, and what does it get to work with?
 
-import type { Deadlines } from '../chain/run/runtime.ts';
+import type { Deadlines, RequestWatcher, Watch } from '../chain/run/runtime.ts';
 import type { CniError } from '../cni/errors.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { JsonObject } from '../cni/json.ts';
@@ -8,7 +8,6 @@ import type { PluginCatalog } from '../cni/plugin-about.ts';
 import type { SpecVersion } from '../cni/result.ts';
 import type { Cluster, ClusterAccess } from '../delegate/cluster.ts';
 import type { RunnerOptions } from '../delegate/options.ts';
-import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import { LONGEST_S } from '../wait.ts';
 import type { WorkerSource } from '../worker/client.ts';
 

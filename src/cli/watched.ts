@@ -1,13 +1,12 @@
 // Which observers are told of the chain that a command runs?
-import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
+import type { Attachment, ChainRuntime, RequestFacts, RequestWatcher } from '../chain/run/runtime.ts';
 import { runDir } from '../cni/directories.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { absolutePath } from '../files/read-file.ts';
 import { appendHistory, eventOf, FAILED_WITHOUT_CODE, withHistory } from '../observe/history.ts';
-import { podOf, type RequestFacts } from '../observe/record.ts';
-import type { RequestWatcher } from '../observe/watcher.ts';
+import { podOf } from '../observe/record.ts';
 import type { CommandCall } from './command.ts';
 import { runtimeOf } from './target.ts';
 

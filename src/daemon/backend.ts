@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { finishDeferred } from '../chain/run/call-plugins.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
+import type { RequestWatcher, Watch } from '../chain/run/runtime.ts';
 import type { Segment, PluginCall as SegmentCall, SegmentRunner } from '../chain/run/segment.ts';
 import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context.ts';
 import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
@@ -10,7 +11,6 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { errorIn, networkIn, type Outcome, objectIn, type Reply } from '../cni/invocation.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { NODE_VARIABLE } from '../cni/node-name.ts';
-import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import { howEnded, noteUnserved, ownSegments, type WorkerSource } from '../worker/client.ts';
 import type { WorkerPool } from './pool.ts';
 import {

@@ -7,8 +7,8 @@ import { findIp, renderIp } from '../net/ip.ts';
 import { renderFields } from '../netlink/nft/table.ts';
 import { Tables } from '../netlink/tables.ts';
 import { findNetnsIdentity } from '../sys/netns-identity.ts';
-import { isBelow } from './graph/layout.ts';
 import type { NodeAttachment, NodeModel } from './model.ts';
+import { isBelow } from './words.ts';
 
 /** One owner, with everything that shows it. */
 export interface Owned {

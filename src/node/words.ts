@@ -78,6 +78,11 @@ export function withoutKeys(problem: string): string {
   });
 }
 
+/** Whether the host's device is the lower one of a macvlan, ipvlan or VLAN, which others may share: not the other end of a pair. */
+export function isBelow({ device, hostDevice }: NodeAttachment): boolean {
+  return hostDevice !== undefined && /^(macvlan|macvtap|ipvlan|vlan)$/.test(device?.kind ?? '');
+}
+
 /**
  * Leaves out a runtime's loopback, and the attachment to a delegate runner if those that it made are among them: they have its
  * interfaces.

@@ -7,10 +7,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { derivedNameOf } from '../cni/attachment.ts';
 import { defined, isObject, tryParse } from '../cni/json.ts';
-import type { RequestRecord } from './record.ts';
+import type { RecordingWatcher, RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';
 import { maskText } from './secrets.ts';
-import type { RequestWatcher } from './watcher.ts';
 
 /** One operation. */
 export interface HistoryEvent {
@@ -116,10 +115,10 @@ export function eventOf(
 
 /** A watcher that also notes each request: after its caller has the answer, if the watcher knows when that is. */
 export function withHistory(
-  watcher: RequestWatcher,
+  watcher: RecordingWatcher,
   stateDir: string,
   by: 'command' | 'daemon' | 'runtime',
-): RequestWatcher {
+): RecordingWatcher {
   return {
     begin(facts, env) {
       const request = watcher.begin(facts, env);

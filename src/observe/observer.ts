@@ -16,17 +16,8 @@ import {
 } from './log-output.ts';
 import { type MetricSources, type Metrics, openMetrics } from './metrics.ts';
 import { findOtlpOptions, type OtlpExporter, type OtlpOptions, openOtlpExporter, spansOf } from './otlp.ts';
-import { type RequestRecord, type RequestSpan, startRequest } from './record.ts';
-import {
-  type Environment,
-  findTrace,
-  listTraces,
-  type RequestWatcher,
-  RING_LIMITS,
-  type RingLimits,
-  TraceRing,
-  toRequest,
-} from './watcher.ts';
+import { type RecordingWatcher, type RequestRecord, type RequestSpan, startRequest } from './record.ts';
+import { findTrace, listTraces, RING_LIMITS, type RingLimits, TraceRing, toRequest } from './watcher.ts';
 
 /** What is enabled. */
 export interface OutputOptions {
@@ -56,7 +47,7 @@ export async function openObserver(options: ObserverOptions): Promise<Observer> 
 }
 
 /** Lives as long as the daemon. */
-export class Observer implements RequestWatcher {
+export class Observer implements RecordingWatcher {
   readonly metrics: Metrics;
   readonly #isBusy: () => boolean;
   readonly #lost = { log: 0, spans: 0, traces: 0 };
@@ -74,7 +65,7 @@ export class Observer implements RequestWatcher {
     this.metrics = openMetrics({ ...sources, dropped });
   }
 
-  begin(...[facts, env]: Parameters<RequestWatcher['begin']>): ReturnType<RequestWatcher['begin']> {
+  begin(...[facts, env]: Parameters<RecordingWatcher['begin']>): ReturnType<RecordingWatcher['begin']> {
     const { exporter, ring } = this.#open;
     const span = exporter ? spanFor(env) : undefined;
     const traceId = span?.traceId ?? findTraceParent(env)?.traceId;
@@ -218,7 +209,7 @@ function tryTo<T>(find: () => T): T | undefined {
 }
 
 /** A child of the caller's span, or the first span of a trace. */
-function spanFor(env: Environment): RequestSpan {
+function spanFor(env: Parameters<RecordingWatcher['begin']>[1]): RequestSpan {
   const parent = findTraceParent(env);
   return parent ? startSpan(parent) : startTrace();
 }

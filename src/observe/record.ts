@@ -1,26 +1,20 @@
 // What is known about a finished request: what was requested, how long each plugin took, how it ended?
 
-import type { FinishEvent, PluginEvent } from '../chain/run/runtime.ts';
+import type {
+  FinishEvent,
+  PluginEvent,
+  RequestFacts,
+  RequestOutcome,
+  RequestWatcher,
+} from '../chain/run/runtime.ts';
 import type { Request } from '../cli/answers/daemon.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
-import { defined, type JsonObject, type ValueOf } from '../cni/json.ts';
+import { defined, type ValueOf } from '../cni/json.ts';
 import { maskSecrets, maskText } from './secrets.ts';
 
-/** Which request, and for which container. */
-export interface RequestFacts {
-  /** `ADD`, `CHECK`, `DEL`, `GC`, `STATUS`; `SET`: a change in place, for which plugins get CHECK. */
-  readonly verb: string;
-  readonly network: string;
-  readonly containerId: string;
-  readonly ifname: string;
-  readonly netns: string;
-  /** `CNI_ARGS`; the pod's name and namespace are taken from them. */
-  readonly args?: readonly (readonly [key: string, value: string])[];
-  /** Served by the daemon, whose workers were already running. */
-  readonly warm?: boolean;
-  /** Milliseconds that the request was queued in the daemon. */
-  readonly queueMs?: number;
+/** The request of a caller that may have a trace of its own. */
+interface TracedFacts extends RequestFacts {
   /** The id of the caller's trace. */
   readonly traceId?: string | undefined;
   /** The request's own span, if spans are exported. */
@@ -45,12 +39,8 @@ export type RequestRecord = Omit<ValueOf<typeof Request>, 'startedAt'> & {
   readonly startedAt: number;
 };
 
-/** How a request ended. */
-export interface RequestOutcome {
-  readonly result?: JsonObject | undefined;
-  /** The thrown value. */
-  readonly error?: unknown;
-}
+/** A watcher that keeps a record of each request. */
+export type RecordingWatcher = RequestWatcher<RequestRecord>;
 
 /** A request in progress. */
 export interface OpenRequest {
@@ -72,7 +62,7 @@ export interface OpenRequest {
 const STDERR_TAIL = 4096;
 
 /** Starts collecting the facts about a request. */
-export function startRequest(facts: RequestFacts): OpenRequest {
+export function startRequest(facts: TracedFacts): OpenRequest {
   const startedAt = Date.now();
   const begin = performance.now();
   const id = newId(startedAt);
@@ -138,7 +128,7 @@ function toPluginRecord(event: PluginEvent, startMs: number): PluginRecord {
   };
 }
 
-function placeOf({ verb, network, containerId, ifname, netns, args = [], traceId }: RequestFacts) {
+function placeOf({ verb, network, containerId, ifname, netns, args = [], traceId }: TracedFacts) {
   const named: Record<string, string> = Object.fromEntries(args);
   return {
     ...defined({ traceId }),

@@ -2,19 +2,13 @@
 
 import { readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ChainRuntime } from '../chain/run/runtime.ts';
+import type { RequestWatcher } from '../chain/run/runtime.ts';
 import { findTraceParent } from '../chain/run/trace-context.ts';
 import type { Request } from '../cli/answers/daemon.ts';
 import { isObject, type ValueOf } from '../cni/json.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIfThere } from '../files/read-file.ts';
-import {
-  type OpenRequest,
-  type RequestFacts,
-  type RequestOutcome,
-  type RequestRecord,
-  startRequest,
-} from './record.ts';
+import { type RecordingWatcher, type RequestRecord, startRequest } from './record.ts';
 
 /** How much is kept; the oldest records are deleted first. */
 export interface RingLimits {
@@ -150,34 +144,11 @@ export function toRequest({ startedAt, ...record }: RequestRecord): ValueOf<type
   return { ...record, startedAt: new Date(startedAt).toISOString() };
 }
 
-/** The environment that a plugin inherits. */
-export type Environment = Readonly<Record<string, string | undefined>>;
-
-/** The hooks of a chain through which it is watched. */
-export type Watch = Pick<ChainRuntime, 'onPlugin' | 'onFinish' | 'onTurn' | 'tracesKernel' | 'envOf'>;
-
-/** A request that is watched. */
-export interface WatchedRequest extends Pick<OpenRequest, 'id'> {
-  /** The environment for the chain: the caller's, with this request's own span as the parent if spans are exported. */
-  readonly env: Environment;
-  /** The hooks for the chain. */
-  readonly watch: Watch;
-  /** Delivers everything that is known, once; never throws. */
-  end(outcome: RequestOutcome): RequestRecord;
-}
-
-/** Notified at the start of every request. */
-export interface RequestWatcher {
-  begin(facts: Omit<RequestFacts, 'span' | 'traceId'>, env: Environment): WatchedRequest;
-  /** Does work that a client need not wait for, after its answer; without it, the watcher does not know when that is. */
-  afterwards?(work: () => void): void;
-}
-
 /**
  * Only keeps a trace of each request, for commands that run without a daemon.
  * @param onProblem called if a trace cannot be kept
  */
-export function openTraceWatcher(dir: string, onProblem: (error: Error) => void): RequestWatcher {
+export function openTraceWatcher(dir: string, onProblem: (error: Error) => void): RecordingWatcher {
   const ring = new TraceRing(dir);
   return {
     begin(facts, env) {
@@ -223,7 +194,7 @@ export class CallsInProgress {
   }
 
   /** The same watcher, whose requests are noted. */
-  noting(watcher: RequestWatcher): RequestWatcher {
+  noting<Kept>(watcher: RequestWatcher<Kept>): RequestWatcher<Kept> {
     return {
       begin: (facts, env) => {
         const request = watcher.begin(facts, env);

@@ -369,6 +369,10 @@ const MAY_LOAD_LAZILY = [
   'src/cli/target',
   // semver, for lists that offer several versions.
   'src/chain/config/conflist',
+  // A lab is made by commands that run again in namespaces of their own, and the others that take long have none.
+  'src/cli/terminal/progress',
+  // Few nodes keep routes to others.
+  'src/node/doctor/node-view',
   // YAML, for who asks for it.
   'src/cli/output/format',
   // Nor for gRPC, but who asked for its socket.

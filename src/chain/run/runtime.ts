@@ -164,6 +164,50 @@ interface RunHooks {
 /** {@link Runtime} plus the options that only this project's own programs set. */
 export type ChainRuntime = Runtime & RunHooks;
 
+/** The hooks of a chain through which it is watched. */
+export type Watch = Pick<ChainRuntime, 'onPlugin' | 'onFinish' | 'onTurn' | 'tracesKernel' | 'envOf'>;
+
+/** Which request, and for which container. */
+export interface RequestFacts {
+  /** `ADD`, `CHECK`, `DEL`, `GC`, `STATUS`; `SET`: a change in place, for which plugins get CHECK. */
+  readonly verb: string;
+  readonly network: string;
+  readonly containerId: string;
+  readonly ifname: string;
+  readonly netns: string;
+  /** `CNI_ARGS`; the pod's name and namespace are taken from them. */
+  readonly args?: CniArgs;
+  /** Served by the daemon, whose workers were already running. */
+  readonly warm?: boolean;
+  /** Milliseconds that the request was queued in the daemon. */
+  readonly queueMs?: number;
+}
+
+/** How a request ended. */
+export interface RequestOutcome {
+  readonly result?: JsonObject | undefined;
+  /** The thrown value. */
+  readonly error?: unknown;
+}
+
+/** A request that is watched. */
+export interface WatchedRequest<Kept = unknown> {
+  readonly id: string;
+  /** The environment for the chain: the caller's, with this request's own span as the parent if spans are exported. */
+  readonly env: NonNullable<Runtime['env']>;
+  /** The hooks for the chain. */
+  readonly watch: Watch;
+  /** Delivers everything that is known, once; never throws. @returns what is kept of it */
+  end(outcome: RequestOutcome): Kept;
+}
+
+/** Notified at the start of every request. */
+export interface RequestWatcher<Kept = unknown> {
+  begin(facts: RequestFacts, env: NonNullable<Runtime['env']>): WatchedRequest<Kept>;
+  /** Does work that a client need not wait for, after its answer; without it, the watcher does not know when that is. */
+  afterwards?(work: () => void): void;
+}
+
 /**
  * Whether the namespace of an attachment has that very interface. Without a witness to ask the node, it counts as there.
  * @throws Error when that cannot be determined

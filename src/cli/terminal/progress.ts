@@ -1,7 +1,6 @@
 // How does a command that takes long show on the terminal what it is doing?
 import { writeSync } from 'node:fs';
 import { isatty } from 'node:tty';
-import { rerunInNamespaces, TERMINAL_FD } from '../../lab/reexec.ts';
 import type { CommandCall } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { widthOf } from './lines.ts';
@@ -86,6 +85,7 @@ export async function during<T>(
  */
 export async function rerunWithProgress(call: CommandCall): Promise<number> {
   const terminal = progressFd(call);
+  const { rerunInNamespaces, TERMINAL_FD } = await import('../../lab/reexec.ts');
   const more = terminal === undefined ? {} : { [PROGRESS_VARIABLE]: `${TERMINAL_FD}` };
   const { exitCode, stderr } = await rerunInNamespaces({ ...call.env, ...more }, { terminal });
   call.err(stderr);

@@ -157,7 +157,7 @@ export interface NodeView {
    * Compares the routes to other nodes with those planned; undefined if there are none to keep.
    * @throws Error without the right to look
    */
-  readonly between?: () => BetweenView | undefined;
+  readonly between?: () => Promise<BetweenView | undefined>;
 }
 
 /** Values by their key, in the order in which the keys appear. */

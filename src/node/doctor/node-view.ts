@@ -1,17 +1,15 @@
 // Where do checks get their facts on a real node, and what do all of them find?
 import { accessSync, constants, statfsSync } from 'node:fs';
-import { findDifferences, hostLinksOf } from '../../between/apply.ts';
-import { readNote } from '../../between/note.ts';
-import { planWays } from '../../between/plan.ts';
+import { noteFileOf } from '../../between/names.ts';
 import { defined } from '../../cni/json.ts';
-import { namesIn, tryRead } from '../../files/read-file.ts';
+import { fileExists, namesIn, tryRead } from '../../files/read-file.ts';
 import { findUse } from '../../ipam/holders.ts';
 import { cidrsOverlap, findCidr } from '../../net/ip.ts';
 import { isForwarding, type Tables } from '../../netlink/tables.ts';
 import { type HostRoute, readHost, readHostRoutes } from '../devices.ts';
 import { findTraced } from '../garbage/find-traced.ts';
-import { isBelow } from '../graph/layout.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';
+import { isBelow } from '../words.ts';
 import { between, mtu, needed, pools, subnets } from './checks/addresses.ts';
 import { broken, executables, permissions, shadowed, tooNew, unlisted } from './checks/configuration.ts';
 import {
@@ -28,7 +26,6 @@ import {
 import { abandoned, daemon, damaged, garbage, locks, storage, unsettled } from './checks/state.ts';
 import {
   type BetweenView,
-  type Check,
   currentUser,
   type Finding,
   isDenied,
@@ -96,22 +93,12 @@ function findStorageProblem(dir: string): string | undefined {
   }
 }
 
-/**
- * Plans as the daemon does, from the nodes that it was told last, and compares. Undefined if no daemon keeps routes to other nodes.
- * @throws Error without the right to look
- */
-function viewBetween(runDir: string, kernel: Tables): BetweenView | undefined {
-  const note = readNote(runDir);
-  if (note === undefined) return undefined;
-  const { own, nodes } = note;
-  const plan = planWays(nodes, hostLinksOf(kernel), note);
-  const others = nodes.filter(({ name }) => name !== own).length;
-  if (plan === undefined) {
-    const problems = [`this node, "${own}", is not among the ${nodes.length} nodes`];
-    return { own, nodes: others, routes: 0, problems, differences: [] };
-  }
-  const { ways, problems } = plan;
-  return { own, nodes: others, routes: ways.length, problems, differences: findDifferences(plan) };
+/** @throws Error without the right to look */
+async function viewBetween(runDir: string, kernel: Tables): Promise<BetweenView | undefined> {
+  // The note of a daemon with the setting "nodes", which few nodes have.
+  if (!fileExists(noteFileOf(runDir))) return undefined;
+  const { viewWays } = await import('../../between/apply.ts');
+  return viewWays(runDir, kernel);
 }
 
 /**
@@ -169,7 +156,7 @@ function findDevice(address: string, routes: readonly HostRoute[]): string | und
 }
 
 /** Every check by its id, in the order of the report; ids are stable. */
-export const CHECKS: Readonly<Record<string, Check>> = {
+export const CHECKS: Readonly<Record<string, (node: NodeView) => Promise<Seen> | Seen>> = {
   'configuration.broken': broken,
   'configuration.shadowed': shadowed,
   'configuration.too-new': tooNew,
@@ -209,10 +196,7 @@ export async function findProblems(
   checkAttachments: () => Promise<Seen> | Seen = () => [],
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
-  const checks: Record<string, (node: NodeView) => Promise<Seen> | Seen> = {
-    ...CHECKS,
-    attachments: checkAttachments,
-  };
+  const checks: typeof CHECKS = { ...CHECKS, attachments: checkAttachments };
   for (const [id, check] of Object.entries(checks)) {
     try {
       const seen = await check(node);

@@ -1,6 +1,7 @@
 // Where does each part of the node's picture stand, on a page of any width?
 
 import type { NodeAttachment, NodeBridge } from '../model.ts';
+import { isBelow } from '../words.ts';
 
 /** From bad to good, as the list is sorted. */
 export const CONDITIONS = ['broken', 'unsettled', 'gone', 'unknown', 'unchecked', 'sound'] as const;
@@ -45,11 +46,6 @@ export interface Group {
   /** Ports of the bridge that belong to no attachment: the way out. */
   readonly uplinks: readonly string[];
   readonly members: readonly NodeAttachment[];
-}
-
-/** Whether the host's device is the lower one of a macvlan, ipvlan or VLAN, which others may share: not the other end of a pair. */
-export function isBelow({ device, hostDevice }: NodeAttachment): boolean {
-  return hostDevice !== undefined && /^(macvlan|macvtap|ipvlan|vlan)$/.test(device?.kind ?? '');
 }
 
 /** The groups of a node, bridges first. An attachment without a device is placed with others of its network. */

@@ -5,9 +5,9 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import type { NodeEvents, NodeSource } from '../../../src/between/claims.ts';
+import { noteFileOf } from '../../../src/between/names.ts';
 import {
   describeNode,
-  noteFileOf,
   openFilesSource,
   parseNodes,
   peersIn,

@@ -5,14 +5,8 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { unfinishedName } from '../../../src/files/put-file.ts';
-import type { RequestRecord } from '../../../src/observe/record.ts';
-import {
-  CallsInProgress,
-  findTrace,
-  listTraces,
-  type RequestWatcher,
-  TraceRing,
-} from '../../../src/observe/watcher.ts';
+import type { RecordingWatcher, RequestRecord } from '../../../src/observe/record.ts';
+import { CallsInProgress, findTrace, listTraces, TraceRing } from '../../../src/observe/watcher.ts';
 
 let root: string;
 let dir: string;
@@ -123,11 +117,11 @@ describe('findTrace()', () => {
   });
 });
 
-const plain: RequestWatcher = {
+const plain: RecordingWatcher = {
   begin: (_, env) => ({ id: 'r1', env, watch: {}, end: () => ({ id: 'r1' }) as RequestRecord }),
 };
 
-function begin(watcher: RequestWatcher, verb: string, containerId = 'c1') {
+function begin(watcher: RecordingWatcher, verb: string, containerId = 'c1') {
   const request = watcher.begin({ verb, network: 'net', containerId, ifname: 'eth0', netns: '' }, {});
   return () => request.end({});
 }

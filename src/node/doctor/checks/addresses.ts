@@ -13,6 +13,7 @@ import {
   type Problem,
   problem,
   type RoutedPod,
+  type Seen,
   titleIn,
 } from '../finding.ts';
 
@@ -120,8 +121,8 @@ function addressesIn({ ips }: JsonObject = {}): Ip[] {
 }
 
 /** Without such a route, pods reach the pods of a node from some nodes only, or from none. */
-export const between: Check = node => {
-  const view = node.between?.();
+export async function between(node: NodeView): Promise<Seen> {
+  const view = await node.between?.();
   if (view === undefined) return 'no daemon keeps routes to other nodes';
   const [first, ...others] = view.differences;
   const more = others.length ? `, and ${others.length} more` : '';
@@ -131,7 +132,7 @@ export const between: Check = node => {
     ...view.problems.map(one => problem('warning', one, CORRECT_NODES)),
   ];
   return problems.length ? problems : `${view.routes} routes lead to ${view.nodes} other nodes`;
-};
+}
 
 const SEE_DAEMON =
   'catena daemon --status  # a daemon with the setting "nodes" repairs this within a second, or logs why not';

@@ -371,14 +371,14 @@ describeNeeding(
     test('reports routes to other nodes that are missing, and what could not be planned', async () => {
       writeList('podnet', { bridge: 'br0' });
       const view = { own: 'a', nodes: 2, routes: 4, problems: [], differences: [] };
-      expect(await problemsOf(node({}, { between: () => view }))).toEqual([]);
+      expect(await problemsOf(node({}, { between: async () => view }))).toEqual([]);
       const differences = [
         'missing: route to 10.244.2.0/24 via 192.0.2.2',
         'device "catena-vxlan" is missing',
       ];
       const problems = ['no way to 10.244.3.0/24 of node "c": it has no address'];
       expect(
-        await problemsOf(node({}, { between: () => ({ ...view, differences, problems }) })),
+        await problemsOf(node({}, { between: async () => ({ ...view, differences, problems }) })),
       ).toMatchObject([
         {
           id: 'network.nodes',
