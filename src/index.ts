@@ -60,14 +60,14 @@ export {
   deletePlugin,
   networkStatus,
 } from './chain/run/run.ts';
-export type { HeldAttachment, NodeWitness } from './chain/run/runtime.ts';
-export {
-  type Attachment,
-  DEFAULT_DEADLINE_MS,
-  type Deadlines,
-  type FinishEvent,
-  type PluginEvent,
-  type Runtime,
+export type {
+  Attachment,
+  Deadlines,
+  FinishEvent,
+  HeldAttachment,
+  NodeWitness,
+  PluginEvent,
+  Runtime,
 } from './chain/run/runtime.ts';
 export type { Exec, ExecCall, ExecReply } from './chain/run/segment.ts';
 export type { PluginSpan } from './chain/run/trace-context.ts';
@@ -118,3 +118,4 @@ export {
   PortMapping,
   VALID_ATTACHMENTS,
 } from './cni/schemas.ts';
+export { PLUGIN_DEADLINE_MS } from './wait.ts';

@@ -12,6 +12,9 @@ export const LONGEST_S = Math.floor(LONGEST_MS / 1_000);
 /** How long a lock is waited for: its holder may wait for RCU grace periods, for a network card to go down, or for a full disk. */
 export const LOCK_DEADLINE_MS = 30_000;
 
+/** Time for a plugin to run, unless its runner sets another. */
+export const PLUGIN_DEADLINE_MS = 60_000;
+
 /** Time of a process between SIGTERM and SIGKILL. */
 export const GRACE_MS = 2_000;
 

@@ -2,21 +2,25 @@
 //
 // Container id, interface and network may be used again. A generation tells one ADD of an attachment from the next: it is a note
 // in the run directory, which the first plugin of an ADD writes before it does anything else, and which the first plugin of a DEL
-// removes before it deletes anything. The note is a symbolic link to a name that is never used again, because creating one takes a single, atomic system call. GC takes a
-// snapshot of the notes when it begins. An attachment with a note that is not in the snapshot was begun later, so no list of
+// removes before it deletes anything. The note is a symbolic link to a name that is never used again, because creating one takes a
+// single, atomic system call. GC takes a snapshot of the notes when it begins. An attachment with a note that is not in the snapshot was begun later, so no list of
 // valid attachments that GC was given can name it. No clocks are compared, and no process waits for another.
 import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type AttachmentId, digestOf } from '../cni/attachment.ts';
-import { notesDirs } from '../cni/directories.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
+import { cniCacheDir, notesDirs, runDir } from '../cni/directories.ts';
+import { RUNNER_VARIABLE } from '../cni/env.ts';
+import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
+import { type JsonObject, memberOf } from '../cni/json.ts';
+import { bootId } from '../files/process-stat.ts';
 import { fileExists, namesIn } from '../files/read-file.ts';
+import type { Log } from '../log.ts';
+import { pause } from '../wait.ts';
+import { isBeingRemoved } from './lock.ts';
 import { cacheFileOf, directoryOf, fileNameOf } from './place.ts';
 
-/** A container's interface on some network. */
-export type Key = Pick<AttachmentId, 'containerId' | 'ifname'>;
-
 /** A note, and the attachment it belongs to. */
-export interface Generation extends Key {
+export interface Generation extends Pick<AttachmentId, 'containerId' | 'ifname'> {
   /** Never used again. */
   readonly token: string;
   /** The boot it was written in, as {@link bootId} names it. */
@@ -45,17 +49,13 @@ export function noteGeneration(
 ): string | undefined {
   const path = noteFileOf(runDir, attachment);
   const token = `${boot.replaceAll(/[^\w-]/g, '_')}.${crypto.randomUUID()}${isOurs ? OURS : ''}`;
-  if (writeNote(path, attachment, token)) return token;
-  if (!renew) return undefined;
-  removeNote(path);
-  return writeNote(path, attachment, token) ? token : undefined;
+  const isNew = writeNote(path, attachment, token) || (renew && replaceNote(path, attachment, token));
+  return isNew ? token : undefined;
 }
 
-/** Puts the note of an earlier ADD back in the place of that of a later one, which was refused. @throws the system error */
-export function restoreGeneration(runDir: string, attachment: AttachmentId, token: string): void {
-  const path = noteFileOf(runDir, attachment);
+function replaceNote(path: string, attachment: AttachmentId, token: string): boolean {
   removeNote(path);
-  writeNote(path, attachment, token);
+  return writeNote(path, attachment, token);
 }
 
 /** @returns whether there was none */
@@ -101,11 +101,6 @@ export function listRecentlyBegun(runDir: string, network: string): Generation[]
   return listGenerations(runDir, network).filter(({ time }) => Math.abs(Date.now() - time) < ADD_MAY_TAKE_MS);
 }
 
-/** Whether a container id matches the one of a note in the kernel, which has a digest instead of a long id. */
-export function isContainer(containerId: string, noted: string): boolean {
-  return containerId === noted || (noted.startsWith('~') && `~${digestOf(containerId)}` === noted);
-}
-
 function noteFileOf(runDir: string, attachment: AttachmentId): string {
   return join(notesDirs(runDir).generations, directoryOf(attachment.network), fileNameOf(attachment));
 }
@@ -142,7 +137,89 @@ function removeNote(path: string): void {
   }
 }
 
-/** Whether an attachment has an entry in the directory of its runtime, which outlives its note. @throws CniError 7 for an impossible id */
-export function hasEntry(cacheDir: string, id: AttachmentId): boolean {
-  return fileExists(cacheFileOf(cacheDir, id));
+/** The part of a plugin's call that its generation needs. */
+interface NotedCall {
+  readonly attachment: AttachmentId;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly request: JsonObject;
+  readonly log: Log;
+}
+
+/**
+ * Runs an ADD with a note of its generation. The first plugin of an ADD, which gets no previous result, begins a
+ * new generation. If the note cannot be written, ADD continues without: GC then has only its list to go by.
+ */
+export async function underNote<T>(call: NotedCall, add: () => Promise<T>): Promise<T> {
+  const { attachment, environment, request, log } = call;
+  const dir = runDir(environment);
+  const before = tokenOf(environment, attachment);
+  let token: string | undefined;
+  try {
+    const renew = memberOf(request, 'prevResult') === undefined;
+    const isOurs = environment[RUNNER_VARIABLE] !== undefined;
+    token = noteGeneration(dir, attachment, { renew, boot: bootId(environment), isOurs });
+  } catch (cause) {
+    log.debug(`Cannot write a note of the ADD in "${dir}": ${describeError(cause)}; GC may miss it`);
+  }
+  try {
+    if (token !== undefined) await outwaitRemoval(call, token);
+    return await add();
+  } catch (thrown) {
+    // An ADD of an attachment that exists already is refused, and leaves that one its note.
+    if (token !== undefined && tokenOf(environment, attachment) === token) forget(call, before);
+    throw thrown;
+  }
+}
+
+/** Longest wait for the removal of an earlier attachment of the same name. */
+const REMOVAL_MS = 10_000;
+const LOOK_AGAIN_MS = 20;
+
+/**
+ * Waits for a removal that may have looked for notes before ours was written. Its plugins remove notes of this name, ours among them,
+ * which the next removal has to see.
+ * @throws CniError 11
+ */
+async function outwaitRemoval({ attachment, environment }: NotedCall, token: string): Promise<void> {
+  const until = performance.now() + REMOVAL_MS;
+  while (isBeingRemoved(environment, attachment)) {
+    if (performance.now() > until) {
+      const { network, containerId, ifname } = attachment;
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot attach interface "${ifname}" of container "${containerId}" to network "${network}": an earlier attachment of that name is still being deleted`,
+      );
+    }
+    await pause(LOOK_AGAIN_MS);
+    if (tokenOf(environment, attachment) !== token)
+      replaceNote(noteFileOf(runDir(environment), attachment), attachment, token);
+  }
+}
+
+/**
+ * Whether an attachment exists: one that does has a note, unless that was lost with the run directory, and then its runtime's entry. A long
+ * id is not in its alias, and may be anyone's.
+ */
+export function isAttached(environment: NotedCall['environment'], named: AttachmentId): boolean {
+  if (named.containerId.startsWith('~') || tokenOf(environment, named)) return true;
+  return fileExists(cacheFileOf(cniCacheDir(environment), named));
+}
+
+function tokenOf(environment: NotedCall['environment'], id: AttachmentId): string | undefined {
+  return findGeneration(runDir(environment), id)?.token;
+}
+
+/**
+ * Removes the note of an attachment that is deleted. A DEL does so before it deletes anything: a repair during the DEL sees by the
+ * missing note that it has begun.
+ * @param before the note to put in its place
+ */
+export function forget({ attachment, environment, log }: Omit<NotedCall, 'request'>, before?: string): void {
+  const dir = runDir(environment);
+  try {
+    if (before === undefined) forgetGeneration(dir, attachment);
+    else replaceNote(noteFileOf(dir, attachment), attachment, before);
+  } catch (cause) {
+    log.debug(`Cannot remove a note in "${dir}": ${describeError(cause)}; GC removes it`);
+  }
 }

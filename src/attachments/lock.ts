@@ -24,6 +24,7 @@ import {
 import { dirname, join } from 'node:path';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
+import { RUNNER_VARIABLE, WORKER_VARIABLE } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import {
   ageMsOf,
@@ -31,11 +32,12 @@ import {
   isOfEarlierBoot,
   isRunning,
   type ProcessId,
+  processOf,
   readRunningStat,
   thisProcess,
 } from '../files/process-stat.ts';
 import { fileFailure, namesIn } from '../files/read-file.ts';
-import { GRACE_MS, pause } from '../wait.ts';
+import { GRACE_MS, PLUGIN_DEADLINE_MS, pause } from '../wait.ts';
 import { directoryOf, fileNameOf } from './place.ts';
 
 /** One operation of one runner. */
@@ -48,22 +50,8 @@ export interface Runner extends ProcessId {
   readonly deadlineMs?: number;
 }
 
-/** Time for a plugin to run, unless its runner sets another. */
-export const PLUGIN_DEADLINE_MS = 60_000;
-
 /** A process in another process id namespace counts as alive this long. */
 const UNSEEN_MS = 10 * 60_000;
-
-/** Variable that marks plugins with their runner: they do not end with it. */
-export const RUNNER_VARIABLE = 'CATENA_RUNNER';
-
-/** The same for a worker, which serves all plugin calls of its runner, for any attachment. */
-export const WORKER_VARIABLE = 'CATENA_WORKER_OF';
-
-/** The value of {@link RUNNER_VARIABLE} and {@link WORKER_VARIABLE}: the process of the runner. */
-export function processOf({ pid, start }: Pick<Runner, 'pid' | 'start'> = thisProcess()): string {
-  return `${pid}-${start}`;
-}
 
 /**
  * Begins an operation of this process. It is alive until {@link endRunner}, or until the process ends.

@@ -9,9 +9,6 @@ import { putFile, sweepUnfinished, unfinishedName, writeNewFile } from '../files
 import { listGenerations } from './generation.ts';
 import { directoryOf } from './place.ts';
 
-/** Names the file of a snapshot to plugins, so that all of them collect garbage as of the same moment. */
-export const SNAPSHOT_VARIABLE = 'CATENA_GC_SNAPSHOT';
-
 /** The clock of the kernel's file times is up to this many milliseconds behind the clock that requests are dated by. */
 export const FILE_CLOCK_LAG_MS = 10;
 

@@ -55,6 +55,11 @@ export function renderOwner({ network, containerId, ifname }: AttachmentId, maxL
   return line.length <= maxLength ? line : `${PREFIX}${network}/~${digestOf(containerId)}/${ifname}`;
 }
 
+/** Whether a container id matches the one of such a line. */
+export function isContainer(containerId: string, noted: string): boolean {
+  return containerId === noted || (noted.startsWith('~') && `~${digestOf(containerId)}` === noted);
+}
+
 /** The attachment that a note names, or undefined when the note is not ours. */
 export function findOwner(note: string | undefined): AttachmentId | undefined {
   if (!note?.startsWith(PREFIX)) return undefined;

@@ -1,5 +1,4 @@
 // Which pods are gone without a DEL, and what have they leaked in each network?
-import type { Key } from '../attachments/generation.ts';
 import { findHolder } from '../attachments/lock.ts';
 import { type AttachmentRecord, listAttachments, pastOf } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
@@ -8,7 +7,7 @@ import { joinErrors } from '../chain/run/call-plugins.ts';
 import type { AttachmentKey } from '../cni/schemas.ts';
 import { deletePod } from './delete.ts';
 import { resolveNetwork } from './plan.ts';
-import { listPods, type PodRecord, recall } from './record.ts';
+import { listPods, type PodKey, type PodRecord, recall } from './record.ts';
 import type { Runner } from './runner.ts';
 import { listConfigured } from './wanted.ts';
 
@@ -18,7 +17,7 @@ import { listConfigured } from './wanted.ts';
  * @param kept the attachments of this network that GC keeps: those that the runtime lists, and those begun since
  * @throws CniError that joins what failed
  */
-export async function collectPods(runner: Runner, kept: { has(owner: Key): boolean }): Promise<void> {
+export async function collectPods(runner: Runner, kept: { has(owner: PodKey): boolean }): Promise<void> {
   const { podsDir, options } = runner;
   const { pods, damaged } = listPods(podsDir);
   const own = pods.filter(({ record }) => record.network === options.network);
@@ -40,7 +39,7 @@ export async function collectPods(runner: Runner, kept: { has(owner: Key): boole
 async function collectNetworks(
   runner: Runner,
   before: readonly PodRecord[],
-  kept: { has(owner: Key): boolean },
+  kept: { has(owner: PodKey): boolean },
 ): Promise<unknown[]> {
   const errors: unknown[] = [];
   for (const list of (await networksOf(runner, before)).values()) {
@@ -100,7 +99,7 @@ function validOf(runner: Runner, pods: readonly PodRecord[], network: string): A
 /** Attachments of pods that multus attached, and of those that lost their record, as long as the runtime lists the pod. */
 function validUnrecorded(
   { runtime, callerCacheDir, options }: Runner,
-  kept: { has(owner: Key): boolean },
+  kept: { has(owner: PodKey): boolean },
   network: string,
 ): AttachmentKey[] {
   const called = listAttachments(callerCacheDir, { network: options.network }).attachments;

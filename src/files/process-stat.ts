@@ -96,6 +96,11 @@ export function thisProcess(): ProcessId {
   return own;
 }
 
+/** The process as one word, in the name of an operation and in a variable that tells a plugin or worker of it. */
+export function processOf({ pid, start }: Pick<ProcessId, 'pid' | 'start'> = thisProcess()): string {
+  return `${pid}-${start}`;
+}
+
 /** Whether a process is alive; undefined if it is in another process id namespace, whose processes we cannot see. */
 export function isRunning({ pid, start, pidns }: ProcessId): boolean | undefined {
   if (pidns !== thisProcess().pidns) return undefined;

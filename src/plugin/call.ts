@@ -1,5 +1,6 @@
 // How is the Call implemented that a verb works with, and how does it call another plugin?
 
+import { isAttached } from '../attachments/generation.ts';
 import {
   findPluginFile,
   isOwnExecutable,
@@ -19,7 +20,6 @@ import type { Link } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
 import type { Call, Delegate, Done, KeptAttachments } from './define.ts';
-import { isAttached } from './generation.ts';
 import { type CallPlugin, ContainerNetns, type WorkerState } from './invocation.ts';
 import { findStranger } from './netns-owner.ts';
 

@@ -2,16 +2,15 @@
 //
 // Loaded for GC only, like the snapshots that it uses.
 
-import { findGeneration, isContainer, listGenerations } from '../attachments/generation.ts';
-import { joinRun, readSnapshot, SNAPSHOT_VARIABLE, type Snapshot } from '../attachments/snapshot.ts';
-import type { AttachmentId } from '../cni/attachment.ts';
+import { findGeneration, forget, listGenerations } from '../attachments/generation.ts';
+import { joinRun, readSnapshot, type Snapshot } from '../attachments/snapshot.ts';
+import { type AttachmentId, isContainer } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
-import { ASKED_VARIABLE } from '../cni/env.ts';
+import { ASKED_VARIABLE, SNAPSHOT_VARIABLE } from '../cni/env.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/schemas.ts';
 import type { Log } from '../log.ts';
 import type { KeptAttachments } from './define.ts';
-import { forget } from './generation.ts';
 
 /** The part of a call that GC needs before the plugin acts. */
 interface CollectingCall {

@@ -1,6 +1,7 @@
 // How does one request become one reply?
 
 import { statSync } from 'node:fs';
+import { forget, underNote } from '../attachments/generation.ts';
 import { runDir } from '../cni/directories.ts';
 import {
   type ChangeMode,
@@ -35,7 +36,6 @@ import { createLog, type Log } from '../log.ts';
 import { LiveCall } from './call.ts';
 import type * as Collection from './collection.ts';
 import type { PluginDefinition } from './define.ts';
-import { forget, underNote } from './generation.ts';
 import type { PluginLookup, ServedCall, ServedReply } from './invocation.ts';
 
 /**

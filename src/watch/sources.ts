@@ -1,7 +1,6 @@
 // From where does the daemon learn that something on this host has changed, and which attachments does that concern?
 import { type FSWatcher, statSync, watch } from 'node:fs';
-import { isContainer } from '../attachments/generation.ts';
-import { type AttachmentId, findOwner } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner, isContainer } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
 import type { Envelope } from '../netlink/codec.ts';
 import {

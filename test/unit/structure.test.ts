@@ -23,21 +23,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/chain': ['src/attachments', 'src/files', 'src/cni', 'src/net', 'src/sys/netns-identity'],
   // A delegate is found, and ended, as any plugin is.
   'src/plugin': [
-    ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
+    ...['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/files/process-stat'],
     // What distinguishes one ADD of an attachment from the next.
-    ...[
-      'src/files/process-stat',
-      'src/attachments/generation',
-      'src/attachments/lock',
-      'src/attachments/snapshot',
-    ],
+    ...['src/attachments/generation', 'src/attachments/snapshot'],
     ...['src/chain/config/find-plugin', 'src/chain/run/exec-plugin', 'src/chain/run/lazy-exec-plugin'],
   ],
   // The runner's side knows how plugins start, the process's side how they are served.
   'src/worker': [
     'src/plugin',
     'src/chain',
-    'src/attachments/lock',
+    'src/files/process-stat',
     'src/netlink',
     'src/cni',
     'src/sys/helper-threads',

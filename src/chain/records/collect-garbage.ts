@@ -7,12 +7,7 @@
 
 import { statSync } from 'node:fs';
 import { findGeneration } from '../../attachments/generation.ts';
-import {
-  FILE_CLOCK_LAG_MS,
-  SNAPSHOT_VARIABLE,
-  type SnapshotFile,
-  takeSnapshot,
-} from '../../attachments/snapshot.ts';
+import { FILE_CLOCK_LAG_MS, type SnapshotFile, takeSnapshot } from '../../attachments/snapshot.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
@@ -25,6 +20,7 @@ import {
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
+import { SNAPSHOT_VARIABLE } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { defined, type JsonObject } from '../../cni/json.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';

@@ -1,14 +1,21 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
-import { PLUGIN_DEADLINE_MS, type Purpose, processOf, RUNNER_VARIABLE } from '../../attachments/lock.ts';
+import type { Purpose } from '../../attachments/lock.ts';
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
-import { type CniArgs, type Command, findPairProblem, renderCniArgs } from '../../cni/env.ts';
+import {
+  type CniArgs,
+  type Command,
+  findPairProblem,
+  RUNNER_VARIABLE,
+  renderCniArgs,
+} from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { NetworkPlugins } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
+import { processOf } from '../../files/process-stat.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
-import { LONGEST_MS } from '../../wait.ts';
+import { LONGEST_MS, PLUGIN_DEADLINE_MS } from '../../wait.ts';
 import type { Conflist } from '../config/conflist.ts';
 import type { isOwnExecutable } from '../config/find-plugin.ts';
 import type { KernelTransaction } from './exec-plugin.ts';
@@ -56,11 +63,8 @@ export interface FinishEvent {
   readonly transactions?: readonly KernelTransaction[];
 }
 
-/** Milliseconds that a plugin may take, by verb; a verb that is left out has {@link DEFAULT_DEADLINE_MS}. */
+/** Milliseconds that a plugin may take, by verb; a verb that is left out has {@link PLUGIN_DEADLINE_MS}. */
 export type Deadlines = Readonly<Partial<Record<Command, number>>>;
-
-/** Time for a plugin to run, unless the caller sets another. */
-export const DEFAULT_DEADLINE_MS = PLUGIN_DEADLINE_MS;
 
 /** Where and how plugins run. */
 export interface Runtime {
@@ -228,7 +232,7 @@ export function cacheDirOf({ cacheDir, env }: Pick<Runtime, 'cacheDir' | 'env'>)
  * Milliseconds that a plugin may take for this verb.
  * @throws CniError 7 if one of them is no duration, whichever verb it is for: a failed ADD must not learn of that on its undo
  */
-export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: Command): number {
+export function deadlineOf({ deadlineMs = PLUGIN_DEADLINE_MS }: Runtime, verb: Command): number {
   const all = typeof deadlineMs === 'number' ? [deadlineMs] : Object.values(deadlineMs);
   const wrong = all.find(ms => ms !== undefined && !(ms >= 0 && ms <= LONGEST_MS));
   if (wrong !== undefined)
@@ -236,7 +240,7 @@ export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: 
       ErrorCode.invalidConfig,
       `Cannot use ${wrong} as deadlineMs: expected how many milliseconds a plugin may take, 0 to ${LONGEST_MS}; it is a duration, not a time`,
     );
-  return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? DEFAULT_DEADLINE_MS);
+  return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? PLUGIN_DEADLINE_MS);
 }
 
 /** Adds the directories in which the ADD found its plugins, after the caller's, and takes the one of its entry. */

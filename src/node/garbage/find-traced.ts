@@ -5,9 +5,15 @@
 // attachment counts as leaked only if some evidence says that it is unused and none says that it is used.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isContainer, type Key, listRecentlyBegun } from '../../attachments/generation.ts';
+import { listRecentlyBegun } from '../../attachments/generation.ts';
 import type { HeldAttachment } from '../../chain/run/runtime.ts';
-import { type AttachmentId, digestOf, findContainerIdProblem, findOwner } from '../../cni/attachment.ts';
+import {
+  type AttachmentId,
+  digestOf,
+  findContainerIdProblem,
+  findOwner,
+  isContainer,
+} from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../../cni/plugin-about.ts';
@@ -77,8 +83,7 @@ export function findTraced(
 
 /** Attachments that have only the note of an ADD so far, for example while a plugin waits for a DHCP server. */
 function findBegun(network: string, traced: readonly HeldAttachment[], runDir: string): HeldAttachment[] {
-  const isTraced = ({ containerId, ifname }: Key) =>
-    traced.some(one => one.ifname === ifname && isContainer(containerId, one.containerId));
+  const isTraced = (note: Interface) => traced.some(one => isSame(note, one));
   return listRecentlyBegun(runDir, network)
     .filter(note => !isTraced(note))
     .map(({ containerId, ifname }) => {
@@ -263,10 +268,12 @@ function unused(why: string): Pick<Trace, 'evidence' | 'why'> {
   return { evidence: 'unused', why };
 }
 
-function isSame(a: Pick<AttachmentId, 'containerId' | 'ifname'>, b: AttachmentId): boolean {
-  const isContainer = a.containerId === b.containerId || `~${digestOf(a.containerId)}` === b.containerId;
-  return isContainer && a.ifname === b.ifname;
+function isSame(a: Interface, b: Interface): boolean {
+  return isContainer(a.containerId, b.containerId) && a.ifname === b.ifname;
 }
+
+/** A container's interface on the network. */
+type Interface = Pick<AttachmentId, 'containerId' | 'ifname'>;
 
 function isAddress(value: FieldValue): value is Exclude<FieldValue, number | string> {
   return typeof value === 'object';
@@ -302,5 +309,5 @@ export interface Witnesses {
   /** Whether other devices redirect packets to the one with this index. */
   isLedTo(index: number): boolean;
   /** The attachment that the lease of the address names, if there is one. */
-  lesseeOf(address: string): Pick<AttachmentId, 'containerId' | 'ifname'> | undefined;
+  lesseeOf(address: string): Interface | undefined;
 }

@@ -5,12 +5,11 @@ import path from 'node:path';
 import {
   findGeneration,
   forgetGeneration,
-  isContainer,
   listGenerations,
   listRecentlyBegun,
   noteGeneration,
 } from '../../../src/attachments/generation.ts';
-import { digestOf } from '../../../src/cni/attachment.ts';
+import { digestOf, isContainer } from '../../../src/cni/attachment.ts';
 
 let dir: string;
 beforeEach(() => {

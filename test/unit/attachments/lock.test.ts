@@ -15,13 +15,12 @@ import {
   type Lock,
   type LockPlace,
   type Purpose,
-  RUNNER_VARIABLE,
   startRunner,
   sweepDeadLocks,
   sweepLocks,
   takeLock,
-  WORKER_VARIABLE,
 } from '../../../src/attachments/lock.ts';
+import { RUNNER_VARIABLE, WORKER_VARIABLE } from '../../../src/cni/env.ts';
 import { untilStarted } from '../../helpers/until.ts';
 
 describe('isAlive()', () => {

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { listAttachments, writeAttachment } from '../../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
-import { endRunner, isBeingRemoved, processOf, startRunner } from '../../../../src/attachments/lock.ts';
+import { endRunner, isBeingRemoved, startRunner } from '../../../../src/attachments/lock.ts';
 import {
   begunAdd,
   createNote,
@@ -32,6 +32,7 @@ import {
   bootId,
   isOfEarlierBoot,
   isRunning,
+  processOf,
   readRunningStat,
   thisProcess,
 } from '../../../../src/files/process-stat.ts';
