@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { stateDir } from '../../src/cni/directories.ts';
 import { nodeName } from '../../src/cni/node-name.ts';
 import { bootId } from '../../src/files/process-stat.ts';
-import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
+import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-files.ts';
 import {
   bootClock,
   findUpkeep,

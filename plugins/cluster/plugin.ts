@@ -3,9 +3,8 @@
 import { CLAIM_ARG } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
-import { unusedGarbage } from '../../src/ipam/garbage.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import { type LeaseStore, storeExists } from '../../src/ipam/lease-store.ts';
+import { type LeaseStore, storeExists, unusedGarbage } from '../../src/ipam/lease-store.ts';
 import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held } from '../../src/pools/held.ts';

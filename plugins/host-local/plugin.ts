@@ -5,15 +5,15 @@ import { dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, defined } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
-import { findDeadLeases, unusedGarbage } from '../../src/ipam/garbage.ts';
-import { listLeases, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
+import { DEFAULT_DATA_DIR, listLeases, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import {
-  DEFAULT_DATA_DIR,
   type LeaseStore,
   type StoreOptions,
   storeExists,
+  unusedGarbage,
   withStore,
 } from '../../src/ipam/lease-store.ts';
+import { findDeadLeases } from '../../src/ipam/lease-use.ts';
 import type { Log } from '../../src/log.ts';
 import { findIp, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';

@@ -6,9 +6,8 @@ import { pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes } from '../../src/cni/result.ts';
-import { unusedGarbage } from '../../src/ipam/garbage.ts';
-import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import { DEFAULT_DATA_DIR, storeExists, withStore } from '../../src/ipam/lease-store.ts';
+import { DEFAULT_DATA_DIR, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
+import { storeExists, unusedGarbage, withStore } from '../../src/ipam/lease-store.ts';
 import {
   type Cidr,
   cidrContains,

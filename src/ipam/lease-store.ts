@@ -1,10 +1,12 @@
-// How are leases stored on disk, in a directory shared with the reference plugin?
+// How are leases stored on disk, in a directory shared with the reference plugin, and which of them does GC delete?
 import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileExists, fileFailure } from '../files/read-file.ts';
+import type { Log } from '../log.ts';
 import { type Family, findIp, findIpv4Number, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
+import { findHolders } from './holders.ts';
 import {
   type BootOfLease,
   bootOf,
@@ -17,14 +19,12 @@ import {
   readLease,
   readPointer,
   removeLease,
+  renderAttachment,
   renderOwner,
   sameOwner,
   writePointer,
 } from './lease-files.ts';
 import { IndexKeeper } from './owner-index.ts';
-
-/** The default directory of leases; shared with the reference. */
-export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
 
 /** So many addresses are tried before the directory is listed: the one after the last that was handed out is nearly always free. */
 const PROBES = 4n;
@@ -276,6 +276,68 @@ export class LeaseStore {
   save(): void {
     this.#own.save();
   }
+}
+
+/**
+ * The reference reserves an address before it configures it, and leaves no note of its ADD. A lease without a note that was
+ * written less than this many milliseconds before GC began may be of an ADD in progress, which no list of valid attachments can
+ * name; the next GC collects it if it is not. An ADD takes well below a second from the lease to the address, or two with
+ * duplicate address detection.
+ */
+const UNNOTED_ADD_MS = 10_000;
+
+/** What GC keeps, as a plugin's call has it. */
+interface Kept {
+  /** When GC began, in milliseconds of the clock of the kernel's file times. */
+  readonly since: number;
+  has(owner: Required<Owner>): boolean;
+  /** Whether it was noted when its ADD began. */
+  isNoted(owner: Required<Owner>): boolean;
+  some(test: (owner: Required<Owner>) => boolean): boolean;
+}
+
+/**
+ * Addresses whose owner GC does not keep, and torn files that a crash left without an owner. Files with other content are left
+ * alone. Leases without an interface count for every interface of their container. For leases of the reference, which does not
+ * note when an ADD began, the date of the lease is used instead, with {@link UNNOTED_ADD_MS}.
+ * @param addresses listed while no other process changes the leases
+ */
+export function findGarbage(
+  store: Pick<LeaseStore, 'findOwner' | 'isTorn' | 'findTime'>,
+  addresses: readonly string[],
+  kept: Kept,
+): string[] {
+  const isKept = ({ containerId, ifname }: Owner): boolean =>
+    ifname === undefined
+      ? kept.some(one => one.containerId === containerId)
+      : kept.has({ containerId, ifname });
+  const isNew = (address: string, { containerId, ifname }: Owner): boolean => {
+    const isNoted = ifname !== undefined && kept.isNoted({ containerId, ifname });
+    return kept.since - (store.findTime(address) ?? 0) <= (isNoted ? 0 : UNNOTED_ADD_MS);
+  };
+  return addresses.filter(address => {
+    const owner = store.findOwner(address);
+    if (owner === undefined) return store.isTorn(address);
+    return !isKept(owner) && !isNew(address, owner);
+  });
+}
+
+/**
+ * What {@link findGarbage} finds, except for addresses that an interface in another namespace still has. GC of a main plugin of ours
+ * has already deleted the interface; one that another plugin made may still exist, and its address must not be reused.
+ */
+export function unusedGarbage(store: LeaseStore, dir: string, kept: Kept, log: Log): string[] {
+  store.meetAll();
+  const garbage = findGarbage(store, listLeases(dir), kept);
+  const holders = garbage.length ? findHolders() : undefined;
+  const isUsed = (address: string) => holders?.get(address)?.some(({ isHere }) => !isHere) ?? false;
+  for (const address of garbage.filter(isUsed)) {
+    const owner = store.findOwner(address) ?? { containerId: '' };
+    log.warn(
+      `Keeping the lease of ${address} of ${renderAttachment(owner)}: the attachment is not valid, but an interface still has the address`,
+    );
+  }
+  return garbage.filter(address => !isUsed(address));
 }
 
 /** Sets of numbers are several times as fast as sets of large ones. */

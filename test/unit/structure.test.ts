@@ -307,7 +307,7 @@ const DUMPS_FOR_ITSELF: Readonly<Record<string, string>> = {
   plugins: 'a step of the ADD, CHECK or DEL of one attachment, in its own namespaces',
   'src/attach': 'the same, for several plugins',
   'src/plugin/netns-owner': 'the same: whose the interface in the namespace of a call is',
-  'src/ipam/garbage': 'the GC of a plugin of addresses: whose far ends pairs are',
+  'src/ipam/lease-use': 'a plugin that finds no free address: whose far ends pairs are',
   'src/ipam/holders': 'every namespace of a host, for who has an address: a socket for each',
   'src/between/apply':
     'what one tunnel device has, before that is changed, and a transaction over one table, which is read again',

@@ -7,10 +7,10 @@ import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts'
 import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { inventoriesOf, leaseDirsOf, loadAbouts, typesOf } from '../../cni/plugin-about.ts';
-import { type InspectedLease, inspectLease, type Witnesses } from '../../ipam/garbage.ts';
 import { findHolders } from '../../ipam/holders.ts';
-import { listLeases } from '../../ipam/lease-files.ts';
-import { DEFAULT_DATA_DIR, withStore } from '../../ipam/lease-store.ts';
+import { DEFAULT_DATA_DIR, listLeases } from '../../ipam/lease-files.ts';
+import { withStore } from '../../ipam/lease-store.ts';
+import { type InspectedLease, inspectLease, type Witnesses } from '../../ipam/lease-use.ts';
 import { count, renderTable } from '../../lab/words.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { readStorageNames, titleOfId } from '../../node/names.ts';

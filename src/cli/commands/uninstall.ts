@@ -15,7 +15,7 @@ import {
 } from '../../cni/plugin-about.ts';
 import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
 import { absolutePath, namesIn } from '../../files/read-file.ts';
-import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
+import { DEFAULT_DATA_DIR } from '../../ipam/lease-files.ts';
 import { count } from '../../lab/words.ts';
 import { readRecords } from '../../node/facts.ts';
 import { listAttached } from '../../node/handover/hand-over.ts';

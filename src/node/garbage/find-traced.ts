@@ -20,9 +20,9 @@ import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '
 import type { AttachmentKey } from '../../cni/schemas.ts';
 import { thisProcess } from '../../files/process-stat.ts';
 import { namesIn } from '../../files/read-file.ts';
-import { inspectLease } from '../../ipam/garbage.ts';
 import { findUse, type Holder, type Use } from '../../ipam/holders.ts';
 import { tryListLeases } from '../../ipam/lease-files.ts';
+import { inspectLease } from '../../ipam/lease-use.ts';
 import { renderIp } from '../../net/ip.ts';
 import type { NotedElement } from '../../netlink/nft/element.ts';
 import { type FieldValue, renderFields } from '../../netlink/nft/table.ts';

@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
-import { inspectLease } from '../../../src/ipam/garbage.ts';
 import { withStore } from '../../../src/ipam/lease-store.ts';
+import { inspectLease } from '../../../src/ipam/lease-use.ts';
 import { parseIp, renderIp } from '../../../src/net/ip.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';

@@ -16,9 +16,10 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { bootOf, listLeases, noteBoot, thisBoot } from '../../../src/ipam/lease-files.ts';
-import { type LeaseStore, type NewLease, withStore } from '../../../src/ipam/lease-store.ts';
+import { bootOf, listLeases, noteBoot, parseOwner, thisBoot } from '../../../src/ipam/lease-files.ts';
+import { findGarbage, type LeaseStore, type NewLease, withStore } from '../../../src/ipam/lease-store.ts';
 import { offsetIp, parseIp, renderIp } from '../../../src/net/ip.ts';
+import { keptWith } from '../../helpers/kept.ts';
 
 const OWNER = { containerId: 'cid', ifname: 'eth0' };
 let dir: string;
@@ -428,5 +429,43 @@ describe('withStore()', () => {
   test('does not wait forever', () => {
     const inner = () => withStore(dir, { reclaim: true, deadlineMs: 20 }, () => 0);
     expect(() => locked(inner)).toThrow(expect.objectContaining({ code: 11 }));
+  });
+});
+
+describe('findGarbage()', () => {
+  const files: Record<string, string> = {
+    '10.0.0.2': 'one\r\neth0',
+    '10.0.0.3': 'one\r\neth1',
+    '10.0.0.4': 'one',
+    '10.0.0.5': 'two',
+    '10.0.0.6': '',
+    '10.0.0.7': '{}',
+  };
+  const store = {
+    findOwner: (address: string) => parseOwner(files[address] ?? ''),
+    isTorn: (address: string) => files[address] === '',
+    findTime: () => 1_000,
+  };
+  const find = (valid: { containerID: string; ifname: string }[], since = 20_000) =>
+    findGarbage(store, Object.keys(files), keptWith(valid, since));
+
+  test('keeps listed leases and unknown files', () => {
+    expect(find([{ containerID: 'one', ifname: 'eth0' }])).toEqual(['10.0.0.3', '10.0.0.5', '10.0.0.6']);
+  });
+  test('keeps leases written after GC began, by either plugin', () => {
+    expect(find([], 1_000)).toEqual(['10.0.0.6']);
+  });
+  test('keeps leases without a note that are a few seconds old: their ADD may be in progress', () => {
+    expect(find([], 11_000)).toEqual(['10.0.0.6']);
+    expect(find([], 11_001)).toContain('10.0.0.2');
+  });
+  test('deletes leases as young as that if a note tells that their ADD began before GC', () => {
+    const kept = { ...keptWith([], 2_000), isNoted: ({ ifname }: { ifname: string }) => ifname === 'eth1' };
+    expect(findGarbage(store, Object.keys(files), kept)).toEqual(['10.0.0.3', '10.0.0.6']);
+    // One of the same tick of the clock may be of an ADD that began after GC.
+    expect(findGarbage(store, Object.keys(files), { ...kept, since: 1_000 })).toEqual(['10.0.0.6']);
+  });
+  test('an empty list keeps foreign files only', () => {
+    expect(find([])).toEqual(['10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5', '10.0.0.6']);
   });
 });

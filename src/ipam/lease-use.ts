@@ -1,4 +1,4 @@
-// Is a lease still in use, what is the evidence, and which leases does GC delete?
+// Is a lease still in use, and what is the evidence?
 
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,21 +6,11 @@ import { findOwner } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import { tryRead } from '../files/read-file.ts';
-import type { Log } from '../log.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, findNetns } from '../sys/netns.ts';
-import { findHolders, findUse, type Holder, type Use } from './holders.ts';
-import {
-  type BootOfLease,
-  bootOf,
-  listLeases,
-  type Owner,
-  parseOwner,
-  readLease,
-  renderAttachment,
-} from './lease-files.ts';
-import type { LeaseStore } from './lease-store.ts';
+import { findUse, type Holder, type Use } from './holders.ts';
+import { type BootOfLease, bootOf, type Owner, parseOwner, readLease } from './lease-files.ts';
 
 /**
  * `live`: something that exists uses it. `new`: written recently, so an ADD may be in progress. `unused`: its owner no longer
@@ -101,68 +91,6 @@ function exists(path: string): boolean {
   const netns = findNetns(path);
   if (netns) closeNetns(netns);
   return netns !== undefined;
-}
-
-/**
- * The reference reserves an address before it configures it, and leaves no note of its ADD. A lease without a note that was
- * written less than this many milliseconds before GC began may be of an ADD in progress, which no list of valid attachments can
- * name; the next GC collects it if it is not. An ADD takes well below a second from the lease to the address, or two with
- * duplicate address detection.
- */
-const UNNOTED_ADD_MS = 10_000;
-
-/** What GC keeps, as a plugin's call has it. */
-interface Kept {
-  /** When GC began, in milliseconds of the clock of the kernel's file times. */
-  readonly since: number;
-  has(owner: Required<Owner>): boolean;
-  /** Whether it was noted when its ADD began. */
-  isNoted(owner: Required<Owner>): boolean;
-  some(test: (owner: Required<Owner>) => boolean): boolean;
-}
-
-/**
- * Addresses whose owner GC does not keep, and torn files that a crash left without an owner. Files with other content are left
- * alone. Leases without an interface count for every interface of their container. For leases of the reference, which does not
- * note when an ADD began, the date of the lease is used instead, with {@link UNNOTED_ADD_MS}.
- * @param addresses listed while no other process changes the leases
- */
-export function findGarbage(
-  store: Pick<LeaseStore, 'findOwner' | 'isTorn' | 'findTime'>,
-  addresses: readonly string[],
-  kept: Kept,
-): string[] {
-  const isKept = ({ containerId, ifname }: Owner): boolean =>
-    ifname === undefined
-      ? kept.some(one => one.containerId === containerId)
-      : kept.has({ containerId, ifname });
-  const isNew = (address: string, { containerId, ifname }: Owner): boolean => {
-    const isNoted = ifname !== undefined && kept.isNoted({ containerId, ifname });
-    return kept.since - (store.findTime(address) ?? 0) <= (isNoted ? 0 : UNNOTED_ADD_MS);
-  };
-  return addresses.filter(address => {
-    const owner = store.findOwner(address);
-    if (owner === undefined) return store.isTorn(address);
-    return !isKept(owner) && !isNew(address, owner);
-  });
-}
-
-/**
- * What {@link findGarbage} finds, except for addresses that an interface in another namespace still has. GC of a main plugin of ours
- * has already deleted the interface; one that another plugin made may still exist, and its address must not be reused.
- */
-export function unusedGarbage(store: LeaseStore, dir: string, kept: Kept, log: Log): string[] {
-  store.meetAll();
-  const garbage = findGarbage(store, listLeases(dir), kept);
-  const holders = garbage.length ? findHolders() : undefined;
-  const isUsed = (address: string) => holders?.get(address)?.some(({ isHere }) => !isHere) ?? false;
-  for (const address of garbage.filter(isUsed)) {
-    const owner = store.findOwner(address) ?? { containerId: '' };
-    log.warn(
-      `Keeping the lease of ${address} of ${renderAttachment(owner)}: the attachment is not valid, but an interface still has the address`,
-    );
-  }
-  return garbage.filter(address => !isUsed(address));
 }
 
 /**
