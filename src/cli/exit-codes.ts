@@ -1,5 +1,5 @@
 // Which exit codes has the tool, and what do they mean? They do not change: scripts and probes compare them.
-import type { Ping } from '../daemon/who-listens.ts';
+import type { AnswerOf } from './answers/kinds.ts';
 
 /** Of every command. */
 export const [SUCCESS, FAILURE, WRONG_COMMAND_LINE] = [0, 1, 2];
@@ -16,7 +16,7 @@ export const DAEMON_EXIT_CODES = {
   absent: 3,
   'other build': 4,
   silent: 5,
-} as const satisfies Record<Ping['state'], number>;
+} as const satisfies Record<AnswerOf<'Ping'>['state'], number>;
 
 /** A code and when a command ends with it. */
 export interface ExitCode {

@@ -9,7 +9,7 @@ import type { Runtime } from '../../chain/run/runtime.ts';
 import { COMMAND_NAME, CORE_NAME, DEFAULT_BIN_DIR, runDir } from '../../cni/directories.ts';
 import { defined, didYouMean } from '../../cni/json.ts';
 import { renderOnDemand } from '../../daemon/on-demand.ts';
-import { findRunning, succeed } from '../../daemon/who-listens.ts';
+import { findRunning, succeed } from '../../daemon/running.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
 import { isMadeIn, listAttached } from '../../node/handover/hand-over.ts';

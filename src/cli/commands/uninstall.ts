@@ -13,7 +13,7 @@ import {
   loadAbouts,
   type SharedChain,
 } from '../../cni/plugin-about.ts';
-import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
+import { findRunning, stopRunning } from '../../daemon/running.ts';
 import { absolutePath, namesIn } from '../../files/read-file.ts';
 import { DEFAULT_DATA_DIR } from '../../ipam/lease-files.ts';
 import { count } from '../../lab/words.ts';

@@ -2,7 +2,7 @@
 import { runDir } from '../../cni/directories.ts';
 import { defined } from '../../cni/json.ts';
 import { type DaemonState, describePing } from '../../daemon/protocol.ts';
-import { findRunning, type Ping, ping, stopRunning } from '../../daemon/who-listens.ts';
+import { findRunning, type Ping, ping, stopRunning } from '../../daemon/running.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
 import type { Drift, WatchState } from '../../watch/settings.ts';
