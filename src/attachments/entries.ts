@@ -230,12 +230,6 @@ export function writeAttachment(dir: string, attachment: CachedAttachment): void
   putFile(cacheFileOf(dir, attachment), renderAttachment(attachment), { what: 'cached result' });
 }
 
-/** Gives the entry of an attachment, if there is one, another result. @throws CniError 5 and 6 */
-export function editEntry(dir: string, id: AttachmentId, result: JsonObject): void {
-  const cached = readAttachment(dir, id);
-  if (cached) writeAttachment(dir, { ...cached, result });
-}
-
 /**
  * Replaces a cached result, but never one that another runtime has written since: the file is taken aside and looked at, and the
  * new one is linked to its name, which fails if there is one again. If the process dies, the next call puts back what was taken.

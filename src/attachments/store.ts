@@ -42,7 +42,7 @@ import {
 } from './notes.ts';
 import { cacheFileOf, noteFileOf, notesDir } from './place.ts';
 
-export { type CachedAttachment, editEntry, listAttachments, readAttachment } from './entries.ts';
+export { type CachedAttachment, listAttachments, readAttachment } from './entries.ts';
 export {
   type Held,
   type HeldKnown,

@@ -1,6 +1,6 @@
 // How does a pod get either all of its networks, or none?
 
-import { editEntry, type Held, type HeldKnown, hold } from '../attachments/store.ts';
+import { type Held, type HeldKnown, hold } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { intentOf } from '../chain/records/recover.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
@@ -141,13 +141,16 @@ async function attachAll(
       reached = index;
       held.progress(index);
       placeDeviceInfo(network);
-      const given = await addNetwork(network.list, network.attachment, runner.runtime).catch(error => {
+      const amend = (given: JsonObject) => {
+        refuseUnheeded(network, given);
+        return placeDefaultRoutes(runner, network, index, defaults, given);
+      };
+      const adding = addNetwork(network.list, network.attachment, { ...runner.runtime, amend });
+      const result = await adding.catch(error => {
         if (isPartlyUndone(error)) standing = index + 1;
         throw error;
       });
       standing = index + 1;
-      refuseUnheeded(network, given);
-      const result = await placeDefaultRoutes(runner, network, index, defaults, given);
       results.push(result);
       status.push(statusOf(network, result, index === 0, readDeviceInfo(network)));
     }
@@ -169,25 +172,21 @@ async function attachAll(
   return results[0] as JsonObject;
 }
 
-/** Gives the default route to the network that should have it, and updates the record that CHECK and DEL use. */
+/** Gives the default route to the network that should have it. @returns the result with the routes that it has then */
 async function placeDefaultRoutes(
   runner: Runner,
-  { list, attachment }: PlannedNetwork,
+  { attachment }: PlannedNetwork,
   index: number,
   defaults: DefaultRoutes,
   result: JsonObject,
 ): Promise<JsonObject> {
   if (defaults.isIdle) return result;
-  const { ifname, containerId } = attachment;
   const ifnames = interfacesOf(result, attachment);
   const routes = await runner.routes();
   const task = defaults.after(index, routes.familiesWithDefault(ifnames));
   if (task.remove.length) routes.removeDefaults(ifnames, task.remove);
-  if (task.add.length) routes.addDefaults(ifname, task.add);
-  const edited = editRoutes(result, task);
-  if (edited === result) return result;
-  editEntry(runner.runtime.cacheDir, { network: list.name, containerId, ifname }, edited);
-  return edited;
+  if (task.add.length) routes.addDefaults(attachment.ifname, task.add);
+  return editRoutes(result, task);
 }
 
 /**

@@ -277,9 +277,11 @@ class LiveNetworks {
       refuseHeldDevices(this.#runner, this.#held.record, planned);
       for (const network of planned) {
         placeDeviceInfo(network);
-        const result = await addNetwork(network.list, network.attachment, this.#runtime);
-        refuseUnheeded(network, result);
-        results.push(await this.#keepDefaultRoute(network, result));
+        const amend = (given: JsonObject) => {
+          refuseUnheeded(network, given);
+          return this.#keepDefaultRoute(network, given);
+        };
+        results.push(await addNetwork(network.list, network.attachment, { ...this.#runtime, amend }));
       }
       const status = planned.map((network, i) => ({
         ...statusOf(network, results[i] as JsonObject, false, readDeviceInfo(network)),

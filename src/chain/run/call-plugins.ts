@@ -397,10 +397,11 @@ function findConverted(
 
 /** The same error with more details; code, message and plugin stay. */
 export function withDetails(error: unknown, details: string, causes: readonly unknown[] = []): unknown {
-  if (!(error instanceof CniError)) return new Error(details, { cause: error });
+  const cause = causes.length ? new AggregateError([error, ...causes]) : error;
+  if (!(error instanceof CniError)) return new Error(details, { cause });
   return new CniError(error.code, error.message, {
     details: [error.details, details].filter(Boolean).join('; '),
-    cause: causes.length ? new AggregateError([error, ...causes]) : error,
+    cause,
     ...defined({ plugin: error.plugin }),
   });
 }

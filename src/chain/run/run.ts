@@ -52,6 +52,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
       if ('error' in reply) throw reply.error;
       result = reply.value;
     }
+    if (result && runtime.amend) result = await runtime.amend(result);
     prepared.held.commit({ result });
   } catch (error) {
     throw await rollback(prepared, { error, lastBegun: replies.lastBegun, result });

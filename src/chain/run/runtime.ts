@@ -153,6 +153,8 @@ interface RunHooks {
   readonly openWitness?: () => Promise<NodeWitness>;
   /** Runs the plugins; without it each is a separate process, or is passed to {@link Runtime.exec}. */
   readonly segments?: SegmentRunner;
+  /** The result of an ADD as it is recorded and returned; what it throws fails the ADD, which is undone. */
+  readonly amend?: (result: JsonObject) => JsonObject | Promise<JsonObject>;
   /** Which executables do nothing before they have read their request; this build's unless given. */
   readonly isOwn?: typeof isOwnExecutable;
   /** Called after deferred work was done, if plugins had deferred any to the end of their chain. */
