@@ -10,13 +10,12 @@ import { defined, type JsonObject } from '../cni/json.ts';
 import { CURRENT_VERSION, parseResult } from '../cni/result.ts';
 import { findCidr, findIp, type Ip, sameIp } from '../net/ip.ts';
 import { type PodClaims, readClaims } from './claims.ts';
-import type { NetworkStatus } from './cluster.ts';
+import { MACHINE_ANNOTATION, type NetworkStatus } from './cluster.ts';
 import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
 import { deleteHeldPod, ownNetns, recoverPods } from './delete.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './devices.ts';
-import { isMovingTo, isOfMachine, MACHINE_ANNOTATION } from './moving.ts';
 import { statusOf } from './network-status.ts';
-import type { Pod } from './options.ts';
+import { isOfMachine, type Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
 import {
   inPods,
@@ -52,10 +51,10 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const { options } = runner;
   refuseUnready(options, ErrorCode.tryAgainLater);
   const annotations = (await runner.fetchAnnotations?.(pod)) ?? annotationsOf(pod);
-  const moves = runner.again !== undefined && (await isMovingTo(runner, pod, annotations));
+  const isMachine = annotations[MACHINE_ANNOTATION] !== undefined;
+  const moves = isMachine && runner.again !== undefined && (await isMovingTo(runner, pod));
   const claims = await readClaims(runner, pod, listWanted(options, pod, annotations), moves);
   const networks = await planNetworks(options, pod, claims.wanted);
-  const isMachine = annotations[MACHINE_ANNOTATION] !== undefined;
   const shared = isMachine ? networks.filter(({ selection }) => isOfMachine(selection)) : [];
   const ifnames = shared.map(({ attachment }) => attachment.ifname);
   const quiet = moves ? ifnames : [];
@@ -73,6 +72,12 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   } finally {
     held.release();
   }
+}
+
+/** Few pods run a virtual machine. */
+async function isMovingTo(runner: Runner, pod: Pod): Promise<boolean> {
+  const moving = await import('./moving.ts');
+  return moving.isMovingTo(runner, pod);
 }
 
 /**

@@ -6,20 +6,16 @@
 import { argOf, CLAIM_ARG } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { LogFields } from '../log.ts';
 import { findCidr, findIp } from '../net/ip.ts';
 import type { ClaimStore, IpamClaim } from './cluster.ts';
 import { addressesOf } from './network-status.ts';
 import { namespaceOf, type Pod } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
+import type { Runner } from './runner.ts';
 import type { WantedNetwork } from './wanted.ts';
 
 /** The part of a runner that IPAMClaims need. */
-interface ClaimReader {
-  /** Absent if no cluster is configured. */
-  readonly claims?: () => Promise<ClaimStore>;
-  warn(message: string, fields?: LogFields): void;
-}
+type ClaimReader = Pick<Runner, 'claims' | 'warn'>;
 
 /** IPAMClaims of one pod. */
 export interface PodClaims {

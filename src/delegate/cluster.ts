@@ -21,6 +21,9 @@ export interface KubernetesPod {
   readonly machine?: PodMachine;
 }
 
+/** KubeVirt sets it on every pod of a machine. */
+export const MACHINE_ANNOTATION = 'kubevirt.io/domain';
+
 /** A virtual machine in a pod. */
 export interface PodMachine {
   /** Of the machine's instance: the same for all pods of a migration. */

@@ -16,12 +16,9 @@ import { parseIp } from '../net/ip.ts';
 import { compareNetns } from '../sys/netns-identity.ts';
 import { pause } from '../wait.ts';
 import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
-import type { Pod, Selection } from './options.ts';
+import type { Pod } from './options.ts';
 import { inPods, type PodContents, type PodKey, parsePod, renderPod } from './record.ts';
 import type { Runner } from './runner.ts';
-
-/** KubeVirt sets it on every pod of a machine. */
-export const MACHINE_ANNOTATION = 'kubevirt.io/domain';
 
 /** Of the pod that a machine has left: the uid of the pod that has it now, and when (ms) that one asked for silence. */
 const LEFT_ANNOTATION = 'catena.cni.cncf.io/machine-left';
@@ -62,15 +59,9 @@ interface Move {
 
 /**
  * Whether a machine moves to this pod, and has not arrived.
- * @param annotations of the pod, if they are known: those of other pods cost no request
  * @throws CniError 11 when the cluster cannot be reached
  */
-export async function isMovingTo(
-  runner: Runner,
-  pod: Pod,
-  annotations: Readonly<Record<string, string>> = { [MACHINE_ANNOTATION]: '' },
-): Promise<boolean> {
-  if (annotations[MACHINE_ANNOTATION] === undefined) return false;
+export async function isMovingTo(runner: Runner, pod: Pod): Promise<boolean> {
   return isOnItsWay(await findMove(runner, pod));
 }
 
@@ -98,11 +89,6 @@ async function othersOf(api: Cluster, namespace: string, machine: string, own: s
 
 function isOwnPod({ uid }: KubernetesPod, pod: Pod): boolean {
   return uid === (argOf(pod, 'K8S_POD_UID') || uid);
-}
-
-/** Whether a network has what belongs to the machine, and not to its pod. */
-export function isOfMachine({ claim, capabilityArgs: { ips, mac } }: Selection): boolean {
-  return claim !== undefined || ips !== undefined || mac !== undefined;
 }
 
 /** Lets the networks of a pod speak to which a machine was moving, once it has arrived. @throws CniError 11 as {@link isMovingTo} */

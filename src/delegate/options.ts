@@ -93,6 +93,11 @@ export interface Pod {
   readonly capabilityArgs: JsonObject;
 }
 
+/** Whether a network has what belongs to the machine, and not to its pod. */
+export function isOfMachine({ claim, capabilityArgs: { ips, mac } }: Selection): boolean {
+  return claim !== undefined || ips !== undefined || mac !== undefined;
+}
+
 /** The pod's namespace in Kubernetes; undefined outside Kubernetes. */
 export function namespaceOf(pod: Pick<Pod, 'args'>): string | undefined {
   return argOf(pod, 'K8S_POD_NAMESPACE') || undefined;

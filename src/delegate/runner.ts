@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import type { Conflist } from '../chain/config/conflist.ts';
 import type { ChainRuntime, FindHeld } from '../chain/run/runtime.ts';
 import { CniError } from '../cni/errors.ts';
-import type { LogFields } from '../log.ts';
+import type { JsonObject } from '../cni/json.ts';
 import type { Family, Ip } from '../net/ip.ts';
 import type { ClaimStore, Cluster, NetworkStatus } from './cluster.ts';
 import type { Pod, RunnerOptions } from './options.ts';
@@ -30,7 +30,7 @@ export interface Runner {
   /** What the node holds of attachments without a record here; only GC uses it. */
   readonly look?: (list: Conflist) => Promise<FindHeld | undefined>;
   /** Reports what did not stop a verb. */
-  warn(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: JsonObject): void;
   /** Annotations of a pod, if the runtime does not pass them. */
   readonly fetchAnnotations?: (pod: Pod) => Promise<Readonly<Record<string, string>> | undefined>;
   /** IPAMClaims, if a cluster is configured. */

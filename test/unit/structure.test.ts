@@ -329,6 +329,8 @@ const MAY_LOAD_LAZILY = [
     'src/chain/records/recover',
     'src/chain/run/run',
     'src/delegate/find-network',
+    // Few pods run a virtual machine.
+    'src/delegate/add',
   ],
   // Zod is only loaded for a value that is not certainly valid.
   'plugins/build/quick-zod/zod-mini',
