@@ -14,7 +14,6 @@ import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { bootId } from '../files/process-stat.ts';
 import { fileExists, namesIn } from '../files/read-file.ts';
-import type { Log } from '../log.ts';
 import { pause } from '../wait.ts';
 import { isBeingRemoved } from './lock.ts';
 import { cacheFileOf, directoryOf, fileNameOf } from './place.ts';
@@ -142,7 +141,7 @@ interface NotedCall {
   readonly attachment: AttachmentId;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly request: JsonObject;
-  readonly log: Log;
+  readonly log: { debug(message: string): void };
 }
 
 /**

@@ -4,8 +4,7 @@ import { type AttachmentRecord, pastOf } from '../attachments/store.ts';
 import { listUses } from '../chain/config/conflist.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
 import { findConfigOfAdd, findRecord } from '../chain/records/known-add.ts';
-import { listToCheckBy, type PluginCondition, repairOne } from '../chain/records/repair.ts';
-import { checkNetwork } from '../chain/run/run.ts';
+import { checkNetwork, listToCheckBy } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { type Rest, visitAll } from '../chain/run/visits.ts';
@@ -93,7 +92,7 @@ export async function examine(
 /** What a repair did. */
 export interface Repaired {
   /** Undefined if it was not repaired because some process works on it or has deleted it. */
-  readonly state: PluginCondition['state'] | undefined;
+  readonly state: 'sound' | 'broken' | 'mended' | undefined;
   /** Why its plugins could not be called, or what is still missing. */
   readonly problem?: string;
 }
@@ -103,6 +102,7 @@ async function repair(
   note: string | undefined,
   runtime: ChainRuntime,
 ): Promise<Repaired> {
+  const { repairOne } = await import('../chain/records/repair.ts');
   const own = runtimeFor(one, runtime);
   const isThat = one.record ? isCurrent(one, own) : isThere(one.known, own);
   if (!isThat || isNoteGone(one.id, note, own)) return { state: undefined };

@@ -331,6 +331,8 @@ const MAY_LOAD_LAZILY = [
     'src/delegate/find-network',
     // Few pods run a virtual machine.
     'src/delegate/add',
+    // Doctor examines attachments, and only the daemon's watch puts back what is missing.
+    'src/watch/examine',
   ],
   // Zod is only loaded for a value that is not certainly valid.
   'plugins/build/quick-zod/zod-mini',

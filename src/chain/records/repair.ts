@@ -12,19 +12,12 @@ import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import { atLeast, convertResult, SINCE } from '../../cni/result.ts';
+import { convertResult } from '../../cni/result.ts';
 import { compareNetns, findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type PutBack, settleHeld } from '../change.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { ownExecutables } from '../config/find-plugin.ts';
-import {
-  acceptResult,
-  buildRequest,
-  callAll,
-  IGNORED,
-  isOwnPlugin,
-  type ReadReply,
-} from '../run/call-plugins.ts';
+import { acceptResult, buildRequest, callAll, IGNORED, type ReadReply } from '../run/call-plugins.ts';
+import { listToCheckBy } from '../run/run.ts';
 import {
   type Attachment,
   type ChainRuntime,
@@ -237,26 +230,6 @@ function listToRepairBy(
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
   const list = listToCheckBy(findConfigOfAdd(known, runtime), runtime);
   return 'why' in list ? list.why : list;
-}
-
-/**
- * The same, as far as the configuration tells. Of a list from before CHECK, our own plugins are asked: they know later versions.
- * `unchecked`: nothing but another list would change that.
- */
-export function listToCheckBy(
-  list: Conflist | undefined,
-  runtime: Pick<ChainRuntime, 'find' | 'pluginDirs'>,
-): Conflist | { readonly why: string; readonly unchecked?: true } {
-  if (list === undefined) return { why: 'its configuration cannot be used' };
-  if (list.disableCheck) return { why: 'its list sets "disableCheck"', unchecked: true };
-  if (atLeast(list.version, SINCE.check)) return list;
-  const isOwn = ownExecutables();
-  // Results before that have no interfaces to compare.
-  const plugins = atLeast(list.version, '0.3.0')
-    ? list.plugins.filter(({ type }) => isOwnPlugin(type, runtime, isOwn))
-    : [];
-  if (plugins.length > 0) return { ...list, version: SINCE.check, plugins, isRaised: true };
-  return { why: `its list has version ${list.version}, which has no CHECK`, unchecked: true };
 }
 
 /** The condition of an attachment whose plugins are in these conditions. */

@@ -7,10 +7,19 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { atLeast, convertResult, type ResultOf, SINCE } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
+import { ownExecutables } from '../config/find-plugin.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
 import { prepare, recover, rollback } from '../records/recover.ts';
-import { acceptResult, buildRequest, callAll, callPlugins, findExecutable, IGNORED } from './call-plugins.ts';
+import {
+  acceptResult,
+  buildRequest,
+  callAll,
+  callPlugins,
+  findExecutable,
+  IGNORED,
+  isOwnPlugin,
+} from './call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, checkAttachment } from './runtime.ts';
 import { inTurn } from './turns.ts';
 
@@ -68,6 +77,27 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
  */
 export function checkNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
   return inTurn(idOf(list, attachment), runtime, () => check(list, attachment, runtime));
+}
+
+/**
+ * The list that {@link checkNetwork} is called with, or why it cannot be. Of a list from before CHECK, our own plugins are asked: they know later
+ * versions.
+ * `unchecked`: nothing but another list would change that.
+ */
+export function listToCheckBy(
+  list: Conflist | undefined,
+  runtime: Pick<ChainRuntime, 'find' | 'pluginDirs'>,
+): Conflist | { readonly why: string; readonly unchecked?: true } {
+  if (list === undefined) return { why: 'its configuration cannot be used' };
+  if (list.disableCheck) return { why: 'its list sets "disableCheck"', unchecked: true };
+  if (atLeast(list.version, SINCE.check)) return list;
+  const isOwn = ownExecutables();
+  // Results before that have no interfaces to compare.
+  const plugins = atLeast(list.version, '0.3.0')
+    ? list.plugins.filter(({ type }) => isOwnPlugin(type, runtime, isOwn))
+    : [];
+  if (plugins.length > 0) return { ...list, version: SINCE.check, plugins, isRaised: true };
+  return { why: `its list has version ${list.version}, which has no CHECK`, unchecked: true };
 }
 
 async function check(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
