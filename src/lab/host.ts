@@ -3,7 +3,7 @@ import { closeSync, existsSync, openSync, realpathSync, rmSync, writeFileSync } 
 import { join, sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
 import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
-import { type Ip, parseCidr } from '../net/ip.ts';
+import { type Ip, kernelFamilies, parseCidr } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, type Link, removeLink, setLink } from '../netlink/rtnl/link.ts';
 import { addRoute } from '../netlink/rtnl/route.ts';
@@ -101,7 +101,7 @@ export interface Lab {
 export function createLab(devices: readonly string[] = []): Lab {
   const host = openNamespace('host', openOwnNetns());
   const outside = createNamespace('outside');
-  const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
+  const families = kernelFamilies();
   setLink(host.route, getLink(host.route, 'lo').index, { up: true });
   const [uplink] = layOutside({ host, outside, families }, 'outside0', HOST, OUTSIDE);
   addDefaultRoutes(host, uplink.index, OUTSIDE, families);

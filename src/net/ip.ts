@@ -1,9 +1,16 @@
 // How are IP addresses and prefixes represented, parsed, formatted, and which addresses does one cover?
 
+import { existsSync } from 'node:fs';
+
 export type Family = 4 | 6;
 
 /** Both families, the older first. */
 export const FAMILIES = [4, 6] as const satisfies readonly Family[];
+
+/** The families that this kernel has. */
+export function kernelFamilies(): readonly Family[] {
+  return existsSync('/proc/sys/net/ipv6') ? FAMILIES : [4];
+}
 
 /** An IPv4 or IPv6 address as a number, so that ranges can be iterated and compared. */
 export interface Ip {

@@ -9,7 +9,7 @@ import { ConflistSchema } from '../../cni/schemas.ts';
 import { putNewFile, putOpenFile, unfinishedName } from '../../files/put-file.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { findIfnameProblem, IFNAME_MAX_BYTES } from '../../net/interface.ts';
-import { renderCidr } from '../../net/ip.ts';
+import { kernelFamilies, renderCidr } from '../../net/ip.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { type Addressing, type InUse, readAddressing, readInUse, suggestSubnet } from '../init/subnets.ts';
 import { isData } from '../output/format.ts';
@@ -268,8 +268,7 @@ async function askAddressing(
 ): Promise<Addressing> {
   const [taken, mayUseDhcp] = roomFor(kind, inUse);
   if (call.texts('subnet').length) return readAddressing(call.texts('subnet'), taken, mayUseDhcp);
-  const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
-  const free = families.map(family => renderCidr(suggestSubnet(family, taken)));
+  const free = kernelFamilies().map(family => renderCidr(suggestSubnet(family, taken)));
   const words = `a subnet of one or both families${mayUseDhcp ? ', dhcp' : ''} or none; the suggested are free on this node`;
   return ask(`2/4 Which addresses? (${words})`, free.join(' '), answer =>
     readAddressing(answer.split(/[\s,]+/), taken, mayUseDhcp),
