@@ -15,6 +15,7 @@ import { findLink, IFF_UP, type Link, setLink } from '../../src/netlink/rtnl/lin
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { bootClock, isKept } from '../../src/node/upkeep/note.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { tryAll } from '../../src/plugin/steps.ts';
 import { Code } from './codec.ts';
 import {
   asksIpv4,
@@ -89,13 +90,21 @@ export const dhcp = definePlugin({
   },
 
   async del(call) {
-    await returnLease(call, IPV4_LEASES);
-    if (hasIpv6Record(call)) await returnLease(call, (await loadIpv6()).IPV6_LEASES);
+    await tryAll([
+      () => returnLease(call, IPV4_LEASES),
+      async () => {
+        if (hasIpv6Record(call)) await returnLease(call, (await loadIpv6()).IPV6_LEASES);
+      },
+    ]);
   },
 
   async gc(call) {
-    await collectLeases(call, IPV4_LEASES);
-    if (hasIpv6Records(call)) await collectLeases(call, (await loadIpv6()).IPV6_LEASES);
+    await tryAll([
+      () => collectLeases(call, IPV4_LEASES),
+      async () => {
+        if (hasIpv6Records(call)) await collectLeases(call, (await loadIpv6()).IPV6_LEASES);
+      },
+    ]);
   },
 
   status(call) {

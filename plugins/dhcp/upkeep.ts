@@ -329,11 +329,12 @@ const UNNOTED_ADD_S = 60;
 
 /** Releases and forgets the lease of the call's attachment, if it has one. */
 export async function returnLease<S extends LeaseState>(call: Call, leases: LeaseFamily<S>): Promise<void> {
-  const record = findRecord(call, leases);
-  if (record === undefined) return;
+  const note = findUpkeep(stateDir(call.environment), PLUGIN, ownerOf(call, leases));
+  if (note === undefined) return;
+  const record = recordOf(leases, note);
   const netns = call.findContainerNetns();
-  if (netns) await giveBack(call, leases, record, { netns, path: call.env.netns });
-  dropRecord(call, record);
+  if (record && netns) await giveBack(call, leases, record, { netns, path: call.env.netns });
+  dropRecord(call, { note });
 }
 
 /** The same for leases of the network whose attachments GC does not keep. */
@@ -533,7 +534,10 @@ async function replace<S extends LeaseState>(
   updateRecord(call, record, { ...state, withdrawn: true }, bootClock() + RETRY_S);
 }
 
-/** Notes a lease, then applies it. If a DEL has released the address since, the new lease is released as well. */
+/**
+ * Notes a lease, then applies it. If a DEL has released the address since, the new lease is released as well, unless a later ADD of the
+ * attachment has begun: that one is the same client to the server, and may have the same address.
+ */
 async function take<S extends LeaseState>(
   { call, record, leases, place, keeper }: Visit<S>,
   lease: S['lease'],
@@ -541,15 +545,17 @@ async function take<S extends LeaseState>(
   const { lease: before, reported = before.address, withdrawn: _, unseen: __, ...client } = record.state;
   const next = { ...client, lease, ...(reported === lease.address ? {} : { reported }) } as unknown as S;
   if (!updateRecord(call, record, next, dueAt(lease, bootClock()))) {
-    await leases.release(place, next);
+    if (findInterface(call, record)) await leases.release(place, next);
     return;
   }
   const isMoved = findAddress(place, lease) === undefined;
   if (before.address !== lease.address) withdrawAddress(place, before);
   keeper.apply(lease, before);
   if (!isMoved) return;
-  call.log.warn(
-    `"${place.link.name}" of container "${call.env.containerId}" now has ${lease.address}: ADD reported ${reported}, ` +
-      'and host ports, packet filters and the runtime still refer to that; recreate the container',
-  );
+  const what = `"${place.link.name}" of container "${call.env.containerId}"`;
+  if (reported === lease.address) call.log.info(`${what} has ${lease.address} again`);
+  else
+    call.log.warn(
+      `${what} now has ${lease.address}: ADD reported ${reported}, and host ports, packet filters and the runtime still refer to that; recreate the container`,
+    );
 }

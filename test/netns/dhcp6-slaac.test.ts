@@ -1,10 +1,13 @@
 // Does ADD wait for addresses that the kernel forms from advertisements of a real router, and report them with resolvers?
 import { expect, test } from 'bun:test';
+import { bindSocket, closeSocket, openSocket } from '../../src/sys/inet-socket.ts';
+import { libc, ptr } from '../../src/sys/libc.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { add, addressesOf, attachHost, confOf, recordsIn } from '../helpers/dhcp-lab.ts';
 import { requiresServer } from '../helpers/dhcp-packages.ts';
 import { addServedIpv6, makeServedBridge, SERVED, SERVED6 } from '../helpers/dhcp-server.ts';
 import { serveKea } from '../helpers/kea.ts';
+import { visit } from '../helpers/namespace.ts';
 import { withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { startRadvd } from '../helpers/radvd.ts';
@@ -86,6 +89,14 @@ describeRoot(
           await server.stop();
           const alone = await add(lab, await lab.container(), conf);
           expect(alone.dns).toEqual({ nameservers: ['fd77::99'], search: ['lan.example'] });
+          const withClient = await lab.container();
+          const socket = visit(withClient, () => openSocket('udp', 6));
+          bindSocket(socket, 'udp', 546);
+          // To itself: SO_REUSEADDR of SOL_SOCKET (asm-generic/socket.h).
+          libc().setsockopt(socket.fd, 1, 2, ptr(new Int32Array(1)), 4);
+          const unasked = await add(lab, withClient, conf);
+          closeSocket(socket);
+          expect(unasked.dns).toEqual(alone.dns);
           expect(recordsIn(lab)).toEqual([]);
         });
       },

@@ -172,9 +172,9 @@ export async function withClient<T>(
 }
 
 /** The kernel forms it when the interface comes up, and probes for it for a second or two. */
-async function awaitLinkLocal({ socket, link }: OpenInterface, giveUpAt: number): Promise<Ip> {
+async function awaitLinkLocal(place: OpenInterface, giveUpAt: number): Promise<Ip> {
   for (;;) {
-    const own = linkLocalAddresses({ socket, link });
+    const own = linkLocalAddresses(place);
     const ready = own.find(isUsable);
     if (ready) return ready.cidr.ip;
     if (performance.now() >= giveUpAt) {
@@ -183,18 +183,15 @@ async function awaitLinkLocal({ socket, link }: OpenInterface, giveUpAt: number)
         : own.length
           ? 'the kernel is still probing for it'
           : 'the kernel has formed none; look at the sysctls "disable_ipv6" and "addr_gen_mode"';
-      throw new Error(`Cannot use DHCPv6 on "${link.name}": it has no link-local address, since ${why}`);
+      throw new Error(
+        `Cannot use DHCPv6 on "${place.link.name}": it has no link-local address, since ${why}`,
+      );
     }
     await Bun.sleep(POLL_MS);
   }
 }
 
-/** The link-local address of the interface, if it has one that can be used already. */
-function findLinkLocal(place: Pick<OpenInterface, 'socket' | 'link'>): Ip | undefined {
-  return linkLocalAddresses(place).find(isUsable)?.cidr.ip;
-}
-
-function linkLocalAddresses({ socket, link }: Pick<OpenInterface, 'socket' | 'link'>): Address[] {
+function linkLocalAddresses({ socket, link }: OpenInterface): Address[] {
   return listAddresses(socket, link.index).filter(({ cidr }) => cidr.ip.family === 6 && isLinkLocal(cidr.ip));
 }
 
@@ -252,7 +249,7 @@ export function watchRouters(place: OpenInterface): RouterWatch {
   const known = new Map<string, Advertisement>();
   return {
     solicit() {
-      const address = findLinkLocal(place);
+      const address = linkLocalAddresses(place).find(isUsable)?.cidr.ip;
       const sender = address && link.mac ? { address, mac: parseMac(link.mac) } : undefined;
       sendPacket(socket, encodeSolicitation(sender), ALL_ROUTERS);
     },
@@ -370,7 +367,7 @@ function leaseOf(
 }
 
 /** The resolvers of an answer. */
-function resolversOf(options: Dhcp6Answer['message']['options']): Ip[] {
+function resolversOf(options: Options): Ip[] {
   return addressesOf(findOption(options, Code.nameservers));
 }
 

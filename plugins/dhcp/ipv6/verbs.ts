@@ -1,7 +1,7 @@
 // What does dhcp do for IPv6, for each verb?
 
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { CniError, describeError, ErrorCode } from '../../../src/cni/errors.ts';
 import { atLeast, type Result, type SpecVersion } from '../../../src/cni/result.ts';
 import {
   type Cidr,
@@ -290,21 +290,22 @@ async function obtainFormed(call: Call, conf: DhcpConf, search: Search): Promise
   return resultOf({ addresses, routers: routers.heard(), resolvers, priority, version: call.version });
 }
 
-async function askServers(
-  call: Call,
-  conf: DhcpConf,
-  { place, giveUpAt }: Search,
-): Promise<Resolvers | undefined> {
-  const until = Math.max(giveUpAt, performance.now() + INFORMATION_MS);
+async function askServers(call: Call, conf: DhcpConf, { place }: Search): Promise<Resolvers | undefined> {
+  const giveUpAt = performance.now() + INFORMATION_MS;
   const policy = { servers: serversOf(conf.ipam.servers, 6) };
-  const told = await withClient(place, identityIn(clientFor(call)), until, client =>
-    askResolvers(client, policy, performance.now() + INFORMATION_MS),
-  );
-  if (told === undefined)
-    call.log.warn(
-      `No DHCPv6 server named resolvers for "${place.link.name}"; the result has those of routers, if any`,
+  let why = 'no answer';
+  try {
+    const told = await withClient(place, identityIn(clientFor(call)), giveUpAt, client =>
+      askResolvers(client, policy, giveUpAt),
     );
-  return told;
+    if (told) return told;
+  } catch (thrown) {
+    why = describeError(thrown);
+  }
+  call.log.warn(
+    `No DHCPv6 server named resolvers for "${place.link.name}": ${why}; the result has those of routers, if any`,
+  );
+  return undefined;
 }
 
 /** Accept advertisements although the namespace forwards packets. */

@@ -1,0 +1,149 @@
+// What becomes of a lease that a visit of the daemon obtains, if the attachment changed while the server was asked?
+import { expect, test } from 'bun:test';
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { IPV4_LEASES, type Lease } from '../../plugins/dhcp/lease.ts';
+import { keepLease, noteLease, returnLease } from '../../plugins/dhcp/upkeep.ts';
+import { forgetGeneration, noteGeneration } from '../../src/attachments/generation.ts';
+import { bootId } from '../../src/files/process-stat.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { bootClock } from '../../src/node/upkeep/note.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
+import { recordsIn } from '../helpers/dhcp-lab.ts';
+import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
+import { describeRoot } from '../helpers/skip.ts';
+
+const ADDRESS = '10.77.0.9/24';
+
+function leaseSince(since: number): Lease {
+  const resolvers = { nameservers: [], search: [] };
+  const server = { server: '10.77.0.1', serverMac: '02:00:00:00:00:01' };
+  const times = { since, duration: 60, renewAfter: 3, rebindAfter: 50 };
+  return { address: ADDRESS, routes: [], ...resolvers, ...server, ...times };
+}
+
+/** An attachment with a lease that is due, on which a server's answer is awaited. */
+interface Visited {
+  readonly lab: Lab;
+  readonly container: Container;
+  /** Addresses that were released. */
+  readonly released: string[];
+  /** Lines of the log, after their level. */
+  readonly said: string[];
+  /** The first plugin of an ADD notes the generation, dhcp its lease. */
+  beginAdd(): void;
+  noteAgain(state?: object): void;
+  del(): Promise<void>;
+  /** Visits the attachment. @param first happens before the server grants the same address */
+  visit(first?: () => unknown): Promise<void>;
+}
+
+async function withVisited(body: (visited: Visited) => Promise<void>): Promise<void> {
+  await withHost(async lab => {
+    const container = await lab.container();
+    await lab.batch(
+      container,
+      'link add eth0 type veth peer name eth1',
+      'link set eth0 up',
+      `addr add ${ADDRESS} dev eth0`,
+    );
+    const netns = openNetns(container.path);
+    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+    const released: string[] = [];
+    const said: string[] = [];
+    const tell = (level: string) => (line: string) => void said.push(`${level} ${line}`);
+    const env = { command: 'CHECK', containerId: container.id, netns: container.path, ifname: 'eth0' };
+    const environment = { ...directories(lab.tmp), CNI_NETNS: container.path };
+    const call = {
+      ...{ env, environment, network: 'lan', container: socket, containerNetns: netns, requestText: '{}' },
+      log: { debug: tell('debug'), info: tell('info'), warn: tell('warn'), error: tell('error') },
+      findContainerNetns: () => netns,
+      onFailure: () => undefined,
+    } as unknown as Call;
+    const attachment = { network: 'lan', containerId: container.id, ifname: 'eth0' };
+    const leases: typeof IPV4_LEASES = {
+      ...IPV4_LEASES,
+      release: async (_, { lease }) => released.push(lease.address) > 0,
+    };
+    const noteAgain = (more: object = {}) => {
+      const lease = leaseSince(bootClock() - 5);
+      noteLease(call, leases, { lease, clientId: '00', ...more }, bootClock());
+    };
+    const beginAdd = () =>
+      void noteGeneration(`${lab.tmp}/run`, attachment, { renew: true, boot: bootId(environment) });
+    try {
+      await body({
+        ...{ lab, container, released, said, beginAdd, noteAgain },
+        async del() {
+          forgetGeneration(`${lab.tmp}/run`, attachment);
+          await returnLease(call, leases);
+        },
+        visit: first =>
+          keepLease(call, leases, false, () => ({
+            async ask() {
+              await first?.();
+              return { lease: leaseSince(bootClock()) };
+            },
+            acquire: async () => leaseSince(bootClock()),
+            apply: () => undefined,
+          })),
+      });
+    } finally {
+      socket.close();
+      closeNetns(netns);
+    }
+  });
+}
+
+describeRoot('a visit of the daemon for a lease', () => {
+  test('releases what was granted after a DEL', async () => {
+    await withVisited(async ({ lab, released, beginAdd, noteAgain, del, visit }) => {
+      beginAdd();
+      noteAgain();
+      await visit(del);
+      expect(released).toEqual([ADDRESS, ADDRESS]);
+      expect(recordsIn(lab)).toEqual([]);
+    });
+  });
+
+  test.each([
+    ['has its lease', true],
+    ['has none yet', false],
+  ])('releases nothing once a later ADD has begun, which %s', async (_, hasLease) => {
+    await withVisited(async ({ lab, released, beginAdd, noteAgain, del, visit }) => {
+      beginAdd();
+      noteAgain();
+      await visit(async () => {
+        await del();
+        beginAdd();
+        if (hasLease) noteAgain();
+      });
+      expect(released).toEqual([ADDRESS]);
+      expect(recordsIn(lab)).toHaveLength(hasLease ? 1 : 0);
+    });
+  });
+
+  test('asks for no new container when the address that ADD reported is back', async () => {
+    await withVisited(async ({ lab, container, said, beginAdd, noteAgain, visit }) => {
+      beginAdd();
+      noteAgain({ withdrawn: true });
+      await lab.batch(container, `addr del ${ADDRESS} dev eth0`);
+      await visit();
+      expect(said.filter(line => line.startsWith('warn'))).toEqual([]);
+    });
+  });
+
+  test('DEL also removes a record that cannot be read as one of a lease', async () => {
+    await withVisited(async ({ lab, beginAdd, noteAgain, del }) => {
+      beginAdd();
+      noteAgain();
+      const [name = ''] = recordsIn(lab);
+      const path = `${lab.tmp}/state/upkeep/dhcp/lan/${name}`;
+      const note = await Bun.file(path).json();
+      writeFileSync(path, JSON.stringify({ ...note, state: { lease: 'of another version' } }));
+      await del();
+      expect(existsSync(path)).toBe(false);
+      expect(readdirSync(`${lab.tmp}/state/upkeep/dhcp/lan`)).toEqual([]);
+    });
+  });
+});
