@@ -150,10 +150,10 @@ export function viewWays(runDir: string, kernel: Tables) {
   const others = nodes.filter(({ name }) => name !== own).length;
   if (plan === undefined) {
     const problems = [`this node, "${own}", is not among the ${nodes.length} nodes`];
-    return { own, nodes: others, routes: 0, problems, differences: [] };
+    return { nodes: others, routes: 0, problems, differences: [] };
   }
   const { ways, problems } = plan;
-  return { own, nodes: others, routes: ways.length, problems, differences: findDifferences(plan) };
+  return { nodes: others, routes: ways.length, problems, differences: findDifferences(plan) };
 }
 
 /** Routes of ours that the kernel has, human-readable. */

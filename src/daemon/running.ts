@@ -18,6 +18,10 @@ import { askDaemon, ownPlace } from './who-listens.ts';
 import { decodeFrame, PING } from './wire.ts';
 
 const NAP_MS = 20;
+/** The daemon gives its requests a minute. */
+const STOP_MS = 70_000;
+/** Long enough for a daemon to start on a busy host. */
+const TAKE_OVER_MS = 20_000;
 
 /** The daemon of a run directory. Without an answer its state is unknown: it is stopped, or hangs. */
 interface RunningDaemon {
@@ -51,10 +55,7 @@ function callsFileThere(socket: string): string | undefined {
  * Asks a daemon to finish what it has begun and to end, and waits for that.
  * @returns why it has not ended; undefined once it has
  */
-export async function stopRunning(
-  { socket, callsFile }: RunningDaemon,
-  deadlineMs: number,
-): Promise<string | undefined> {
+export async function stopRunning({ socket, callsFile }: RunningDaemon): Promise<string | undefined> {
   const began = performance.now();
   // It removes the file when it has answered its last call, and ends after that.
   const daemon = daemonOf(callsFile);
@@ -66,8 +67,8 @@ export async function stopRunning(
     const runs = daemon && isRunning(daemon);
     // A process of another PID namespace cannot be seen from here.
     if (runs === false || (runs === undefined && daemonOf(callsFile) === undefined)) return undefined;
-    if (performance.now() - began > deadlineMs)
-      return `requests are still in progress after ${deadlineMs / 1000} s`;
+    if (performance.now() - began > STOP_MS)
+      return `requests are still in progress after ${STOP_MS / 1000} s`;
     await Bun.sleep(NAP_MS);
   }
 }
@@ -80,7 +81,6 @@ export async function stopRunning(
 export async function succeed(
   daemon: RunningDaemon,
   executable: string,
-  deadlineMs: number,
 ): Promise<{ readonly ok: boolean; readonly what: string }> {
   const pid = daemon.state?.pid;
   const response = await askDaemon(daemon.socket, SUCCESSION_PATH, 'POST');
@@ -94,7 +94,7 @@ export async function succeed(
   if (successor === undefined)
     return { ok: true, what: `the daemon, process ${pid}, ends: its service manager starts the next one` };
   const runDir = dirname(daemon.socket);
-  for (const began = performance.now(); performance.now() - began < deadlineMs; await Bun.sleep(NAP_MS)) {
+  for (const began = performance.now(); performance.now() - began < TAKE_OVER_MS; await Bun.sleep(NAP_MS)) {
     const { state } = (await findRunning(runDir)) ?? {};
     if (state?.place?.executable === executable)
       return { ok: true, what: `process ${state.pid} has taken over from the daemon, process ${pid}` };

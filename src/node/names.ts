@@ -12,15 +12,12 @@ export interface ContainerNames {
   readonly containerName?: string;
 }
 
-/** Where containers/storage, the store of podman and CRI-O, keeps its lists by default. */
+/** Where containers/storage, the store of podman and CRI-O, keeps `<driver>-containers/containers.json` by default. */
 const STORAGE_ROOTS = ['/var/lib/containers/storage', '/run/containers/storage'];
 
-/**
- * The names by container id in the lists of containers/storage. Missing and damaged lists are ignored: names are only for people.
- * @param roots its directories; each has `<driver>-containers/containers.json`
- */
-export function readStorageNames(roots: readonly string[] = STORAGE_ROOTS): ReadonlyMap<string, string> {
-  const lists = roots.flatMap(root =>
+/** The names by container id in the lists of containers/storage. Missing and damaged lists are ignored: names are only for people. */
+export function readStorageNames(): ReadonlyMap<string, string> {
+  const lists = STORAGE_ROOTS.flatMap(root =>
     namesIn(root)
       .filter(name => name.endsWith('-containers'))
       .flatMap(name => LISTS.map(list => join(root, name, list))),

@@ -81,11 +81,9 @@ interface NodePlaces {
   readonly health?: boolean;
   /** For CHECK: makes what runs one chain at a time; otherwise each plugin has a process. */
   readonly openSegments?: () => SegmentRunner;
-  /** Milliseconds for reading namespaces; the rest is noted as unread. */
-  readonly namespacesMs?: number;
 }
 
-/** A namespace takes less than a millisecond, so this is for a node that hangs. */
+/** For reading namespaces; the rest is noted as unread. One takes less than a millisecond, so this is for a node that hangs. */
 const NAMESPACES_MS = 5_000;
 
 /**
@@ -99,7 +97,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
   const { attachments, damaged } = facts.attachments();
   const notes = [...diagnostics.map(({ error }) => error), ...damaged].map(({ message }) => message);
   const host = readHost(facts.kernel);
-  const insides = readNamespaces(attachments, places.namespacesMs ?? NAMESPACES_MS, notes);
+  const insides = readNamespaces(attachments, notes);
   const health = places.health ? await readHealth(places) : new Map<string, NodeHealth>();
   const storage = readStorageNames();
   const shown = attachments.map((one): NodeAttachment => {
@@ -150,15 +148,16 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
 
 function readNamespaces(
   attachments: readonly RecordedAttachment[],
-  budgetMs: number,
   notes: string[],
 ): ReadonlyMap<string, ReadonlyMap<string, Inside>> {
-  const deadline = performance.now() + budgetMs;
+  const deadline = performance.now() + NAMESPACES_MS;
   const paths = [...new Set(attachments.filter(one => !one.isGone).map(({ known }) => known.netns))];
   const read = new Map<string, ReadonlyMap<string, Inside>>();
   for (const [i, path] of paths.entries()) {
     if (performance.now() > deadline) {
-      notes.push(`Cannot read ${paths.length - i} of ${paths.length} namespaces: ${budgetMs} ms have passed`);
+      notes.push(
+        `Cannot read ${paths.length - i} of ${paths.length} namespaces: ${NAMESPACES_MS} ms have passed`,
+      );
       break;
     }
     const inside = readInside(path);

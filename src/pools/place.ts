@@ -76,14 +76,10 @@ const ASK_AGAIN_S = 60;
  * Leases from the blocks that are known to be this node's: none after a boot, or when the daemon was frozen or the node cut off for long, until
  * they were compared with the store: others may have claimed them since.
  */
-export function leasing<T>(
-  place: Place,
-  reserve: (store: LeaseStore, held: Held | undefined) => T,
-  options: Omit<StoreOptions, 'reclaim'> = {},
-): T {
+export function leasing<T>(place: Place, reserve: (store: LeaseStore, held: Held | undefined) => T): T {
   const lease = (store: LeaseStore, held: Held | undefined): T =>
     reserve(store, held && isCompared(place, held) && isConfirmed(place, held) ? held : undefined);
-  return inPlace(place, lease, options);
+  return inPlace(place, lease);
 }
 
 /** Whether the blocks were compared with the store since the node booted. */

@@ -1,6 +1,7 @@
 // What happens at a visit to an attachment: it is checked, repaired if that is allowed, and reported?
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
+import { defined } from '../cni/json.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import { commandsFor, type Damage, examine, type Repaired, repairCommand } from './examine.ts';
@@ -279,7 +280,7 @@ export function afterCheck(
         repairs: before.repairs,
         undone: hasLasted ? 0 : before.undone,
         repairedAt: before.repairedAt,
-        ...repairedOf(before),
+        ...defined({ repaired: before.repaired }),
       };
   if (problem === undefined) {
     const wasSound = before === undefined || before.state === 'sound';
@@ -332,15 +333,11 @@ function pauseAfter(count: number): number {
 export function afterRepair(before: Condition, problem: string | undefined, now: number): Condition {
   const past = { repairs: before.repairs + 1, undone: before.undone + 1, repairedAt: now };
   if (problem === undefined)
-    return { state: 'sound', since: now, ...past, ...repairedOf({ repaired: before.problem }) };
+    return { state: 'sound', since: now, ...past, ...defined({ repaired: before.problem }) };
   return { ...before, problem, ...past };
 }
 
 /** It is left alone until its condition changes. */
 export function giveUp(before: Condition, now: number): Condition {
   return { ...before, state: 'given up', since: now };
-}
-
-function repairedOf({ repaired }: { readonly repaired?: string | undefined }): { repaired?: string } {
-  return repaired === undefined ? {} : { repaired };
 }

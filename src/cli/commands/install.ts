@@ -317,9 +317,6 @@ interface Starting {
 const UNIT_DIR = 'systemd/system';
 const HERE = `/etc/${UNIT_DIR}`;
 
-/** Long enough for a daemon to start on a busy host. */
-const TAKE_OVER_MS = 20_000;
-
 /** What `--daemon` asks for, or an earlier installation; undefined if neither says anything. */
 function starterOf(call: CommandCall, binDir: string): Starting | undefined {
   const given = call.text('daemon');
@@ -398,7 +395,7 @@ async function replaceDaemon(
     return undefined;
   const executable = `${found.dev}:${found.ino}`;
   if (daemon.state.place?.executable === executable) return undefined;
-  return succeed(daemon, executable, TAKE_OVER_MS);
+  return succeed(daemon, executable);
 }
 
 /** Runtimes that use one file for every pod; the others are given a name each time. */

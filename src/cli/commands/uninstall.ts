@@ -104,9 +104,6 @@ function toJson({ handovers, refusal, steps, purged }: Done): AnswerOf<'Uninstal
   };
 }
 
-/** The daemon gives its requests a minute. */
-const STOP_DEADLINE_MS = 70_000;
-
 /** Deletes attachments that outlived their namespace, while there are plugins for it. */
 async function deleteGone(call: CommandCall): Promise<GoneAttachment[]> {
   const runtime = runtimeOf(call);
@@ -190,7 +187,7 @@ export async function purge(places: ToPurge, dryRun: boolean): Promise<PurgeStep
   const ended: PurgeStep[] = daemon
     ? [{ action: 'remove', what: `daemon, process ${daemon.state?.pid ?? 'unknown'}` }]
     : [];
-  const problem = daemon && !dryRun ? await stopRunning(daemon, STOP_DEADLINE_MS) : undefined;
+  const problem = daemon && !dryRun ? await stopRunning(daemon) : undefined;
   if (problem !== undefined)
     throw new Error(
       `Cannot stop the daemon on "${daemon?.socket}": ${problem}; end it and repeat the command`,

@@ -13,9 +13,6 @@ import { callByName } from '../failure.ts';
 import { isData, printData } from '../output/format.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
-/** The daemon gives its requests a minute. */
-const STOP_DEADLINE_MS = 70_000;
-
 /** Says what another daemon does, or ends it. */
 export function run(call: CommandCall): Promise<number> {
   if (call.on('ping')) return pingDaemon(call);
@@ -26,7 +23,7 @@ export function run(call: CommandCall): Promise<number> {
 async function stopDaemon(call: CommandCall): Promise<number> {
   const dir = runDirOf(call);
   const daemon = await findRunning(dir);
-  const problem = daemon && (await stopRunning(daemon, STOP_DEADLINE_MS));
+  const problem = daemon && (await stopRunning(daemon));
   const pid = daemon?.state?.pid;
   if (isData(call)) {
     const stopped = daemon !== undefined && problem === undefined;

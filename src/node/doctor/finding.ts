@@ -81,8 +81,7 @@ type Severity = (typeof SEVERITIES)[number];
 
 /** Routes to other nodes, planned and in the kernel. */
 export interface BetweenView {
-  /** Name of this node, and number of the others. */
-  readonly own: string;
+  /** Number of other nodes. */
   readonly nodes: number;
   readonly routes: number;
   /** What cannot be planned. */

@@ -151,7 +151,6 @@ function describeUse(traces: readonly Trace[]): string | undefined {
 /** A lease of the network. */
 interface HeldLease {
   readonly address: string;
-  readonly dir: string;
   readonly owner: AttachmentId;
   readonly trace: Trace;
 }
@@ -172,7 +171,7 @@ function listHeldLeases(
       const evidence = lease.state === 'unused' ? 'unused' : 'used';
       const what = `lease of ${address} in "${dir}"`;
       const why = lease.state === 'new' ? 'it was written less than a minute ago' : (lease.evidence[0] ?? '');
-      return [{ address, dir, owner, trace: { owner, what, evidence, why } }];
+      return [{ address, owner, trace: { owner, what, evidence, why } }];
     }),
   );
 }

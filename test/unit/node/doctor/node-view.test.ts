@@ -370,7 +370,7 @@ describeNeeding(
 
     test('reports routes to other nodes that are missing, and what could not be planned', async () => {
       writeList('podnet', { bridge: 'br0' });
-      const view = { own: 'a', nodes: 2, routes: 4, problems: [], differences: [] };
+      const view = { nodes: 2, routes: 4, problems: [], differences: [] };
       expect(await problemsOf(node({}, { between: async () => view }))).toEqual([]);
       const differences = [
         'missing: route to 10.244.2.0/24 via 192.0.2.2',
