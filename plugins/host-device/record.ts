@@ -173,7 +173,7 @@ export function withDeviceLock<T>(
   // A device whose driver was loaded again has another number, and the same place.
   const device = parent === undefined ? `device-${node}` : `${parent.bus ?? 'bus'}-${parent.name}`;
   const file = `${device.replaceAll(/[^\w:.-]/g, '_')}.lock`;
-  return withPluginLock(`${recordDirOf(env)}/${file}`, step);
+  return withPluginLock(`${recordDirOf(env)}/${file}`, step, true);
 }
 
 // A container can give a device that it makes any name, alias, hardware address, index and kind, and it can make a second macvlan

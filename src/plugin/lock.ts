@@ -7,7 +7,7 @@ import type { Call } from './define.ts';
 /**
  * Runs a step while no other process of ours runs one under the same lock.
  * @param path of the lock's file; missing directories are made for root alone
- * @param transient whether the file goes with the lock: for those of containers, which would become ever more
+ * @param transient whether the file goes with the lock: for those of containers and devices, which would become ever more
  * @throws CniError 11 when the lock is not available in time; what the step throws otherwise
  */
 export function withPluginLock<T>(path: string, step: () => T, transient = false): T {

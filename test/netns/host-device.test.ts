@@ -101,7 +101,7 @@ async function flagsOf(lab: Lab): Promise<unknown> {
 
 function recordsOf(lab: Lab): string[] {
   const dir = `${lab.tmp}/run/host-device`;
-  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => !name.endsWith('.lock')) : [];
+  return fs.existsSync(dir) ? fs.readdirSync(dir) : [];
 }
 
 function leasesOf(lab: Lab): string[] {
