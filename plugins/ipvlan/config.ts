@@ -1,5 +1,6 @@
 // Which options does the ipvlan plugin take, and which values are invalid?
 import * as z from 'zod/mini';
+import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findMasterProblem } from '../../src/attach/upper.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
@@ -47,7 +48,8 @@ function findProblem({ master, mode, flags, mtu, mac, args, runtimeConfig }: Ipv
   if (!Object.hasOwn(IPVLAN_FLAGS, flags)) {
     return `"flags" is "${flags}", expected ${Object.keys(IPVLAN_FLAGS).join(', ')}`;
   }
-  if (mtu < 0 || mtu > 65535) return `"mtu" is ${mtu}, expected 68 to 65535, or 0 for the master's`;
+  const wrongMtu = findMtuProblem(mtu, "or 0 for the master's");
+  if (wrongMtu) return wrongMtu;
   const wanted = runtimeConfig?.mac || args?.cni?.mac || mac;
   if (wanted) {
     return `hardware address "${wanted}" is requested, but all ipvlan interfaces have their master's; use plugin macvlan`;

@@ -1,5 +1,6 @@
 // Which options does the macvlan plugin take, and which values are invalid?
 import * as z from 'zod/mini';
+import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findMasterProblem } from '../../src/attach/upper.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
@@ -45,7 +46,8 @@ function findProblem(conf: MacvlanConf): string | undefined {
   if (mode !== '' && !Object.hasOwn(MACVLAN_MODES, mode)) {
     return `"mode" is "${mode}", expected ${Object.keys(MACVLAN_MODES).join(', ')}`;
   }
-  if (mtu < 0 || mtu > 65535) return `"mtu" is ${mtu}, expected 68 to 65535, or 0 for the master's`;
+  const wrongMtu = findMtuProblem(mtu, "or 0 for the master's");
+  if (wrongMtu) return wrongMtu;
   if (bcqueuelen < 0 || bcqueuelen > 0xffffffff) {
     return `"bcqueuelen" is ${bcqueuelen}, expected 1 to 4294967295, or 0 for the kernel's default`;
   }

@@ -1,5 +1,6 @@
 // Which options does the vlan plugin take, and which values are invalid?
 import * as z from 'zod/mini';
+import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findMasterProblem } from '../../src/attach/upper.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
@@ -59,7 +60,8 @@ function findProblem({ master, vlanId, protocol, mtu }: VlanConf): string | unde
   if (!Object.hasOwn(VLAN_PROTOCOLS, protocol)) {
     return `"protocol" is "${protocol}", expected ${Object.keys(VLAN_PROTOCOLS).join(' or ')}`;
   }
-  if (mtu < 0 || mtu > 65535) return `"mtu" is ${mtu}, expected 68 to 65535, or 0 for the master's`;
+  const wrongMtu = findMtuProblem(mtu, "or 0 for the master's");
+  if (wrongMtu) return wrongMtu;
   return findMasterProblem(master);
 }
 

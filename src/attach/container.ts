@@ -31,6 +31,7 @@ import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
 import type { ContainerAddressing, PlannedRoute } from './addressing.ts';
+import { withoutIpv6 } from './forwarding.ts';
 
 /**
  * Adds the routes with the interface as their output; routes that already exist are ignored. A route to the same destination
@@ -291,11 +292,7 @@ function enableIpv6(ifname: string, onLoopback: () => void): void {
   trySysctl(`${conf}/ndisc_notify`, '1');
   for (const path of [LOOPBACK_SWITCH, `${conf}/disable_ipv6`]) {
     const disabled = findSysctl(path);
-    if (disabled === undefined) {
-      throw new Error(
-        `Cannot give "${ifname}" an IPv6 address: this kernel has no IPv6; remove the IPv6 range from "ipam"`,
-      );
-    }
+    if (disabled === undefined) throw withoutIpv6(ifname);
     if (disabled === '0') continue;
     if (path === LOOPBACK_SWITCH) onLoopback();
     writeSysctl(path, '0');

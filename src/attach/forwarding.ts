@@ -95,18 +95,26 @@ function switchOf(name: string): string {
 /**
  * Enables IPv6 on a device of ours, as in the container: a host that disables it by default does not mean its containers.
  * @returns whether it was disabled
- * @throws Error when the kernel has no IPv6
+ * @throws CniError 7 when it cannot have IPv6
  */
 export function enableHostIpv6(name: string): boolean {
   const found = findSysctl(switchOf(name));
   if (found === '0') return false;
-  if (found === undefined) {
-    throw new Error(
-      `Cannot give "${name}" an IPv6 address: this kernel has no IPv6; remove the IPv6 range from "ipam"`,
-    );
-  }
+  if (found === undefined) throw withoutIpv6(name);
   writeSysctl(switchOf(name), '0');
   return true;
+}
+
+/** What to throw for a device of this namespace without parameters for IPv6: the kernel takes them from one with a small MTU, too. */
+export function withoutIpv6(name: string): CniError {
+  const why =
+    findSysctl(switchOf('all')) === undefined
+      ? 'this kernel has no IPv6;'
+      : 'its MTU is less than the 1280 bytes that IPv6 needs; raise that, or';
+  return new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot give "${name}" an IPv6 address: ${why} remove IPv6 from "ipam"`,
+  );
 }
 
 /** @throws CniError 7 when IPv6 is disabled on a device that others made, whose settings are theirs */

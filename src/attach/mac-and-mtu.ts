@@ -70,14 +70,23 @@ function tryParse(text: string): Uint8Array | undefined {
 /** The value of `mtu` that follows the host's uplink. */
 export const AUTO_MTU = 'auto';
 
+/** linux/if_ether.h, ETH_MIN_MTU */
+const IPV4_MIN_MTU = 68;
+
 /** An MTU as configured: bytes, 0 for the kernel's default, or {@link AUTO_MTU}. */
 type ConfiguredMtu = number | typeof AUTO_MTU;
 
-/** @returns what is wrong with a configured MTU, or undefined */
-export function findMtuProblem(mtu: ConfiguredMtu): string | undefined {
-  if (mtu === AUTO_MTU) return undefined;
-  if (mtu >= 0 && mtu <= 65535) return undefined;
-  return `"mtu" is ${mtu}, expected 68 to 65535, 0 for the default, or "auto"`;
+/**
+ * @param otherwise which values it may have besides a number of bytes
+ * @returns what is wrong with a configured MTU, or undefined
+ */
+export function findMtuProblem(
+  mtu: ConfiguredMtu,
+  otherwise = '0 for the default, or "auto"',
+): string | undefined {
+  if (mtu === AUTO_MTU || mtu === 0) return undefined;
+  if (mtu >= IPV4_MIN_MTU && mtu <= 65535) return undefined;
+  return `"mtu" is ${mtu}, expected ${IPV4_MIN_MTU} to 65535, ${otherwise}`;
 }
 
 /**

@@ -221,6 +221,25 @@ describeRoot('the MTU of a bridge', () => {
   });
 });
 
+describeRoot('an MTU below what IPv6 needs', () => {
+  test.each(['bridge', 'ptp', 'tap'])(
+    'is named by %s, and not taken for a kernel without IPv6',
+    async type => {
+      await withHost(async lab => {
+        const conf = confOf(lab, type, DUAL, {
+          mtu: 1279,
+          ...(type === 'bridge' ? { isGateway: true } : {}),
+        });
+        const { error } = await add(lab, conf, await lab.container());
+        expect(error).toMatchObject({
+          code: 7,
+          msg: expect.stringContaining('its MTU is less than the 1280'),
+        });
+      });
+    },
+  );
+});
+
 describeRoot('CHECK', () => {
   test.each(['bridge', 'ptp', 'tap'])('of %s knows the namespace by any path', async type => {
     await withHost(async lab => {

@@ -1,6 +1,7 @@
 // What does dhcp do for IPv6, for each verb?
 
 import * as z from 'zod/mini';
+import { withoutIpv6 } from '../../../src/attach/forwarding.ts';
 import { CniError, describeError, ErrorCode } from '../../../src/cni/errors.ts';
 import { atLeast, type Result, type SpecVersion } from '../../../src/cni/result.ts';
 import {
@@ -322,7 +323,7 @@ interface Needs {
 /**
  * Enables IPv6 on the interface, and that the kernel learns routers from advertisements, prefixes of the link too, and addresses if
  * they are to be formed. What was there before is put back when ADD fails.
- * @throws Error when the kernel has no IPv6, or the parameters cannot be written
+ * @throws CniError 7 when the interface cannot have IPv6, Error when the parameters cannot be written
  */
 function acceptAdvertisements(call: Call, name: string, { autoconf, priority }: Needs): void {
   const conf = `net/ipv6/conf/${name}`;
@@ -330,7 +331,7 @@ function acceptAdvertisements(call: Call, name: string, { autoconf, priority }: 
   inNetns(containerNetns, () => {
     const isForwarding = findSysctl(`${conf}/forwarding`) === '1';
     const accepts = findSysctl(`${conf}/accept_ra`);
-    if (accepts === undefined) throw new Error(`Cannot use IPv6 on "${name}": this kernel has no IPv6`);
+    if (accepts === undefined) throw withoutIpv6(name);
     const wanted: [string, string][] = [
       ['accept_ra', isForwarding || accepts === EVEN_IF_FORWARDING ? EVEN_IF_FORWARDING : '1'],
       ...['accept_ra_defrtr', 'accept_ra_pinfo'].map((key): [string, string] => [key, '1']),

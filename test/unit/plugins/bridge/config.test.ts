@@ -12,6 +12,7 @@ describe('validateBridgeConf()', () => {
     [{ bridge: 'a/b' }, 7, '"bridge" is "a/b"'],
     [{ bridge: 'sixteen-bytes-xx' }, 7, 'longer than 15 bytes'],
     [{ mtu: -1 }, 7, '"mtu" is -1'],
+    [{ mtu: 67 }, 7, '"mtu" is 67'],
     [{ mtu: 70000 }, 7, '"mtu" is 70000'],
     [{ hairpinMode: true, promiscMode: true }, 7, 'exclude each other'],
     [{ disableContainerInterface: true, ipam: { type: 'static' } }, 7, '"disableContainerInterface"'],

@@ -13,6 +13,7 @@ describe('validateIpvlanConf()', () => {
     { mode: 'L2' },
     { flags: '' },
     { mtu: -1 },
+    { mtu: 67 },
     { master: 'a/b' },
     { mac: 'c2:11:22:33:44:55' },
     { runtimeConfig: { mac: 'c2:11:22:33:44:55' } },

@@ -18,6 +18,7 @@ describe('validateMacvlanConf()', () => {
   test.each([
     { mode: 'Bridge' },
     { mtu: -1 },
+    { mtu: 67 },
     { mtu: 65536 },
     { bcqueuelen: -1 },
     { master: 'a/b' },

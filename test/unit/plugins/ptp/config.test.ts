@@ -9,7 +9,7 @@ describe('validatePtpConf()', () => {
     expect(validatePtpConf(conf({ mtu: 1400 }))).toBe('static');
   });
 
-  test.each([{ mtu: -1 }, { mtu: 65536 }, { ipam: {} }, { ipam: null }, { ipMasqBackend: '' }])(
+  test.each([{ mtu: -1 }, { mtu: 67 }, { mtu: 65536 }, { ipam: {} }, { ipam: null }, { ipMasqBackend: '' }])(
     'refuses %j with code 7',
     more => {
       expect(() => validatePtpConf(conf(more))).toThrow(expect.objectContaining({ code: 7 }));

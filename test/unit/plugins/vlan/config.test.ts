@@ -23,6 +23,7 @@ describe('validateVlanConf()', () => {
     { vlanId: [1, 4095] },
     { protocol: '802.1AD' },
     { mtu: -1 },
+    { mtu: 67 },
     { egressQosMap: [{ from: 0, to: 8 }] },
     { ingressQosMap: [{ from: 8, to: 0 }] },
   ])('refuses %j with code 7', more => {
