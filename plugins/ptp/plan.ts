@@ -1,5 +1,10 @@
 // Which addresses and routes do both ends get, according to the IPAM plugin?
-import { holdingsOf, type PlannedRoute, refuseUnusable } from '../../src/attach/addressing.ts';
+import {
+  holdingsOf,
+  type PlannedRoute,
+  refuseMixedFamilies,
+  refuseUnusable,
+} from '../../src/attach/addressing.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { type Result, spreadGateways } from '../../src/cni/result.ts';
 import {
@@ -75,9 +80,11 @@ export function planPtp(ipam: Result, type: string): PtpPlan {
 /**
  * Rejects addresses that the container itself introduces. The host gets a route to each address, and each gateway as an address
  * of its own: if a pod could request a resolver's address, the node's traffic to that resolver would go to the pod.
- * @throws CniError 7 for a requested address that is in no subnet of the configuration, and for one that no container can have
+ * @throws CniError 7 for a requested address that is in no subnet of the configuration, one that no container can have, and a gateway of
+ * another family
  */
 export function refuseBrought(call: Pick<Call, 'request' | 'env'>, { ips }: Pick<PtpPlan, 'ips'>): void {
+  refuseMixedFamilies(ips);
   refuseUnusable(ips);
   const { holds, isAsked } = holdingsOf(call);
   const brought = ips

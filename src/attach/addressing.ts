@@ -17,6 +17,7 @@ import {
   parseCidr,
   parseIp,
   renderCidr,
+  renderIp,
   sameIp,
   subnetOf,
 } from '../net/ip.ts';
@@ -65,6 +66,21 @@ function findUnusable(cidr: Cidr, ips: readonly PlannedIp[], own: readonly Ip[])
   if (isSmallest(cidr)) return undefined;
   if (sameIp(ip, networkOf(cidr))) return 'the address of the subnet itself';
   return ip.family === 4 && sameIp(ip, lastOf(cidr)) ? 'the broadcast address of its subnet' : undefined;
+}
+
+/**
+ * Refuses a gateway of another family than its address, for plugins that give it to the host with the address's prefix length: fd00::1/24
+ * would be a subnet that the configuration does not have.
+ * @throws CniError 7
+ */
+export function refuseMixedFamilies(ips: readonly PlannedIp[]): void {
+  for (const { cidr, gateway } of ips) {
+    if (gateway === undefined || gateway.family === cidr.ip.family) continue;
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use gateway ${renderIp(gateway)} for ${renderCidr(cidr)}: it is of another family; correct "gateway" in "ipam"`,
+    );
+  }
 }
 
 /**

@@ -451,6 +451,17 @@ describeRoot('bridge, bad input', () => {
       expect(await ping(lab, container, '10.88.0.1')).toBe(true);
     });
   });
+
+  test("[1.1.0] a gateway of another family is refused: with the address's prefix length the host would route fd00::/24 there", async () => {
+    await withHost(async lab => {
+      const ipam = { type: 'static', addresses: [{ address: '10.88.0.2/24', gateway: 'fd00::1' }] };
+      const call = { conf: confOf(lab, { ipam }), container: await lab.container() };
+      const before = await lab.dump(lab.host);
+      const { error } = await lab.plugin('bridge', { command: 'ADD', ...call });
+      expect(error).toMatchObject({ code: 7, msg: expect.stringContaining('it is of another family') });
+      expect(await lab.dump(lab.host, { ignoreTables: ['inet catena'] })).toMatchObject(before);
+    });
+  });
 });
 
 describeRoot('bridge CHECK', () => {

@@ -244,7 +244,13 @@ describeRoot('ptp, bad input', () => {
       '10.1.0.2/24 without a gateway',
     ],
     ['an IPAM plugin that is not there', { ipam: { type: 'nowhere' } }, 999, 'nowhere'],
-    ['an MTU that the kernel refuses', { mtu: 60 }, 999, 'create link'],
+    ['an MTU that no device has', { mtu: 60 }, 7, '"mtu" is 60'],
+    [
+      'a gateway of another family',
+      { ipam: { type: 'static', addresses: [{ address: '10.1.0.2/24', gateway: 'fd00::1' }] } },
+      7,
+      'fd00::1 for 10.1.0.2/24: it is of another family',
+    ],
   ];
   test.each(bad)('[1.1.0] ADD refuses %s and leaves nothing', async (_, more, code, words) => {
     await withHost(async lab => {

@@ -4,6 +4,7 @@ import {
   holdingsOf,
   type PlannedIp,
   type PlannedRoute,
+  refuseMixedFamilies,
   refuseUnusable,
   SHORTEST_PREFIX,
 } from '../../../src/attach/addressing.ts';
@@ -58,6 +59,7 @@ export function ensureGateways(
 ): Link {
   const { conf, host } = call;
   const present = listAddresses(host, target.index);
+  if (gateways.length) refuseMixedFamilies(ips);
   refuseUnusable(
     ips,
     present.map(({ cidr }) => cidr.ip),
