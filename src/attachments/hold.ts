@@ -31,6 +31,7 @@ import {
 import {
   awaitOrphans,
   buryOwner,
+  endOrphanAdds,
   holderOf,
   type Lock,
   type LockPlace,
@@ -46,11 +47,13 @@ import {
   dropNote,
   dropRecord,
   entryOf,
+  findLaterAdd,
   type Intent,
   isEntryOf,
   type KnownAttachment,
   keepCacheDir,
   lastBegun,
+  lifeOf,
   madeAgain,
   type PendingChange,
   type RecordedError,
@@ -71,6 +74,10 @@ export interface HoldCall {
   readonly cacheDir?: string | undefined;
   readonly env?: LockPlace['env'];
   readonly purpose: Purpose;
+  /** What an ADD notes of its caller, as in {@link Intent}. */
+  readonly owner?: string;
+  readonly request?: string;
+  readonly pluginDirs?: readonly string[];
   /** Milliseconds after which the operation ends a plugin. */
   readonly deadlineMs?: number;
   readonly signal?: AbortSignal | undefined;
@@ -209,9 +216,6 @@ function waitLimit(id: AttachmentId, { signal, onWarning }: HoldCall): (holder: 
   };
 }
 
-/** What an ADD is about to do. Where it does that is found when it begins. */
-export type WantedAdd = Omit<Intent, 'runner' | 'boot' | 'netnsIdentity' | 'netnsCookie' | 'hostCookie'>;
-
 /** An ADD that has begun. */
 interface BegunAdd {
   readonly intent: Omit<Intent, 'runner'>;
@@ -261,8 +265,13 @@ export class Held {
     return lastBegun(this.#known(), plugins);
   }
 
+  /** Text that differs between it and a later one of the same name; empty if nothing is known. An unusable entry counts as none. */
+  get life(): string {
+    return lifeOf({ record: this.#record, cached: tryEntry(this.#cacheDir, this.#id) });
+  }
+
   /** Operations that worked on it and died: their orphans may still do. */
-  get orphans(): Orphaned {
+  get #orphans(): Orphaned {
     return { ...this.#id, runners: [...(this.#lock?.dead ?? []), ...(this.#record?.runners ?? [])] };
   }
 
@@ -272,9 +281,19 @@ export class Held {
    * @throws CniError 11 when they do not end in time
    */
   async awaitOrphans(): Promise<void> {
-    const wasCutOff = await awaitOrphans(this.orphans, this.#call.onWarning);
+    const wasCutOff = await awaitOrphans(this.#orphans, this.#call.onWarning);
     this.#lock?.forgetDead();
     if (wasCutOff) sweepCache(this.#cacheDir);
+  }
+
+  /** Ends the plugins of an ADD that a dead runner has left at work on interfaces of the container: their results are not needed. */
+  async endOrphanAdds(ifnames: readonly string[]): Promise<void> {
+    await endOrphanAdds(this.#orphans, ifnames);
+  }
+
+  /** Human-readable evidence that another ADD has begun since that of its record. */
+  findLaterAdd(): string | undefined {
+    return this.#record && findLaterAdd(this.#record, this.#call.env);
   }
 
   /** Goes on for another purpose, without giving the lock away. @throws CniError 5 */
@@ -287,11 +306,17 @@ export class Held {
    * @param over an attachment of an earlier ADD stands: it is replaced when all has succeeded, and until then nothing is noted
    * @throws CniError 5: nothing may be done then, because no note would tell how to undo it; 7 if its entry would be another attachment's
    */
-  beginAdd(wanted: WantedAdd, over: boolean): void {
-    refuseSharedName(wanted);
-    const { netns } = wanted;
-    const place = { ...identifyNetns(netns), ...hostCookie(), boot: bootId(this.#call.env) };
-    const intent = { ...wanted, ...place };
+  beginAdd(
+    wanted: Pick<Intent, 'netns' | 'args' | 'capabilityArgs' | 'source' | 'executables'>,
+    over: boolean,
+  ): void {
+    const { env, owner = '', request, pluginDirs = [] } = this.#call;
+    const cacheDir = this.#callersCacheDir;
+    refuseSharedName(this.#id, cacheDir);
+    const place = { ...identifyNetns(wanted.netns), ...hostCookie(), boot: bootId(env), cacheDir };
+    const { network, containerId, ifname } = this.#id;
+    const asked = { network, containerId, ifname, ...wanted, owner, pluginDirs };
+    const intent = { ...asked, ...place, ...(request === undefined ? {} : { request }) };
     this.#adding = { intent, over };
     if (this.#call.stateDir === undefined || this.#lock === undefined) return;
     const begun = { ...intent, runner: this.#lock.runner };
@@ -374,7 +399,7 @@ export class Held {
 
   /** All plugins of a DEL succeeded: removes the entry, whichever runtime wrote it, then the note. @throws CniError 5 */
   drop(): void {
-    removeAttachment(this.#call.cacheDir || cniCacheDir(this.#call.env), this.#id);
+    removeAttachment(this.#callersCacheDir, this.#id);
     this.forget();
   }
 
@@ -424,11 +449,11 @@ export class Held {
   }
 
   /** Another runtime made it, and nothing is noted of it. @param generation of its ADD, if that was noted */
-  adopt(entry: CachedAttachment, pluginDirs: readonly string[], generation: string | undefined): HeldKnown {
-    const { env, cacheDir } = this.#call;
+  adopt(entry: CachedAttachment, generation: string | undefined): HeldKnown {
+    const { env, pluginDirs = [] } = this.#call;
     const noted = generation === undefined ? {} : { generation };
     const now = { pluginDirs, boot: bootId(env), runner: this.#right().runner, ...noted };
-    this.#record = recordOfForeign(entry, { ...now, cacheDir: cacheDir || cniCacheDir(env) });
+    this.#record = recordOfForeign(entry, { ...now, cacheDir: this.#callersCacheDir });
     return this as HeldKnown;
   }
 
@@ -438,7 +463,11 @@ export class Held {
   }
 
   get #cacheDir(): string {
-    return this.#record?.cacheDir ?? (this.#call.cacheDir || cniCacheDir(this.#call.env));
+    return this.#record?.cacheDir ?? this.#callersCacheDir;
+  }
+
+  get #callersCacheDir(): string {
+    return this.#call.cacheDir || cniCacheDir(this.#call.env);
   }
 
   #right(): { readonly stateDir: string; readonly runner: Runner } {
@@ -491,7 +520,7 @@ function refuseReplaced(record: AttachmentRecord): void {
 }
 
 /** All three parts of the name of an entry's file may contain "-": two attachments can have one name, and the entry is all that tells of one. */
-function refuseSharedName({ cacheDir, ...id }: AttachmentId & { readonly cacheDir: string }): void {
+function refuseSharedName(id: AttachmentId, cacheDir: string): void {
   const file = cacheFileOf(cacheDir, id);
   if (!isOfAnother(file, id)) return;
   throw new CniError(
@@ -527,16 +556,14 @@ export function pastOf(record: AttachmentRecord, env: Environment): Past {
   };
 }
 
-/** What an attachment is judged by. */
-export interface Judged extends Pick<KnownAttachment, 'record'> {
-  readonly known: Pick<CachedAttachment, 'netns' | 'ifname'>;
-}
-
 /**
  * Whether its path names no namespace, or a later one than that of its ADD. False if it names no path. A path may be visible to
  * others only: see judgeGone() of chain/records/known-add.ts.
  */
-export function isNamespaceGone({ known: { netns }, record }: Judged): boolean {
+export function isNamespaceGone({
+  known: { netns },
+  record,
+}: Pick<KnownAttachment, 'known' | 'record'>): boolean {
   if (netns === '') return false;
   return record?.netns === netns
     ? compareNetns(netns, record) !== 'same'

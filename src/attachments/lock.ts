@@ -350,22 +350,12 @@ export interface Orphaned extends Pick<AttachmentId, 'containerId' | 'ifname'> {
   readonly runners: readonly Runner[];
 }
 
-/** Which processes to look for. */
-interface OrphanProcessScope {
-  readonly containerId: string;
-  readonly ifnames: readonly string[];
-  /** Runners that began to work on the attachment and have not ended. */
-  readonly runners: readonly Runner[];
-  /** Only plugins that were started for this verb. */
-  readonly verb?: string;
-}
-
 /**
  * Processes of plugins that were started for the attachment by runners that began to work on it and have not ended. Also the
  * workers of these runners, which may be in the middle of one of its plugins.
  */
 export function findOrphanProcesses({ containerId, ifname, runners }: Orphaned): OrphanProcess[] {
-  const isPlugin = pluginOf({ containerId, ifnames: [ifname], runners });
+  const isPlugin = pluginOf(containerId, [ifname], runners);
   const isWorker = workerOf(runners);
   return find(runners, environment => isPlugin(environment) ?? isWorker(environment));
 }
@@ -380,9 +370,12 @@ function hasOrphans(runners: readonly Runner[]): boolean {
   return find(runners, environment => isPlugin(environment) ?? isWorker(environment)).length > 0;
 }
 
-/** Processes of plugins that dead runners started for one of the container's interfaces. */
-export function findPlugins(scope: OrphanProcessScope): OrphanProcess[] {
-  return find(scope.runners, pluginOf(scope));
+/** Ends plugins that dead runners started for the ADD of one of the container's interfaces, and waits until they are gone. */
+export async function endOrphanAdds(
+  { containerId, runners }: Pick<Orphaned, 'containerId' | 'runners'>,
+  ifnames: readonly string[],
+): Promise<void> {
+  await endOrphanProcesses(find(runners, pluginOf(containerId, ifnames, runners, 'ADD')), 0);
 }
 
 /** Finds the runner of a process from its environment; undefined if it is not one of ours. */
@@ -394,7 +387,12 @@ interface Owned {
   readonly begun: number | undefined;
 }
 
-function pluginOf({ containerId, ifnames, runners, verb }: OrphanProcessScope): Match {
+function pluginOf(
+  containerId: string,
+  ifnames: readonly string[],
+  runners: readonly Runner[],
+  verb?: string,
+): Match {
   const container = `CNI_CONTAINERID=${containerId}`;
   return environment => {
     if (!environment.includes(container)) return undefined;

@@ -123,6 +123,14 @@ export interface KnownAttachment {
   readonly cacheDir: string;
 }
 
+/** Text that differs between an attachment and a later one of the same name: the ADD of its record, and its entry. Empty without either. */
+export function lifeOf({ record, cached }: Partial<Pick<KnownAttachment, 'record' | 'cached'>>): string {
+  if (!record && !cached) return '';
+  // The runner of another runtime's is that of a change.
+  const op = record?.foreign ? '' : (record?.runner.op ?? '');
+  return `${op} ${cached ? renderAttachment(cached) : ''}`;
+}
+
 /** An ADD that has begun, before its first plugin. */
 export function begunAdd(intent: Intent, file: string): AttachmentRecord {
   const none = { segment: -1, change: undefined, attempts: 0, lastAttempt: undefined, lastErrors: [] };

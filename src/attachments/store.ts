@@ -7,6 +7,7 @@
 //
 // Nothing is synced. This is about kernel state, which a power failure ends as well, and attachments of an earlier boot are taken down
 // whether their files are complete or not.
+import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
@@ -15,13 +16,7 @@ import { FileCache } from '../files/file-cache.ts';
 import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileExists, namesIn, readIfThere, tryRead } from '../files/read-file.ts';
-import {
-  type CachedAttachment,
-  listAttachments,
-  parseRecord,
-  renderAttachment,
-  sweepCache,
-} from './entries.ts';
+import { type CachedAttachment, listAttachments, parseRecord, sweepCache } from './entries.ts';
 import { type HoldCall, type Past, pastOf, tryHold } from './hold.ts';
 import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
@@ -49,14 +44,12 @@ export {
   type HoldCall,
   hold,
   isNamespaceGone,
-  type Judged,
   type Past,
   pastOf,
   tryHold,
-  type WantedAdd,
 } from './hold.ts';
 export type { AttachmentRecord, KnownAttachment, Settings } from './notes.ts';
-export { findLaterAdd, readRecord } from './notes.ts';
+export { lifeOf, readRecord } from './notes.ts';
 export { cacheFileOf } from './place.ts';
 
 /** What a state directory and the entries that it names hold. */
@@ -199,21 +192,15 @@ function isTheirs({ foreign, phase }: AttachmentRecord): boolean {
   return foreign === true && phase === 'attached';
 }
 
-/** Text that differs between an attachment and a later one of the same name: the ADD of its record, and its entry. */
-export function lifeOf(record: AttachmentRecord | undefined, cached: CachedAttachment | undefined): string {
-  // The runner of another runtime's is that of a change.
-  const op = record?.foreign ? '' : (record?.runner.op ?? '');
-  return `${op} ${cached ? renderAttachment(cached) : ''}`;
-}
-
-/** Undefined without one, and for one whose content names an attachment that no file can be of. */
-export function findCacheFile({
+/** When its entry was written, in milliseconds since the epoch; undefined without one. */
+export function writtenAt({
   cached,
   cacheDir,
-}: Pick<KnownAttachment, 'cached' | 'cacheDir'>): string | undefined {
+}: Pick<KnownAttachment, 'cached' | 'cacheDir'>): number | undefined {
   try {
-    return cached && cacheFileOf(cacheDir, cached);
+    return cached && statSync(cacheFileOf(cacheDir, cached), { throwIfNoEntry: false })?.mtimeMs;
   } catch {
+    // Its content names an attachment that no file can be of.
     return undefined;
   }
 }

@@ -150,7 +150,7 @@ async function holdToChange(id: AttachmentId, runtime: ChainRuntime): Promise<He
     if (cached?.source === undefined) throw unknown(id, "libcni's cache has no settings of its ADD");
     if (!(await hasItsInterface(cached, runtime)))
       throw unknown(id, `namespace "${cached.netns}" does not have the interface of its ADD; run DEL`);
-    return held.adopt(cached, runtime.pluginDirs, note);
+    return held.adopt(cached, note);
   } catch (error) {
     held.release();
     throw error;

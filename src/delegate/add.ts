@@ -1,13 +1,11 @@
 // How does a pod get either all of its networks, or none?
 
 import { type Held, type HeldKnown, hold } from '../attachments/store.ts';
-import type { Conflist } from '../chain/config/conflist.ts';
-import { intentOf } from '../chain/records/recover.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
-import { CURRENT_VERSION, parseResult } from '../cni/result.ts';
+import { parseResult } from '../cni/result.ts';
 import { findCidr, findIp, type Ip, sameIp } from '../net/ip.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import { MACHINE_ANNOTATION, type NetworkStatus } from './cluster.ts';
@@ -272,8 +270,8 @@ function isPartlyUndone(error: unknown): boolean {
  * @throws CniError 5
  */
 function beginPod(
-  { runtime, podsDir, follow, isSharedWithMultus }: Runner,
-  { network, containerId, ifname, netns }: PodKey & { readonly netns: string },
+  { runtime, follow, isSharedWithMultus }: Runner,
+  { containerId, netns }: Pick<Pod, 'containerId' | 'netns'>,
   networks: readonly PlannedNetwork[],
   annotations: Readonly<Record<string, string>>,
   machine: PodContents['machine'],
@@ -288,8 +286,7 @@ function beginPod(
     ...defined({ machine }),
   };
   if (isSharedWithMultus) writeMultusNote({ cacheDir, containerId }, contents.networks);
-  const pod = { ...NO_LIST, name: network, source: renderPod(contents) };
-  held.beginAdd(intentOf(pod, { containerId, ifname, netns }, inPods(podsDir, runtime), []), false);
+  held.beginAdd({ netns, args: [], capabilityArgs: {}, source: renderPod(contents), executables: [] }, false);
   return statuses => {
     const attached = contents.networks.map((one, index) => ({ ...one, status: { ...statuses[index] } }));
     held.commit({ source: renderPod({ ...contents, networks: attached }), result: undefined });
@@ -314,13 +311,6 @@ export function toRecordedNetwork({
     ...defined({ device: device && { ...device }, asked }),
   };
 }
-
-const NO_LIST = {
-  version: CURRENT_VERSION,
-  disableCheck: false,
-  disableGC: false,
-  plugins: [],
-} satisfies Partial<Conflist>;
 
 // The kubelet may give a device to the next pod while the networks of the one before are still being detached. Whose record names
 // the device, has it.

@@ -1,7 +1,6 @@
 // How does a pod lose all networks that its record names, without leaks, also if its record is lost or its runner has died?
 
 import { forgetGeneration } from '../attachments/generation.ts';
-import { endOrphanProcesses, findPlugins } from '../attachments/lock.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
@@ -13,8 +12,8 @@ import {
   tryHold,
 } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
-import { beginDel, endDel, findSuccessor, yieldToSuccessor } from '../chain/records/delete-attachment.ts';
-import { findCached, findRecord, findRemembered } from '../chain/records/known-add.ts';
+import { beginDel, endDel, yieldToSuccessor } from '../chain/records/delete-attachment.ts';
+import { findCached, findRemembered } from '../chain/records/known-add.ts';
 import { type Recovery, type RecoveryScope, recover } from '../chain/records/recover.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import {
@@ -114,10 +113,10 @@ async function deleteNetworks(
 }
 
 /** Ends plugins that an interrupted ADD left running: their result is no longer needed. */
-async function endPluginsOf({ record, orphans }: Held, runner: Runner): Promise<void> {
+async function endPluginsOf(held: Held, runner: Runner): Promise<void> {
+  const { record } = held;
   if (record === undefined || record.added || record.attempts > 0) return;
-  const ifnames = findPod(runner, record)?.networks.map(({ ifname }) => ifname) ?? [];
-  await endOrphanPlugins(orphans, ifnames);
+  await held.endOrphanAdds(findPod(runner, record)?.networks.map(({ ifname }) => ifname) ?? []);
 }
 
 async function deleteAll(runner: Runner, key: PodKey, held: Held, netns: string): Promise<unknown[]> {
@@ -193,18 +192,6 @@ export function recallCached(
   return { list: parseFrozen(source), attachment: { containerId, ifname, args, capabilityArgs, netns } };
 }
 
-// DEL of a pod ends plugins of an ADD whose runner has died instead of waiting, because their result is no longer needed. They are recognised by their environment,
-// which names the dead runner as well as container and interface. Plugins that another runtime runs for the same container are
-// left alone.
-
-/** Ends plugins of an interrupted ADD for one of these interfaces of the pod, and waits until they are gone. */
-export async function endOrphanPlugins(
-  { containerId, runners }: Pick<AttachmentRecord, 'containerId' | 'runners'>,
-  ifnames: readonly string[],
-): Promise<void> {
-  await endOrphanProcesses(findPlugins({ containerId, ifnames, runners, verb: 'ADD' }), 0);
-}
-
 /**
  * Deletes the networks of pods: those with an operation that began and never ended because its runner died, those whose DEL failed, and those
  * of an earlier boot; and, if all are asked for, the records that are all there is of a pod. Never throws: the record of a pod that could not be
@@ -271,20 +258,16 @@ async function isAttachedAgain(
   runtime: ChainRuntime,
 ): Promise<boolean> {
   const within = { ...runtime, stateDir, cacheDir };
-  const own = findRecord(id, within);
-  if (own === undefined) {
-    const { onWarning: _, ...quiet } = within;
-    if (findCached(id, quiet)) return true;
-    if (pastOf(record, runtime.env).kind !== 'outlived') return false;
-    const witness = await runtime.openWitness?.();
-    return (await witness?.findLife(list, id)) !== undefined;
-  }
-  if ((await findSuccessor(own, within)) === undefined) return false;
   const held = tryHold(id, holdCall(within, 'del'));
   if ('holder' in held) return false;
   try {
-    return held.known !== undefined && (await yieldToSuccessor(held.known, within));
+    if (held.known) return await yieldToSuccessor(held.known, within);
   } finally {
     held.release();
   }
+  const { onWarning: _, ...quiet } = within;
+  if (findCached(id, quiet)) return true;
+  if (pastOf(record, runtime.env).kind !== 'outlived') return false;
+  const witness = await runtime.openWitness?.();
+  return (await witness?.findLife(list, id)) !== undefined;
 }

@@ -1,9 +1,8 @@
 // How is the model of this node read, in one pass and at a bounded cost?
 
-import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { findGeneration } from '../attachments/generation.ts';
-import { type CachedAttachment, findCacheFile } from '../attachments/store.ts';
+import { type CachedAttachment, writtenAt } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { LoadedNetworks } from '../chain/config/load.ts';
 import { buildRequest } from '../chain/run/call-plugins.ts';
@@ -66,8 +65,8 @@ export function sinceOf(
   if (record !== undefined && known.file !== undefined) return record.runner.time;
   const note = findGeneration(runDir(env), known);
   if (note && !isOfEarlierBoot(note, env)) return new Date(note.time).toISOString();
-  const cacheFile = findCacheFile(one);
-  return cacheFile && statSync(cacheFile, { throwIfNoEntry: false })?.mtime.toISOString();
+  const written = writtenAt(one);
+  return written === undefined ? undefined : new Date(written).toISOString();
 }
 
 /** What the caller chooses and knows. */

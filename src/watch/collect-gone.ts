@@ -1,7 +1,7 @@
 // Which attachments outlived their namespace, and how are they deleted when an operator asks for it?
 
 import { isNamespaceGone, lifeOf, pastOf } from '../attachments/store.ts';
-import { findCached, findConfigOfAdd, type GoneJudgement, judgeGone } from '../chain/records/known-add.ts';
+import { findConfigOfAdd, type GoneJudgement, judgeGone } from '../chain/records/known-add.ts';
 import { deleteUnsettled } from '../chain/records/recover.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
@@ -77,8 +77,7 @@ export function findGone(
   return attachments.flatMap(one => {
     const judged = judgeGone(one, present, runtime);
     if (judged === undefined) return [];
-    const life = lifeOf(one.record, one.known);
-    return [{ one, ...judged, life, mend: (runtime: ChainRuntime) => remove(one, runtime) }];
+    return [{ one, ...judged, life: lifeOf(one), mend: (runtime: ChainRuntime) => remove(one, runtime) }];
   });
 }
 
@@ -107,11 +106,8 @@ async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<Go
         'Cannot delete it: the configuration of its ADD cannot be used; delete it with catena del --file <conflist>',
       );
     let isStill = false;
-    await deleteNetwork(list, known, own, now => {
-      const isThat = record
-        ? now?.runner.op === record.runner.op
-        : lifeOf(now, findCached(id, own)) === lifeOf(undefined, known);
-      isStill = isThat && isNamespaceGone(one);
+    await deleteNetwork(list, known, own, life => {
+      isStill = life === lifeOf(one) && isNamespaceGone(one);
       return isStill;
     });
     return isStill ? { state: 'deleted' } : NO_LONGER;

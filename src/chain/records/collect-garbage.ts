@@ -5,17 +5,17 @@
 // (attachments/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
 // before plugins are called. From the generations, plugins see what was begun later.
 
-import { statSync } from 'node:fs';
 import { findGeneration } from '../../attachments/generation.ts';
 import { FILE_CLOCK_LAG_MS, type SnapshotFile, takeSnapshot } from '../../attachments/snapshot.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
-  findCacheFile,
+  type KnownAttachment,
   lifeOf,
   listKnown,
   pastOf,
   sweep,
+  writtenAt,
 } from '../../attachments/store.ts';
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
@@ -32,7 +32,6 @@ import { buildGcRequest, callPlugins, IGNORED, isOwnPlugin, joinErrors } from '.
 import { deleteNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf, type FindHeld, type HeldAttachment } from '../run/runtime.ts';
 import { listRunning, withNoneBegun } from '../run/turns.ts';
-import { findCached } from './known-add.ts';
 import { deleteUnsettled } from './recover.ts';
 
 type ValidKeys = readonly AttachmentKey[];
@@ -160,14 +159,10 @@ async function removeStale({ list, snapshot, runtime }: Run, stale: GarbageCandi
     await deleteUnsettled(stale, runtime);
     return;
   }
-  const { onWarning: _, ...quiet } = runtime;
-  const dir = runDir(runtime.env);
-  const id = { ...stale, network: list.name };
-  const isStill = (record: AttachmentRecord | undefined): boolean => {
-    const note = findGeneration(dir, id);
+  const isStill = (life: string): boolean => {
+    const note = findGeneration(runDir(runtime.env), { ...stale, network: list.name });
     if (note && snapshot && !snapshot.snapshot.tokens.has(note.token)) return false;
-    const life = lifeOf(record, findCached(id, record ? { ...quiet, cacheDir: record.cacheDir } : quiet));
-    return life === (stale.life ?? lifeOf(undefined, undefined));
+    return life === (stale.life ?? '');
   };
   await deleteNetwork(list, stale, runtime, isStill);
 }
@@ -293,10 +288,9 @@ function findAll(
   const { attachments, damaged } = listKnown({ cacheDir: cacheDirOf(place), journals }, network);
   const found = new Map<string, JudgedCandidate>();
   for (const one of attachments) {
-    const { known, record, cached } = one;
-    const life = lifeOf(record, cached);
-    const judged = record ? judge(record, scope, place.env) : judgeForeign(findCacheFile(one), scope);
-    found.set(idText(known), { ...known, ...judged, life });
+    const { known, record } = one;
+    const judged = record ? judge(record, scope, place.env) : judgeForeign(one, scope);
+    found.set(idText(known), { ...known, ...judged, life: lifeOf(one) });
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
   return { found: sorted, damaged };
@@ -345,8 +339,8 @@ function judge(
 }
 
 /** Nothing but the time of its entry says when another runtime's ADD with another's plugins was. */
-function judgeForeign(file: string | undefined, { since }: GcScope): Pick<JudgedCandidate, 'stays' | 'why'> {
-  const written = since && file ? statSync(file, { throwIfNoEntry: false })?.mtimeMs : undefined;
+function judgeForeign(one: KnownAttachment, { since }: GcScope): Pick<JudgedCandidate, 'stays' | 'why'> {
+  const written = since && writtenAt(one);
   if (since === undefined || written === undefined || written < since - FILE_CLOCK_LAG_MS) return {};
   return { stays: true, why: ADDED_SINCE };
 }

@@ -2,14 +2,7 @@
 //
 // Another runtime that attaches a container again, after a reboot or a failed DEL, uses the same names: container id, interface
 // and network. Plugins find what they delete by these names, and would delete what that runtime has made.
-import {
-  type AttachmentRecord,
-  findLaterAdd,
-  type Held,
-  type HeldKnown,
-  hold,
-  pastOf,
-} from '../../attachments/store.ts';
+import { type AttachmentRecord, type Held, type HeldKnown, hold, pastOf } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../files/process-stat.ts';
@@ -35,7 +28,7 @@ export async function deleteAttachment(
   try {
     // Not asked for by the runtime: it may add the attachment again during the removal.
     if (isStill) held.become('remove');
-    if (isStill?.(held.record) !== false) await deleteAs(held, list, attachment, runtime);
+    if (isStill?.(held.life) !== false) await deleteAs(held, list, attachment, runtime);
   } finally {
     held.release();
   }
@@ -155,34 +148,23 @@ export async function endDel(
   throw joinErrors(what, errors);
 }
 
-/** Whether the record found for an attachment, or none, is the expected one. */
-export type IsStill = (record: AttachmentRecord | undefined) => boolean;
+/** Whether the attachment found, or none, is the expected one: told by {@link Held.life}. */
+export type IsStill = (life: string) => boolean;
 
 /**
- * Human-readable evidence that the attachment was made again since: its cached result or, if the record is of an earlier boot,
- * what the node has of it from this boot.
- * @throws CniError, NetlinkError when the node cannot be queried
- */
-export async function findSuccessor(
-  record: AttachmentRecord,
-  runtime: ChainRuntime,
-): Promise<string | undefined> {
-  const { onWarning: _, ...quiet } = runtime;
-  const within = { ...quiet, cacheDir: record.cacheDir };
-  const later = findLaterAdd(record, runtime.env);
-  if (later !== undefined || !isOfEarlierBoot(record, runtime.env)) return later;
-  const list = findConfigOfAdd(record, within) ?? { name: record.network, plugins: [] };
-  const witness = await runtime.openWitness?.();
-  return witness?.findLife(list, record);
-}
-
-/**
- * Drops the record, without calling plugins, if the attachment has been made again since.
+ * Drops the record, without calling plugins, if the attachment has been made again since. Its entry or its generation tells or, if the record
+ * is of an earlier boot, what the node has of it from this boot.
  * @returns whether it has
  * @throws CniError, NetlinkError when that cannot be determined; the record stays
  */
 export async function yieldToSuccessor(held: HeldKnown, runtime: ChainRuntime): Promise<boolean> {
-  const successor = await findSuccessor(held.record, runtime);
+  const { record } = held;
+  let successor = held.findLaterAdd();
+  if (successor === undefined && isOfEarlierBoot(record, runtime.env)) {
+    const { onWarning: _, ...quiet } = runtime;
+    const list = findConfigOfAdd(record, quiet) ?? { name: record.network, plugins: [] };
+    successor = await (await runtime.openWitness?.())?.findLife(list, record);
+  }
   if (successor !== undefined) held.yieldTo(successor);
   return successor !== undefined;
 }

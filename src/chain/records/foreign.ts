@@ -49,7 +49,7 @@ export function isThere(cached: CachedAttachment, runtime: ChainRuntime): boolea
 /** Whether its runtime, which removes it after the last plugin of a DEL, still has it. */
 function isCached(cached: CachedAttachment, { onWarning: _, ...quiet }: ChainRuntime): boolean {
   const now = findCached(cached, quiet);
-  return now !== undefined && lifeOf(undefined, now) === lifeOf(undefined, cached);
+  return now !== undefined && lifeOf({ cached: now }) === lifeOf({ cached });
 }
 
 /** Whether another runtime made it, and has deleted it or made it again since: then nothing of a change of it is left. */

@@ -6,7 +6,7 @@ import {
   type CachedAttachment,
   cacheFileOf,
   isNamespaceGone,
-  type Judged,
+  type KnownAttachment,
   pastOf,
   readAttachment,
   readRecord,
@@ -139,7 +139,7 @@ export interface GoneJudgement {
  * @param present names of the devices of the host, asked only if they matter
  */
 export function judgeGone(
-  one: Judged & { readonly devices: readonly string[] },
+  one: Pick<KnownAttachment, 'known' | 'record'> & { readonly devices: readonly string[] },
   present: () => ReadonlySet<string>,
   { env }: Pick<ChainRuntime, 'env'>,
 ): GoneJudgement | undefined {

@@ -12,10 +12,8 @@ import {
   type Held,
   type HeldKnown,
   hold,
-  type Left,
   listLeft,
   tryHold,
-  type WantedAdd,
 } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
@@ -71,7 +69,9 @@ export async function prepare(
       held.release();
       return { answer: convertResult(again, list.version, 'recorded result') as ResultOf };
     }
-    held.beginAdd(intentOf(list, attachment, runtime, executables), earlier !== undefined);
+    const { netns, args = [], capabilityArgs = {} } = attachment;
+    const { source } = list;
+    held.beginAdd({ netns, args, capabilityArgs, source, executables }, earlier !== undefined);
     return { list, attachment, runtime, held, earlier };
   } catch (error) {
     held.release();
@@ -114,29 +114,6 @@ async function hasLostInterface(cached: CachedAttachment, runtime: ChainRuntime)
     // If that cannot be determined, it counts as attached.
     return false;
   }
-}
-
-/** What is noted of an ADD before anything is done. */
-export function intentOf(
-  list: Conflist,
-  attachment: Attachment,
-  runtime: ChainRuntime,
-  executables: readonly string[],
-): WantedAdd {
-  const { netns, args = [], capabilityArgs = {} } = attachment;
-  const { owner = '', pluginDirs, request } = runtime;
-  return {
-    ...idOf(list, attachment),
-    netns,
-    owner,
-    args,
-    capabilityArgs,
-    source: list.source,
-    pluginDirs,
-    executables,
-    ...(request === undefined ? {} : { request }),
-    cacheDir: cacheDirOf(runtime),
-  };
 }
 
 /** The result of an earlier ADD with the same request key. */
@@ -221,13 +198,16 @@ export async function recover(
     const { onPlugin: _, onFinish: __, ...quiet } = runtime;
     const own = isBrief ? { ...quiet, deadlineMs: BRIEF_MS } : runtime;
     const until = isBrief ? performance.now() + BRIEF_MS : Number.POSITIVE_INFINITY;
-    const limits = { groupOf: ({ file }: Left) => dirname(file), signal: runtime.signal };
-    await visitAll(left, limits, async one => {
+    const groupOf = ({ file }: (typeof left)[number]) => dirname(file);
+    await visitAll(left, { groupOf, signal: runtime.signal }, async one => {
       if (isBrief && (done.length >= LIMIT || performance.now() > until)) return;
-      const recovery = await recoverOne(one, remove, own, scope.all).catch(error => {
+      try {
+        const found = one.read();
+        const recovery = found && (await recoverOne(found, remove, own, scope.all));
+        if (recovery) done.push(recovery);
+      } catch (error) {
         runtime.onWarning?.(toCniError(error));
-      });
-      if (recovery) done.push(recovery);
+      }
     });
   } catch (error) {
     runtime.onWarning?.(toCniError(error));
@@ -258,14 +238,11 @@ export async function deleteUnsettled(
 }
 
 async function recoverOne(
-  left: Left,
+  { record, past }: Pick<HeldKnown, 'record' | 'past'>,
   how: DeleteHeld,
   runtime: ChainRuntime,
   now = false,
 ): Promise<Recovery | undefined> {
-  const found = left.read();
-  if (found === undefined) return undefined;
-  const { record, past } = found;
   if (past.kind === 'changing') {
     // The attachment stays, so there is nothing to report but a failure.
     const { settleChange } = await import('../change.ts');

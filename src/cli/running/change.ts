@@ -1,7 +1,7 @@
 // How does a running container get one more network, how does it lose one, and how do processes that do so wait for each other?
 
 import { join } from 'node:path';
-import { type AttachmentRecord, hold } from '../../attachments/store.ts';
+import { hold, lifeOf } from '../../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../../chain/config/conflist.ts';
 import { settleEarlierAdd } from '../../chain/records/recover.ts';
 import { withDetails } from '../../chain/run/call-plugins.ts';
@@ -221,30 +221,23 @@ export function refuseNeeded(one: RecordedAttachment, { containerId, attachments
  * Runs DEL with the configuration of the ADD.
  * @throws CniError 6 if that is not known, 11 if it has been attached again since; else as deleteNetwork()
  */
-export async function detach(
-  { known, record, stateDir }: RecordedAttachment,
-  runtime: ChainRuntime,
-): Promise<void> {
+export async function detach(one: RecordedAttachment, runtime: ChainRuntime): Promise<void> {
+  const { known, record, stateDir } = one;
   const { network, containerId, ifname, netns, args, capabilityArgs } = known;
   const attachment = { containerId, ifname, netns, args, capabilityArgs };
   const list = listOf(known);
   if (record === undefined) return deleteNetwork(list, attachment, runtime);
   let isAnother = false;
-  await deleteNetwork(list, attachment, { ...runtime, stateDir, cacheDir: record.cacheDir }, now => {
-    isAnother = now !== undefined && !isSameAdd(now, record);
-    return now !== undefined && !isAnother;
+  await deleteNetwork(list, attachment, { ...runtime, stateDir, cacheDir: record.cacheDir }, life => {
+    const isThat = life === lifeOf(one);
+    isAnother = !isThat && life !== '';
+    return isThat;
   });
   if (!isAnother) return;
   throw new CniError(
     ErrorCode.tryAgainLater,
-    `Cannot detach container "${containerId}" from network "${network}": it has been attached again since it was looked up; try again`,
+    `Cannot detach container "${containerId}" from network "${network}": it has been attached again or changed since it was looked up; try again`,
   );
-}
-
-function isSameAdd(a: AttachmentRecord, b: AttachmentRecord): boolean {
-  const marks = ({ boot, netnsIdentity, netnsCookie, runner: { op, time } }: AttachmentRecord) =>
-    [boot, netnsIdentity, netnsCookie, op, time].join(' ');
-  return marks(a) === marks(b);
 }
 
 function listOf({ source, network, containerId }: RecordedAttachment['known']): Conflist {

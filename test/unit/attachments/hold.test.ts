@@ -227,7 +227,7 @@ test('what a change had taken aside of another runtime goes, and the entry stays
   const { network, containerId, ifname, netns, args, capabilityArgs, source } = intentOf();
   const entry = { network, containerId, ifname, netns, args, capabilityArgs, source };
   const held = holdFree('change');
-  held.adopt(entry, [], undefined);
+  held.adopt(entry, undefined);
   const file = cacheFileOf(run, ID);
   writeAttachment(run, entry);
   fs.renameSync(file, path.join(path.dirname(file), `.catena-aside-${digestOf(path.basename(file))}`));

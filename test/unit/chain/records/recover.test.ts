@@ -8,6 +8,7 @@ import {
   begunAdd,
   createNote,
   dropRecord,
+  findLaterAdd,
   type Intent,
   readRecord,
   toRemembered,
@@ -15,7 +16,7 @@ import {
 } from '../../../../src/attachments/notes.ts';
 import { hold } from '../../../../src/attachments/store.ts';
 import { collectGarbage, planGarbage } from '../../../../src/chain/records/collect-garbage.ts';
-import { deleteHeld, findSuccessor } from '../../../../src/chain/records/delete-attachment.ts';
+import { deleteHeld } from '../../../../src/chain/records/delete-attachment.ts';
 import { deleteUnsettled, recover, settleEarlierAdd } from '../../../../src/chain/records/recover.ts';
 import { repair } from '../../../../src/chain/records/repair.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
@@ -551,9 +552,9 @@ describe('an attachment that another runtime has made again', () => {
     test('is told from the ADD that a change of it began with', async () => {
       const generation = note(false) ?? '';
       const found = intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, generation });
-      expect(await findSuccessor(begunAdd(found, 'note'), here())).toBeUndefined();
+      expect(findLaterAdd(begunAdd(found, 'note'), here().env)).toBeUndefined();
       note(false);
-      expect(await findSuccessor(begunAdd(found, 'note'), here())).toContain('started an ADD of it since');
+      expect(findLaterAdd(begunAdd(found, 'note'), here().env)).toContain('started an ADD of it since');
     });
 
     test('is not seen in the call of the delegate runner by the runtime', async () => {
