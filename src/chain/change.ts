@@ -16,8 +16,9 @@ import {
 } from '../attachments/store.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
-import { CHANGE_VARIABLE, type ChangeMode, type ChangeReply, parseChangeReply } from '../cni/env.ts';
+import { CHANGE_VARIABLE, type ChangeMode } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { type ChangeReply, parseChangeReply } from '../cni/invocation.ts';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import { convertResult, type ResultOf } from '../cni/result.ts';
 import { type Conflist, isSinglePlugin, parseFrozen } from './config/conflist.ts';

@@ -3,7 +3,6 @@
 import { findIfnameProblem } from '../net/interface.ts';
 import { findContainerIdProblem } from './attachment.ts';
 import { CniError, ErrorCode } from './errors.ts';
-import { isObject, type JsonObject, tryParse } from './json.ts';
 
 /** The commands of the protocol. */
 export const COMMANDS = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION'] as const;
@@ -62,39 +61,10 @@ const CHANGE_MODES = ['look', 'do'] as const;
 /** One of {@link CHANGE_MODES}. */
 export type ChangeMode = (typeof CHANGE_MODES)[number];
 
-/** The reply of a plugin that knows the variable. */
-export interface ChangeReply {
-  /** `prevResult` with what the change affects. */
-  readonly changed: JsonObject;
-  /** Names of the options of its configuration that may change. */
-  readonly options: readonly string[];
-}
-
-/** Parses a plugin's reply; undefined when the plugin does not know the variable. */
-export function parseChangeReply(stdout: string): ChangeReply | undefined {
-  const { changed, options } = (tryParse(stdout) ?? {}) as Partial<ChangeReply>;
-  return isObject(changed) && Array.isArray(options) ? { changed, options: options.map(String) } : undefined;
-}
-
 /** The mode of the change that the environment requests; undefined for an ordinary CHECK. */
 export function changeModeOf(env: Readonly<Record<string, string | undefined>>): ChangeMode | undefined {
   if (env.CNI_COMMAND !== 'CHECK') return undefined;
   return CHANGE_MODES.find(mode => mode === env[CHANGE_VARIABLE]);
-}
-
-/** The reply of a plugin that knows the variable. */
-export interface HandoverReply {
-  readonly handedOver: readonly string[];
-}
-
-/** Parses a plugin's reply; undefined when the plugin does not know the variable. */
-export function parseHandoverReply(stdout: string): readonly string[] | undefined {
-  try {
-    const { handedOver } = JSON.parse(stdout) as Partial<HandoverReply>;
-    return Array.isArray(handedOver) ? handedOver.map(String) : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** The handover mode requested by the environment; undefined for an ordinary CHECK. */

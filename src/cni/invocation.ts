@@ -45,6 +45,31 @@ export function errorIn({ stdout }: Pick<Reply, 'stdout'>): CniError {
   );
 }
 
+/** What a plugin that knows `CATENA_CHANGE` answers to CHECK with it. */
+export interface ChangeReply {
+  /** `prevResult` with what the change affects. */
+  readonly changed: JsonObject;
+  /** Names of the options of its configuration that may change. */
+  readonly options: readonly string[];
+}
+
+/** Undefined when the plugin does not know the variable. */
+export function parseChangeReply(stdout: string): ChangeReply | undefined {
+  const { changed, options } = objectIn(stdout) ?? {};
+  return isObject(changed) && Array.isArray(options) ? { changed, options: options.map(String) } : undefined;
+}
+
+/** What a plugin that knows `CATENA_HANDOVER` answers to CHECK with it. */
+export interface HandoverReply {
+  readonly handedOver: readonly string[];
+}
+
+/** Undefined when the plugin does not know the variable. */
+export function parseHandoverReply(stdout: string): readonly string[] | undefined {
+  const { handedOver } = objectIn(stdout) ?? {};
+  return Array.isArray(handedOver) ? handedOver.map(String) : undefined;
+}
+
 /** How a plugin's process ended and what it printed. */
 export interface Outcome {
   readonly exitCode?: number;

@@ -9,9 +9,9 @@ import {
 } from '../chain/config/find-plugin.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
-import { type CniArgs, type CniEnv, type Command, parseCniArgs, parseHandoverReply } from '../cni/env.ts';
+import { type CniArgs, type CniEnv, type Command, parseCniArgs } from '../cni/env.ts';
 import { type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
-import { failureOf, type Outcome, parseReply } from '../cni/invocation.ts';
+import { failureOf, type Outcome, parseHandoverReply, parseReply } from '../cni/invocation.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { parseResult, type Result, type SpecVersion } from '../cni/result.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/schemas.ts';

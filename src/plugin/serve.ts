@@ -5,12 +5,10 @@ import { forget, underNote } from '../attachments/generation.ts';
 import { runDir } from '../cni/directories.ts';
 import {
   type ChangeMode,
-  type ChangeReply,
   type CniEnv,
   type Command,
   changeModeOf,
   type HandoverMode,
-  type HandoverReply,
   handoverModeOf,
   parseEnv,
   parseNetworkName,
@@ -18,7 +16,7 @@ import {
   UPKEEP_VARIABLE,
 } from '../cni/env.ts';
 import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
-import type { Reply } from '../cni/invocation.ts';
+import type { ChangeReply, HandoverReply, Reply } from '../cni/invocation.ts';
 import { decode, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import {
   atLeast,

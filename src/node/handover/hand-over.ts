@@ -19,8 +19,9 @@ import { type Attachment, type ChainRuntime, cacheDirOf, type Runtime } from '..
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
-import { HANDOVER_VARIABLE, type HandoverMode, parseHandoverReply } from '../../cni/env.ts';
+import { HANDOVER_VARIABLE, type HandoverMode } from '../../cni/env.ts';
 import { toCniError } from '../../cni/errors.ts';
+import { parseHandoverReply } from '../../cni/invocation.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
 
