@@ -45,8 +45,8 @@ import {
   RT_TABLE_MAIN,
   removeOriginRouteRequest,
 } from '../netlink/rtnl/route.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkError, NetlinkSocket } from '../netlink/socket.ts';
-import type { Tables } from '../netlink/tables.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
+import { askHere, type Tables } from '../netlink/tables.ts';
 import { Errno } from '../sys/errno.ts';
 import { EXPORT_TABLE, LAST_METRIC, METRIC, PROTOCOL, TUNNEL_ALIAS, TUNNELS } from './names.ts';
 import { readNote } from './note.ts';
@@ -78,7 +78,7 @@ export function applyWays(plan: WaysPlan): Applied {
       problems.push((error as Error).message);
     }
   };
-  within(NETLINK_ROUTE, socket => {
+  askHere(NETLINK_ROUTE, socket => {
     const { ours, foreign } = findTunnels(socket);
     const indexes = new Map<string, number>();
     for (const tunnel of plan.tunnels) {
@@ -109,7 +109,7 @@ export function applyWays(plan: WaysPlan): Applied {
       return unwanted.map(({ name }) => `delete device "${name}"`);
     });
   });
-  attempt(() => within(NETLINK_NETFILTER, socket => applySpare(socket, plan)));
+  attempt(() => askHere(NETLINK_NETFILTER, socket => applySpare(socket, plan)));
   return { changed, problems };
 }
 
@@ -120,7 +120,7 @@ export function removeWays(): Applied {
 
 /** What is missing or too much, human-readable; empty if the kernel's state is as planned. Changes nothing. */
 export function findDifferences(plan: WaysPlan): string[] {
-  const differences = within(NETLINK_ROUTE, socket => {
+  const differences = askHere(NETLINK_ROUTE, socket => {
     const { ours } = findTunnels(socket);
     const linkOf = (name: string) => ours.find(link => link.name === name);
     const devices = plan.tunnels.flatMap(tunnel => {
@@ -135,7 +135,7 @@ export function findDifferences(plan: WaysPlan): string[] {
       ...remove.map(({ op }) => `too much: ${op.replace(/^delete /, '')}`),
     ];
   });
-  return [...differences, ...within(NETLINK_NETFILTER, socket => spareProblems(socket, plan))];
+  return [...differences, ...askHere(NETLINK_NETFILTER, socket => spareProblems(socket, plan))];
 }
 
 /**
@@ -158,7 +158,7 @@ export function viewWays(runDir: string, kernel: Tables) {
 
 /** Routes of ours that the kernel has, human-readable. */
 export function listOwnRoutes(): string[] {
-  return within(NETLINK_ROUTE, socket =>
+  return askHere(NETLINK_ROUTE, socket =>
     FAMILIES.flatMap(family =>
       listOriginRoutes(socket, family, PROTOCOL).map(
         ({ dst, table }) => `route to ${renderCidr(dst)} in table ${table}`,
@@ -169,7 +169,7 @@ export function listOwnRoutes(): string[] {
 
 /** Removes the routes alone; devices and tables are removed with the others of ours. */
 export function removeOwnRoutes(): void {
-  within(NETLINK_ROUTE, socket => {
+  askHere(NETLINK_ROUTE, socket => {
     const routes = FAMILIES.flatMap(family => listOriginRoutes(socket, family, PROTOCOL));
     socket.attemptAll(routes.map(removeOriginRouteRequest));
   });
@@ -189,15 +189,6 @@ function sendAll(socket: NetlinkSocket, { add, remove }: EntryChanges, problems:
     });
   };
   return [...send(add, []), ...send(remove, GONE)];
-}
-
-function within<T>(protocol: number, work: (socket: NetlinkSocket) => T): T {
-  const socket = new NetlinkSocket(protocol);
-  try {
-    return work(socket);
-  } finally {
-    socket.close();
-  }
 }
 
 /** Aliases of the devices that we made: bridges, ends of pairs, tunnels. */

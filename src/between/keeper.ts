@@ -8,8 +8,8 @@ import { decodeNftDeletion, NFT_GROUPS, openMonitor } from '../netlink/monitor.t
 import { linkMessage } from '../netlink/rtnl/link.ts';
 import { ndmsg } from '../netlink/rtnl/neighbour.ts';
 import { rtmsg } from '../netlink/rtnl/route.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { Tables } from '../netlink/tables.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
+import { askHere, Tables } from '../netlink/tables.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { startTimer } from '../wait.ts';
 import { applyWays, findTunnels, hostLinksOf, removeWays, SPARE_TABLE } from './apply.ts';
@@ -270,12 +270,7 @@ function lastNote(runDir: string): BetweenNote | undefined {
 }
 
 function readTunnels(): Set<number> {
-  const socket = new NetlinkSocket(NETLINK_ROUTE);
-  try {
-    return new Set(findTunnels(socket).ours.map(({ index }) => index));
-  } finally {
-    socket.close();
-  }
+  return askHere(NETLINK_ROUTE, socket => new Set(findTunnels(socket).ours.map(({ index }) => index)));
 }
 
 /** The first of them are enough to know what it was about. */

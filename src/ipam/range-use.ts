@@ -1,4 +1,4 @@
-// How full are the address ranges of a conflist?
+// How full are the address ranges of a conflist, and who has an address?
 
 import {
   type AddressRange,
@@ -8,7 +8,7 @@ import {
   rangesOf,
 } from '../cni/plugin-about.ts';
 import { type Ip, parseIp, renderIp } from '../net/ip.ts';
-import { tryListLeases } from './lease-files.ts';
+import { type Owner, parseOwner, readLease, tryListLeases } from './lease-files.ts';
 
 /** A range of addresses, and how many of them are in use. */
 export interface RangeUse {
@@ -90,4 +90,13 @@ function useOf(
 
 function sizeOf(from: Ip, to: Ip): bigint {
   return to.value - from.value + 1n;
+}
+
+/** Undefined also if its lease cannot be read. */
+export function findOwnerOf(dir: string, address: string): Owner | undefined {
+  try {
+    return parseOwner(readLease(dir, address) ?? '');
+  } catch {
+    return undefined;
+  }
 }

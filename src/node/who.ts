@@ -2,12 +2,13 @@
 import { join } from 'node:path';
 import { findOwner, renderOwner } from '../cni/attachment.ts';
 import { visitNamespaces } from '../ipam/holders.ts';
-import { isLease, parseOwner, readLease } from '../ipam/lease-files.ts';
+import { isLease } from '../ipam/lease-files.ts';
+import { findOwnerOf } from '../ipam/range-use.ts';
 import { findIp, renderIp } from '../net/ip.ts';
 import { renderFields } from '../netlink/nft/table.ts';
 import { Tables } from '../netlink/tables.ts';
 import { findNetnsIdentity } from '../sys/netns-identity.ts';
-import type { NodeAttachment, NodeModel } from './model.ts';
+import type { NodeAttachment, NodeModel, NodeNetwork } from './model.ts';
 import { isBelow } from './words.ts';
 
 /** One owner, with everything that shows it. */
@@ -46,12 +47,8 @@ export function findWho(node: NodeModel, text: string): Owned[] {
   for (const attachment of node.attachments) {
     for (const evidence of recordedIn(attachment, query)) note(attachment, evidence);
   }
-  for (const { network, leaseDirs } of node.networks.map(({ name, leaseDirs }) => ({
-    network: name,
-    leaseDirs,
-  }))) {
-    for (const [attachment, evidence] of leasesIn(node, network, leaseDirs, query))
-      note(attachment, evidence);
+  for (const network of node.networks) {
+    for (const [attachment, evidence] of leasesIn(node, network, query)) note(attachment, evidence);
   }
   for (const mark of findMarks(new Tables(), query)) {
     const attachment = ownerIn(node, mark.comment);
@@ -111,32 +108,23 @@ function recordedIn(one: NodeAttachment, { text, ip, mac, port, protocol }: Quer
 
 function leasesIn(
   node: NodeModel,
-  network: string,
-  dirs: readonly string[],
+  { name, leaseDirs }: NodeNetwork,
   { ip }: Query,
 ): (readonly [NodeAttachment | undefined, string])[] {
   if (ip === undefined || !isLease(ip)) return [];
-  return dirs.flatMap(dir => {
-    const owner = parseOwner(readIfReadable(dir, ip) ?? '');
+  return leaseDirs.flatMap(dir => {
+    const owner = findOwnerOf(dir, ip);
     if (owner === undefined) return [];
     const { containerId, ifname } = owner;
     const attachment = node.attachments.find(
       one =>
-        one.network === network &&
+        one.network === name &&
         one.containerId === containerId &&
         (ifname === undefined || one.ifname === ifname),
     );
     const words = `"${join(dir, ip)}" leases it to container "${containerId}"`;
     return [[attachment, attachment ? words : `${words}, which has no attachment on record`] as const];
   });
-}
-
-function readIfReadable(dir: string, address: string): string | undefined {
-  try {
-    return readLease(dir, address);
-  } catch {
-    return undefined;
-  }
 }
 
 function interfacesFor({ ip, mac, text, port, handle }: Query): FoundInterface[] {
@@ -191,15 +179,7 @@ interface Mark {
  * it: handles are only unique in their table. None without the right to read the packet filter.
  * @param ip canonical text
  */
-function findMarks(
-  tables: Tables,
-  wanted: {
-    readonly ip?: string | undefined;
-    readonly port?: number | undefined;
-    readonly handle?: bigint | undefined;
-  },
-): Mark[] {
-  const { ip, port, handle } = wanted;
+function findMarks(tables: Tables, { ip, port, handle }: Pick<Query, 'ip' | 'port' | 'handle'>): Mark[] {
   try {
     const elements = ip === undefined && port === undefined ? [] : tables.ownElements;
     const rules = handle === undefined ? [] : tables.nftRules.filter(({ attrs }) => attrs.handle === handle);

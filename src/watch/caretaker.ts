@@ -84,9 +84,8 @@ export class Caretaker {
         if (id === undefined || condition.state !== state) return [];
         return { ...id, problem: condition.problem ?? '', since: isoOf(condition.since) };
       });
-    const last = this.#lastCheck;
     return {
-      ...(last === undefined ? {} : { lastCheck: last }),
+      ...defined({ lastCheck: this.#lastCheck }),
       drifted: those('drifted'),
       givenUp: those('given up'),
       ...this.#counts,
@@ -185,17 +184,19 @@ export class Caretaker {
 
   #tell(
     what: Exclude<Act, 'deleted'> | 'hung',
-    { id }: WatchedAttachment,
+    one: WatchedAttachment,
     problem: string,
     advice?: string,
   ): void {
-    const { network, containerId, ifname } = id;
     const level =
       what === 'given up' ? 'error' : ['drifted', 'damaged often', 'hung'].includes(what) ? 'warn' : 'info';
-    const place = { network, container_id: containerId, ifname };
-    const fields = { ...place, problem, ...(advice === undefined ? {} : { advice }) };
-    this.#parts.log(level, MESSAGES[what], fields);
+    this.#parts.log(level, MESSAGES[what], { ...fieldsOf(one), problem, ...defined({ advice }) });
   }
+}
+
+/** What a line of the log names an attachment by. */
+export function fieldsOf({ id: { network, containerId, ifname } }: WatchedAttachment): LogFields {
+  return { network, container_id: containerId, ifname };
 }
 
 /** Pause before the next CHECK of an attachment whose CHECK hung: each costs a process for as long as a plugin may take. */

@@ -16,7 +16,7 @@ import {
   type WatchedAttachment,
   withPods,
 } from './attachments.ts';
-import { Caretaker, type CaretakerEvents, type Work } from './caretaker.ts';
+import { Caretaker, type CaretakerEvents, fieldsOf, type Work } from './caretaker.ts';
 import { findGone, type Gone, type GoneOutcome } from './collect-gone.ts';
 import { Allowance, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
 import { describeListChanges, ListRestorer } from './restore-lists.ts';
@@ -577,8 +577,4 @@ export class Leftovers {
 function problemOf({ state, error, why = '' }: GoneOutcome): string | undefined {
   if (state === 'deleted') return undefined;
   return error ? describeError(error) : why;
-}
-
-function fieldsOf({ id: { network, containerId, ifname } }: WatchedAttachment): LogFields {
-  return { network, container_id: containerId, ifname };
 }

@@ -2,8 +2,7 @@
 import { TUNNELS } from '../../../between/names.ts';
 import { isObject, type JsonObject } from '../../../cni/json.ts';
 import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../../cni/plugin-about.ts';
-import { parseOwner, readLease } from '../../../ipam/lease-files.ts';
-import { type PoolUse, poolUsesOf } from '../../../ipam/range-use.ts';
+import { findOwnerOf, type PoolUse, poolUsesOf } from '../../../ipam/range-use.ts';
 import { cidrContains, cidrsOverlap, findCidr, type Ip, renderCidr, renderIp } from '../../../net/ip.ts';
 import {
   type Check,
@@ -154,20 +153,18 @@ export const pools: Check = node => {
 
 const NEARLY_FULL = 0.9;
 
-function describe(pool: PoolUse, node: NodeView): Problem {
-  const { network, ranges, used, size } = pool;
+function describe({ network, ranges, used, size, leaseDir, held }: PoolUse, node: NodeView): Problem {
   const free = Math.max(0, size - used);
   const what =
     free === 0 ? 'is full: the next ADD fails;' : `has ${free} free address${free === 1 ? '' : 'es'};`;
-  const owners = ownersOf(pool);
+  const owners = held.flatMap(address => findOwnerOf(leaseDir, address)?.containerId ?? []);
   const gone = new Set(
     node.facts
       .attachments()
       .attachments.flatMap(one => (one.known.network === network && one.isGone ? one.known.containerId : [])),
   );
   const lost = owners.filter(id => gone.has(id)).length;
-  const held = groupBy(owners, id => id);
-  const [most] = [...held.values()].sort((a, b) => b.length - a.length);
+  const [most] = [...groupBy(owners, id => id).values()].sort((a, b) => b.length - a.length);
   const details = [
     `${used} of ${size} addresses are in use`,
     ...(lost > 0 ? [`${lost} of them by containers that are gone`] : []),
@@ -180,15 +177,4 @@ function describe(pool: PoolUse, node: NodeView): Problem {
     `pool ${ranges.join(', ')} of network "${network}" ${what} ${details.join(', ')}`,
     lost > 0 ? 'catena gc --gone' : `catena ipam ls ${network}`,
   );
-}
-
-/** Container ids, one for each lease that can be read. */
-function ownersOf({ leaseDir, held }: PoolUse): string[] {
-  return held.flatMap(address => {
-    try {
-      return parseOwner(readLease(leaseDir, address) ?? '')?.containerId ?? [];
-    } catch {
-      return [];
-    }
-  });
 }
