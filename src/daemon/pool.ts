@@ -415,10 +415,8 @@ export class WorkerPool implements WorkerSource {
     const stuck = this.#stuck(AWAY_MS);
     // What has begun ends first: its next call comes after the answer to the last, so that it would wait for all others each time.
     const isUnderWay = ({ series = '' }: Waiter) => this.#underWay.has(series);
-    const [first, others] = [true, false].map(wanted =>
-      [...this.#waiting].filter(one => isUnderWay(one) === wanted),
-    );
-    for (const waiter of [...(first ?? []), ...(others ?? [])]) {
+    const inTurn = [...this.#waiting].sort((a, b) => Number(isUnderWay(b)) - Number(isUnderWay(a)));
+    for (const waiter of inTurn) {
       if (!this.#mayBegin(waiter, stuck)) continue;
       this.#waiting.delete(waiter);
       waiter.begin();

@@ -1,10 +1,11 @@
-// Which devices have the host and the namespaces of containers, with which addresses and routes?
+// Which devices have the host and the namespaces of containers, with which addresses, routes and rules?
 import { findOwner } from '../cni/attachment.ts';
 import { defined } from '../cni/json.ts';
 import { renderCidr, renderIp } from '../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { IFF_UP, type Link, netnsIdOf } from '../netlink/rtnl/link.ts';
 import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import type { Rule } from '../netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
 import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../sys/netns.ts';
@@ -41,6 +42,18 @@ export function readHostRoutes({ links, routes }: Tables): HostRoute[] {
   return routes
     .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
     .map(({ dst, oif }) => ({ destination: renderCidr(dst), device: nameOf.get(oif) ?? '' }));
+}
+
+/** Routing rules of type blackhole, unreachable or prohibit that come before the main table, for packets without a mark. */
+export function earlyDrops(rules: readonly Rule[]): Rule[] {
+  return rules.filter(({ family, drops, priority, mark }) => {
+    const main = rules.find(
+      one => one.family === family && one.table === RT_TABLE_MAIN && !one.from && !one.to && !one.iif,
+    );
+    return (
+      drops !== undefined && mark === undefined && priority < (main?.priority ?? Number.POSITIVE_INFINITY)
+    );
+  });
 }
 
 /**

@@ -24,6 +24,7 @@ import {
   type Claimant,
   changeHeld,
   claiming,
+  heldIn,
   isCompared,
   isConfirmed,
   leasing,
@@ -65,7 +66,7 @@ export async function obtain<T>(
       if (found !== undefined) return found;
       if (performance.now() > giveUpAt) throw outOfTime(claimant);
       try {
-        const held = changeHeld(claimant, known => known);
+        const held = heldIn(claimant);
         const look = async () => {
           await completeBegun(claimant);
           const found = await compare(claimant, [await findPool()]);
@@ -92,7 +93,7 @@ async function claimFor(claimant: Claimant, pool: Pool, wish: Wish | undefined):
   if (wish.addresses.length === 0) return claimBlock(claimant, pool, wish);
   const shape = blockWith(pool, wish.addresses);
   if (shape === undefined) throw notInPool(pool, wish);
-  const isHeld = changeHeld(claimant, held => held).blocks.some(({ name }) => name === shape.name);
+  const isHeld = heldIn(claimant).blocks.some(({ name }) => name === shape.name);
   if (isHeld || !(await tryClaim(claimant, pool, shape, wish))) throw await inUse(claimant, shape.name);
 }
 
@@ -102,7 +103,7 @@ async function claimFor(claimant: Claimant, pool: Pool, wish: Wish | undefined):
  * @throws CniError 11 when there is none, or the store cannot be reached
  */
 export async function claimBlock(claimant: Claimant, pool: Pool, wish?: Wish): Promise<void> {
-  const held = changeHeld(claimant, known => known);
+  const held = heldIn(claimant);
   if (held.blocks.length === 0) await refuseUnknownNode(claimant, held);
   const own = new Set(held.blocks.map(({ name }) => name));
   const first = own.size === 0 ? `${held.node}/${claimant.network}/${pool.name}` : undefined;
@@ -136,7 +137,7 @@ export async function claimBlock(claimant: Claimant, pool: Pool, wish?: Wish): P
  * @returns whether the node has more blocks than before
  */
 export async function completeBegun(claimant: Claimant): Promise<boolean> {
-  const { blocks } = changeHeld(claimant, held => held);
+  const { blocks } = heldIn(claimant);
   let gained = false;
   for (const block of blocks) {
     if (block.state === 'returning') await completeReturn(claimant, block);

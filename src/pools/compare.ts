@@ -20,7 +20,7 @@ import {
 } from './held.ts';
 import { compareGuests, guestFrom, joinedBy } from './keep.ts';
 import { isInUse } from './lease.ts';
-import { type Claimant, type Compared, changeHeld, isCompared, ownerIn } from './place.ts';
+import { type Claimant, type Compared, changeHeld, heldIn, isCompared, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
 import { isRestored, markRestored } from './restored.ts';
 
@@ -47,7 +47,7 @@ export async function compare(
   const { boot, clock } = claimant;
   let restored = await isRestored(claimant, pools);
   await takeNewName(claimant);
-  const before = changeHeld(claimant, held => held);
+  const before = heldIn(claimant);
   const owner = ownerIn(claimant);
   const { searchedAt = Number.NEGATIVE_INFINITY } = before;
   const isDue = !isCompared(claimant, before) || clock() - searchedAt >= searchEveryS;
@@ -101,14 +101,7 @@ export async function compare(
 async function takeNewName(claimant: Claimant): Promise<void> {
   const { store, node } = claimant;
   const former = ownerIn(claimant);
-  if (
-    node === former.node ||
-    !isCompared(
-      claimant,
-      changeHeld(claimant, held => held),
-    )
-  )
-    return;
+  if (node === former.node || !isCompared(claimant, heldIn(claimant))) return;
   if ((await store.hasNode(former.node)) !== false || (await store.hasNode(node)) !== true) return;
   for (const [kind, object] of await search(claimant, former))
     if (isOwn(object, former)) await takeFrom(claimant, kind, object, { ...former, node });
@@ -119,7 +112,7 @@ async function takeNewName(claimant: Claimant): Promise<void> {
 
 /** What this node has, or believes to have: any node can write objects with a label that names another. */
 async function search(claimant: Claimant, owner: BlockOwner): Promise<[ObjectKind, StoredObject][]> {
-  const known = new Set(changeHeld(claimant, held => held).blocks.map(({ name }) => name));
+  const known = new Set(heldIn(claimant).blocks.map(({ name }) => name));
   const isMeant = (object: StoredObject) => known.has(object.name) || isOwn(object, owner);
   const labels = { [NODE_LABEL]: labelOf(owner.node) };
   const found: [ObjectKind, StoredObject][] = [];
@@ -145,7 +138,7 @@ async function readEach({ store }: Claimant, { blocks }: Held): Promise<[ObjectK
  * that of the object is not.
  */
 async function isFromBackup(claimant: Claimant, object: StoredObject): Promise<boolean> {
-  const block = changeHeld(claimant, held => held).blocks.find(({ name }) => name === object.name);
+  const block = heldIn(claimant).blocks.find(({ name }) => name === object.name);
   if (block === undefined || !isEarlier(object, block)) return false;
   await markRestored(claimant, block.pool, object.version);
   return true;

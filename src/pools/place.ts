@@ -116,6 +116,11 @@ export function changeHeld(
   });
 }
 
+/** The list of blocks as it is now. */
+export function heldIn(place: Place): Held {
+  return changeHeld(place, held => held);
+}
+
 /** One that was never compared. */
 function emptyList({ node, machine }: Place): Held {
   return { node, ...defined({ machine }), boot: '', blocks: [] };
@@ -123,7 +128,7 @@ function emptyList({ node, machine }: Place): Held {
 
 /** To whom the blocks of this node belong. */
 export function ownerIn(place: Place): BlockOwner {
-  const { node, machine } = changeHeld(place, held => held);
+  const { node, machine } = heldIn(place);
   return { network: place.network, node, machine };
 }
 

@@ -7,7 +7,7 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { GROUP, type Held, type ObjectStore, type StoredObject } from './held.ts';
-import { type Claimant, changeHeld } from './place.ts';
+import { type Claimant, changeHeld, heldIn } from './place.ts';
 import type { Pool } from './pool.ts';
 
 /** Of a Pool object, while nodes claim again. Who removes it ends that. */
@@ -29,7 +29,7 @@ export async function isRestored(claimant: Claimant, pools: readonly Pool[]): Pr
   const revision = await store.revision();
   let wentBack = false;
   if (revision !== undefined) {
-    wentBack = revision < (changeHeld(claimant, held => held).newest ?? 0);
+    wentBack = revision < (heldIn(claimant).newest ?? 0);
     // Marked before it is noted: a process that ends in between notices again.
     if (wentBack) for (const { name } of pools) await markRestored(claimant, name, String(revision));
     changeHeld(claimant, held => ({ ...held, newest: revision }));
@@ -59,7 +59,7 @@ export async function isFromBefore(
   pool: Pool,
   { version }: Pick<StoredObject, 'version'>,
 ): Promise<boolean> {
-  const { newest } = changeHeld(claimant, held => held);
+  const { newest } = heldIn(claimant);
   if (newest === undefined) return false;
   if (Number(version) >= newest) {
     changeHeld(claimant, held => withNewest(held, { version }));
@@ -80,7 +80,7 @@ export function withNewest(held: Held, { version }: Pick<StoredObject, 'version'
 
 /** Whether the pool's object is another one than this node knew: all objects were deleted. Then it bears the mark. */
 export async function isAnother(claimant: Claimant, { name, uid = '' }: Pool): Promise<boolean> {
-  const before = changeHeld(claimant, held => held).known?.[name];
+  const before = heldIn(claimant).known?.[name];
   if (before === uid || uid === '') return false;
   if (before !== undefined) await markRestored(claimant, name, uid);
   changeHeld(claimant, held => ({ ...held, known: { ...held.known, [name]: uid } }));
@@ -128,7 +128,7 @@ function isSettling(claimant: Claimant, { name, restored: markOf }: Pool): boole
  */
 export async function markRestored(claimant: Claimant, name: string, text: string): Promise<void> {
   const { store } = claimant;
-  const known = changeHeld(claimant, held => held).restored?.[name]?.mark;
+  const known = heldIn(claimant).restored?.[name]?.mark;
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const object = await store.find('pools', name);
     const present = object?.annotations[RESTORED_ANNOTATION];

@@ -19,7 +19,7 @@ import {
 } from './held.ts';
 import { adoptKept, findEndedClaims, tellIdle } from './keep.ts';
 import { isInUse, useOf } from './lease.ts';
-import { type Claimant, type Compared, changeHeld, claiming, ownerIn } from './place.ts';
+import { type Claimant, type Compared, changeHeld, claiming, heldIn, ownerIn } from './place.ts';
 import { countUsable, type Pool } from './pool.ts';
 
 /** So many of all nodes look at the whole pool in each interval, on average: one alone might be the one that is gone. */
@@ -44,7 +44,7 @@ interface Owned {
  * @returns the names of those that were deleted
  */
 export async function collect(claimant: Claimant, pool: Pool, graceS: number): Promise<string[]> {
-  const held = changeHeld(claimant, known => known);
+  const held = heldIn(claimant);
   if (claimant.random() < LOOKERS / Math.max(held.nodes ?? ASSUMED_NODES, 1)) await look(claimant, pool);
   return free(claimant, graceS);
 }
@@ -112,7 +112,7 @@ async function mark(
 
 async function free(claimant: Claimant, graceS: number): Promise<string[]> {
   const { store, clock } = claimant;
-  const { orphans = [] } = changeHeld(claimant, held => held);
+  const { orphans = [] } = heldIn(claimant);
   const freed: string[] = [];
   for (const { kind, name, uid, version, node, machine, since } of orphans) {
     if (clock() - since < graceS) continue;
@@ -186,10 +186,7 @@ export function tend(
     await tellIdle(claimant);
     // A pool that the configuration no longer has gives back what is empty.
     const limitsOf = (name: string) => pools.find(({ pool }) => pool.name === name)?.limits ?? NONE_KEPT;
-    const ended = await findEndedClaims(
-      claimant,
-      changeHeld(claimant, held => held),
-    );
+    const ended = await findEndedClaims(claimant, heldIn(claimant));
     const returned = await giveBack(claimant, limitsOf, { ended });
     const collected: string[] = [];
     for (const { pool, limits } of pools) {

@@ -13,6 +13,7 @@ import {
 } from '../../netlink/rtnl/route.ts';
 import { renderRule, ruleDeletion } from '../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
+import { earlyDrops } from '../devices.ts';
 import type { Packet } from '../doctor/filter/packet.ts';
 import {
   acceptDevices,
@@ -92,17 +93,14 @@ function* forwards(site: Site, packet: Packet, iif: Link): Walk {
   yield hop(site, packet, 'forwarding', 'stops', words, site.command(line));
 }
 
-/** A routing rule of type blackhole, unreachable or prohibit that comes before the main table. */
+/** A routing rule that drops. */
 function droppedByRule(site: Site, packet: Packet, arrived?: Link) {
   const { source, destination = '', family } = packet;
   const [from, to] = [source === undefined ? undefined : parseIp(source), parseIp(destination)];
-  const rules = site.tables.policyRules.filter(one => one.family === family);
-  const main = rules.find(one => one.table === RT_TABLE_MAIN && !one.from && !one.to && !one.iif);
-  const rule = rules.find(
+  const rule = earlyDrops(site.tables.policyRules).find(
     one =>
-      one.drops !== undefined &&
-      one.priority < (main?.priority ?? Number.POSITIVE_INFINITY) &&
-      (one.mark ?? one.oif) === undefined &&
+      one.family === family &&
+      one.oif === undefined &&
       (one.iif === undefined || one.iif === arrived?.name) &&
       (one.from === undefined || (from !== undefined && cidrContains(one.from, from))) &&
       (one.to === undefined || cidrContains(one.to, to)),

@@ -3,6 +3,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { FindPeer } from '../../between/note.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
+import { defined } from '../../cni/json.ts';
 import { renderIp } from '../../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../../netlink/rtnl/addr.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
@@ -296,17 +297,12 @@ export function hop(
   evidence: string,
   mend?: string,
 ): Hop {
-  const more = mend === undefined ? {} : { mend };
-  if (isEstablished)
-    return { name, at: site.name, state, evidence: `once the connection exists, ${evidence}`, ...more };
-  if (!isReply) return { name, at: site.name, state, evidence, ...more };
-  return {
-    name: 'reply',
-    at: site.name,
-    state,
-    evidence: state === 'passes' ? evidence : `${name}: ${evidence}`,
-    ...more,
+  const told = (name: Hop['name'], evidence: string): Hop => {
+    return { name, at: site.name, state, evidence, ...defined({ mend }) };
   };
+  if (isEstablished) return told(name, `once the connection exists, ${evidence}`);
+  if (!isReply) return told(name, evidence);
+  return told('reply', state === 'passes' ? evidence : `${name}: ${evidence}`);
 }
 
 /** A hop that may lead the packet elsewhere, so nothing behind it is certain. */

@@ -2,9 +2,9 @@
 
 import { basename, dirname } from 'node:path';
 import { cidrContains, findIp } from '../../../net/ip.ts';
-import { RT_TABLE_MAIN } from '../../../netlink/rtnl/route.ts';
 import { type Rule, renderRule, ruleDeletion } from '../../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../../netlink/tables.ts';
+import { earlyDrops } from '../../devices.ts';
 import { some } from '../../words.ts';
 import { acceptDevices, findFates, type PodFate } from '../filter/walk.ts';
 import {
@@ -208,7 +208,7 @@ function judgeDevices(node: NodeView, pods: readonly RoutedPod[]): Problem[] {
   });
 }
 
-/** A rule of type blackhole, unreachable or prohibit that comes before the main table. */
+/** Routing rules that drop. */
 export const routingRules: Check = node => {
   const { pods, policyRules } = node;
   if (pods === undefined) {
@@ -216,20 +216,13 @@ export const routingRules: Check = node => {
     return [problem('unexamined', found)];
   }
   const rules = pods.length > 0 ? (policyRules?.() ?? []) : [];
-  const problems = rules.filter(isEarly).flatMap(rule => {
+  const problems = earlyDrops(rules).flatMap(rule => {
     const concerned = pods.filter(pod => concerns(rule, pod));
     if (concerned.length === 0) return [];
     const found = `the routing rule "${renderRule(rule)}" drops packets of ${namePods(concerned, node)}`;
     return problem('error', found, ruleDeletion(rule));
   });
   return problems.length ? problems : 'no routing rule drops packets of containers';
-
-  function isEarly(rule: Rule): boolean {
-    const isMain = ({ family, table, from, to, iif }: Rule) =>
-      family === rule.family && table === RT_TABLE_MAIN && !from && !to && !iif;
-    const main = rules.find(isMain)?.priority ?? Number.POSITIVE_INFINITY;
-    return rule.drops !== undefined && rule.priority < main && rule.mark === undefined;
-  }
 };
 
 /** One about packets from containers to a part of the world only may be meant. */
