@@ -7,6 +7,7 @@ import {
   cidrsOverlap,
   findCidr,
   findIp,
+  IP_BITS,
   type Ip,
   isSmallest,
   lastOf,
@@ -14,6 +15,7 @@ import {
   offsetIp,
   renderCidr,
   renderIp,
+  subnetOf,
 } from '../../src/net/ip.ts';
 import type { Ipam, RangeConf } from './config.ts';
 
@@ -33,7 +35,7 @@ export interface Range {
  * @throws CniError 7
  */
 export function planRanges(ipam: Ipam): Range[] {
-  const raw = [...(ipam.range ? [ipam as RangeConf] : []), ...(ipam.ipRanges ?? [])];
+  const raw = rawRanges(ipam);
   if (ipam.node_slice_size && raw.length > 1) {
     // The controller slices the first range alone; the original hands out its slice for every range.
     throw invalid('"node_slice_size" is for one range, and the configuration has several');
@@ -49,6 +51,19 @@ export function planRanges(ipam: Ipam): Range[] {
     if (other) throw invalid(`ranges ${renderCidr(other.subnet)} and ${renderCidr(one.subnet)} overlap`);
   }
   return ranges;
+}
+
+/**
+ * The same ranges without what they hand out, for DEL and GC: what the original has allocated by a list that {@link planRanges} refuses
+ * is released as well.
+ * @throws CniError 7 for one that is no subnet
+ */
+export function poolsOf(ipam: Ipam): Range[] {
+  return rawRanges(ipam).map(one => ({ ...placeOf(subnetIn(one), ipam.network_name ?? ''), free: [] }));
+}
+
+function rawRanges(ipam: Ipam): RangeConf[] {
+  return [...(ipam.range ? [ipam as RangeConf] : []), ...(ipam.ipRanges ?? [])];
 }
 
 /** Name of the reservation of an address in the whole cluster. */
@@ -79,10 +94,8 @@ export function lowestFree({ subnet, free }: Range, taken: ReadonlySet<string>):
 }
 
 function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): Range {
-  const [head = '', tail] = (raw.range ?? '').split('-').map(part => part.trim());
-  const whole = findCidr(tail ?? head);
-  if (whole === undefined) throw invalid(`"range" must be a subnet, found ${JSON.stringify(raw.range)}`);
-  const subnet = { ip: networkOf(whole), prefix: whole.prefix };
+  const { head, tail, whole } = subnetIn(raw);
+  const subnet = subnetOf(whole);
   const [first, last] = endsOf(subnet);
   const member = (key: string, text: string | undefined, otherwise: Ip): Ip => {
     if (!text) return otherwise;
@@ -96,7 +109,7 @@ function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): R
   if (from.value > to.value)
     throw invalid(`"range_start" ${renderIp(from)} comes after "range_end" ${renderIp(to)}`);
   const excluded = [
-    ...(raw.exclude ?? []),
+    ...(raw.exclude ?? []).flatMap(text => clipped(text, subnet)),
     ...(gateway && cidrContains(subnet, gateway) ? [renderIp(gateway)] : []),
   ];
   let free: Stretch[];
@@ -105,12 +118,30 @@ function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): R
   } catch (cause) {
     throw invalid((cause as Error).message);
   }
-  return {
-    subnet,
-    prefix: subnet.prefix,
-    free,
-    poolName: `${network ? `${network}-` : ''}${named(renderCidr(subnet))}`,
-  };
+  return { ...placeOf({ whole }, network), free };
+}
+
+/** The parts of `range`: a subnet, or first and last address. */
+function subnetIn({ range = '' }: RangeConf) {
+  const [head = '', tail] = range.split('-').map(part => part.trim());
+  const whole = findCidr(tail ?? head);
+  if (whole === undefined) throw invalid(`"range" must be a subnet, found ${JSON.stringify(range)}`);
+  return { head, tail, whole };
+}
+
+function placeOf({ whole }: { readonly whole: Cidr }, network: string): Omit<Range, 'free'> {
+  const subnet = subnetOf(whole);
+  const poolName = `${network ? `${network}-` : ''}${named(renderCidr(subnet))}`;
+  return { subnet, prefix: subnet.prefix, poolName };
+}
+
+/** To the original, what is excluded outside of a range or around it is no mistake: ranges of a list share what they exclude. */
+function clipped(text: string, subnet: Cidr): string[] {
+  const ip = findIp(text);
+  const cidr = ip ? { ip, prefix: IP_BITS[ip.family] } : findCidr(text);
+  if (cidr === undefined) return [text];
+  if (!cidrsOverlap(cidr, subnet)) return [];
+  return [cidr.prefix < subnet.prefix ? renderCidr(subnet) : text];
 }
 
 /** First and last address to hand out. The original has none in the smallest subnets. */

@@ -22,7 +22,7 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
 import { allocate, type Books, findEntry, type Holder, release, requireRoom } from './books.ts';
 import { type Ipam, WhereaboutsConf } from './config.ts';
-import { planRanges, type Range } from './plan.ts';
+import { planRanges, poolsOf, type Range } from './plan.ts';
 
 /** All attempts of one call; a runtime waits longer. */
 const DEADLINE_MS = 30_000;
@@ -70,7 +70,7 @@ export const whereabouts = definePlugin({
   async del(call) {
     const ipam = ipamOf(call);
     const books = await openBooks(ipam);
-    await releaseAll(call, books, await rangesFor(call, ipam, books), holderOf(call));
+    await releaseAll(call, books, await rangesFor(call, ipam, books, poolsOf), holderOf(call));
   },
 
   async gc(call) {
@@ -84,7 +84,7 @@ export const whereabouts = definePlugin({
     if (garbage.length === 0) return;
     const ipam = ipamOf(call);
     const books = await openBooks(ipam);
-    const ranges = await rangesFor(call, ipam, books);
+    const ranges = await rangesFor(call, ipam, books, poolsOf);
     const owners = new Map(garbage.map(owner => [renderAttachment(owner), owner]));
     await tryAll(
       [...owners.values()].map(
@@ -158,8 +158,13 @@ async function openBooks(ipam: Ipam): Promise<Books> {
 }
 
 /** The ranges, or this node's slice of one. */
-async function rangesFor(call: Call, ipam: Ipam, books: Books): Promise<readonly Range[]> {
-  const ranges = planRanges(ipam);
+async function rangesFor(
+  call: Call,
+  ipam: Ipam,
+  books: Books,
+  plan: (ipam: Ipam) => readonly Range[] = planRanges,
+): Promise<readonly Range[]> {
+  const ranges = plan(ipam);
   const [range] = ranges;
   if (!ipam.node_slice_size || range === undefined) return ranges;
   const { findSlice, nodeNameIn } = await import('./books.ts');

@@ -1,7 +1,7 @@
 // Which addresses has a range, and in which order are they given? Several nodes at once: test/simulator/whereabouts.test.ts
 import { describe, expect, test } from 'bun:test';
 import { type Books, findSlice } from '../../../../plugins/whereabouts/books.ts';
-import { lowestFree, planRanges, reservationName } from '../../../../plugins/whereabouts/plan.ts';
+import { lowestFree, planRanges, poolsOf, reservationName } from '../../../../plugins/whereabouts/plan.ts';
 import { parseIp, renderIp } from '../../../../src/net/ip.ts';
 
 const range = (text: string, more = {}) => {
@@ -19,6 +19,12 @@ describe('planRanges()', () => {
     ['10.1.0.0/28', { exclude: ['10.1.0.4/31'] }, ['10.1.0.1-10.1.0.3', '10.1.0.6-10.1.0.14']],
     ['10.1.0.0/28', { range_start: '10.1.0.5', range_end: '10.1.0.6' }, ['10.1.0.5-10.1.0.6']],
     ['10.1.0.5-10.1.0.6/28', {}, ['10.1.0.5-10.1.0.6']],
+    [
+      '10.1.0.8/29',
+      { exclude: ['10.1.0.9', '10.1.0.0/29', '192.0.2.7', 'fd00::/64'] },
+      ['10.1.0.10-10.1.0.14'],
+    ],
+    ['10.1.0.8/29', { exclude: ['10.1.0.0/24'] }, []],
     ['10.1.0.0/31', {}, ['10.1.0.0-10.1.0.1']],
     ['10.1.0.7/32', {}, ['10.1.0.7-10.1.0.7']],
     ['fd00::/127', {}, ['fd00::-fd00::1']],
@@ -34,6 +40,9 @@ describe('planRanges()', () => {
     );
     const ipRanges = [{ range: '10.1.0.0/24' }, { range: '10.1.0.0/16' }];
     expect(() => planRanges({ ipRanges })).toThrow('overlap');
+    // DEL does not: the original may have allocated by it.
+    const pools = poolsOf({ range: '10.2.0.0/24', range_end: '10.9.0.9', gateway: 'none', ipRanges });
+    expect(pools.map(({ poolName }) => poolName)).toEqual(['10.2.0.0-24', '10.1.0.0-24', '10.1.0.0-16']);
   });
 });
 
