@@ -1,17 +1,15 @@
 // What does the library offer? The protocol and the runner, on Node and Bun; plugins are written with `./plugin`.
 
 export {
-  type AttachmentFilter,
-  type AttachmentList,
+  type AttachmentRecord,
   type CachedAttachment,
-  DEFAULT_CACHE_DIR,
+  type KnownAttachment,
   listAttachments,
-  parseRecord,
+  listKnown,
   readAttachment,
-  renderAttachment,
-} from './attachments/entries.ts';
-export type { AttachmentRecord, PendingChange, RecordedError, Settings } from './attachments/notes.ts';
-export { listRecords, type RecordList, readRecord } from './attachments/store.ts';
+  readRecord,
+  type Settings,
+} from './attachments/store.ts';
 export type { Change } from './chain/change.ts';
 export { changeNetwork } from './chain/change.ts';
 export { type Conflist, parseNetwork, parsePlugin } from './chain/config/conflist.ts';

@@ -15,7 +15,6 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
-import { cniCacheDir } from '../cni/directories.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
@@ -203,9 +202,6 @@ function sortKeys(value: unknown): unknown {
   return Object.fromEntries(sorted.map(([key, member]) => [key, sortKeys(member)]));
 }
 
-/** Where the reference keeps its files; shared with every runtime built on it. */
-export const DEFAULT_CACHE_DIR = cniCacheDir({});
-
 /**
  * The attachment on record, or undefined if there is none.
  * @throws CniError 6 when its file is damaged or of another kind, 5 when it cannot be read, 7 for an impossible id
@@ -329,13 +325,13 @@ export function removeAttachment(dir: string, id: AttachmentId): void {
 }
 
 /** Selects attachments; a field that is left out matches every one. */
-export interface AttachmentFilter {
+interface AttachmentFilter {
   readonly network?: string;
   readonly containerId?: string;
 }
 
 /** What a cache holds. */
-export interface AttachmentList {
+interface AttachmentList {
   /** Sorted by file. */
   readonly attachments: readonly CachedAttachment[];
   /** Files that are damaged or not cached results. At most their names tell which attachment they belong to. */

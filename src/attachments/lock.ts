@@ -22,7 +22,7 @@ import {
   unlinkSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { AttachmentId } from '../cni/attachment.ts';
+import { type AttachmentId, directoryOf, fileNameOf } from '../cni/attachment.ts';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
 import { RUNNER_VARIABLE, WORKER_VARIABLE } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -38,7 +38,6 @@ import {
 } from '../files/process-stat.ts';
 import { fileFailure, namesIn } from '../files/read-file.ts';
 import { GRACE_MS, PLUGIN_DEADLINE_MS, pause } from '../wait.ts';
-import { directoryOf, fileNameOf } from './place.ts';
 
 /** One operation of one runner. */
 export interface Runner extends ProcessId {
@@ -183,7 +182,7 @@ const REMOVING_SCOPES = ['own', 'delegates'];
 const OPERATION = /^(\d+)-(\d*)-\d+$/;
 
 /** An operation that has, or had, a lock. */
-export interface Owner {
+interface Owner {
   /** Of the entry. */
   readonly name: string;
   readonly target: string;
@@ -207,7 +206,7 @@ function targetOf({ pidns, deadlineMs, time }: Runner, purpose: Purpose, env: Lo
 }
 
 /** What is in the directory of a lock. */
-export function ownersIn(dir: string, env: LockPlace['env']): Owner[] {
+function ownersIn(dir: string, env: LockPlace['env']): Owner[] {
   return namesIn(dir).flatMap(name => {
     try {
       return ownerOf(name, readlinkSync(join(dir, name)), env) ?? strangerOf(name);

@@ -18,7 +18,7 @@ import {
   symlinkSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
+import { type AttachmentId, digestOf, directoryOf, sameAttachment } from '../cni/attachment.ts';
 import {
   cniCacheDir,
   lockScopeOf,

@@ -4,10 +4,10 @@
 // (generation.ts), and every plugin that it calls leaves alone attachments whose note is not in the snapshot.
 import { closeSync, readFileSync, statSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { type AttachmentId, directoryOf } from '../cni/attachment.ts';
 import { notesDirs } from '../cni/directories.ts';
 import { putFile, sweepUnfinished, unfinishedName, writeNewFile } from '../files/put-file.ts';
-import { listGenerations } from './generation.ts';
-import { directoryOf } from './place.ts';
+import { findGeneration, listGenerations } from './generation.ts';
 
 /** The clock of the kernel's file times is up to this many milliseconds behind the clock that requests are dated by. */
 export const FILE_CLOCK_LAG_MS = 10;
@@ -20,8 +20,14 @@ export interface Snapshot {
   readonly time: number;
 }
 
+/** Whether an ADD of the attachment has begun since. */
+export function hasBegunSince({ tokens }: Snapshot, runDir: string, id: AttachmentId): boolean {
+  const note = findGeneration(runDir, id);
+  return note !== undefined && !tokens.has(note.token);
+}
+
 /** A snapshot on disk. */
-export interface SnapshotFile {
+interface SnapshotFile {
   readonly snapshot: Snapshot;
   readonly path: string;
   remove(): void;

@@ -48,12 +48,13 @@ export {
   pastOf,
   tryHold,
 } from './hold.ts';
+export { findHolder } from './lock.ts';
 export type { AttachmentRecord, KnownAttachment, Settings } from './notes.ts';
 export { lifeOf, readRecord } from './notes.ts';
 export { cacheFileOf } from './place.ts';
 
 /** What a state directory and the entries that it names hold. */
-export interface RecordList {
+interface RecordList {
   /** Those with a note, then the settled ones of each directory of entries, sorted by file. */
   readonly records: readonly AttachmentRecord[];
   /** Notes and entries that are unreadable, with the reason. */
@@ -270,13 +271,13 @@ function entryAt(path: string): CachedAttachment | undefined {
 }
 
 /** An attachment of which something is unfinished, and no process works on it. */
-export interface Unsettled {
+interface Unsettled {
   readonly record: AttachmentRecord;
   readonly past: Past;
 }
 
 /** A note that some operation has left, to be read when it is its turn. */
-export interface Left {
+interface Left {
   readonly file: string;
   /**
    * What it says is to be deleted, or was being changed. One that is over is removed, with a warning if the attachment has been made again.

@@ -1,5 +1,7 @@
 // What names an attachment, also in names and notes in the kernel (aliases, comments)?
 
+import { findIfnameProblem } from '../net/interface.ts';
+
 /** What identifies an attachment on a node (SPEC "Terminology"). */
 export interface AttachmentId {
   readonly network: string;
@@ -94,4 +96,22 @@ export function hostEndName(owner: AttachmentId): string {
 /** Name of a device in the container until it gets its final one together with the alias: 15 characters, as many as the kernel allows. */
 export function interimName(owner: AttachmentId): string {
   return `new${digestOf(renderOwner(owner)).slice(-12)}`;
+}
+
+/** Longest file name, in bytes (NAME_MAX of linux/limits.h), less what a temporary name adds. */
+const MAX_BYTES = 200;
+
+/** Directory name of a network: its own name, or `~` and a digest if that is unsafe or too long. */
+export function directoryOf(network: string): string {
+  return findContainerIdProblem(network) === undefined && network.length <= MAX_BYTES
+    ? network
+    : `~${digestOf(network)}`;
+}
+
+/** Name of the file of an attachment in the directory of its network. */
+export function fileNameOf({ containerId, ifname }: Pick<AttachmentId, 'containerId' | 'ifname'>): string {
+  const safe = findContainerIdProblem(containerId) === undefined && findIfnameProblem(ifname) === undefined;
+  const name = `${containerId}:${ifname}`;
+  // Valid names begin with a letter or digit, so none looks like a digest, and no digest like a name.
+  return safe && name.length <= MAX_BYTES ? name : `~${digestOf(`${containerId}\0${ifname}`)}`;
 }

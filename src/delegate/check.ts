@@ -1,6 +1,5 @@
 // Are all networks of a pod still attached, and could another pod be attached?
-import { findHolder } from '../attachments/lock.ts';
-import { type AttachmentRecord, pastOf, readRecord } from '../attachments/store.ts';
+import { type AttachmentRecord, findHolder, pastOf, readRecord } from '../attachments/store.ts';
 import { joinErrors } from '../chain/run/call-plugins.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';

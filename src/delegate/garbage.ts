@@ -1,6 +1,5 @@
 // Which pods are gone without a DEL, and what have they leaked in each network?
-import { findHolder } from '../attachments/lock.ts';
-import { type AttachmentRecord, listAttachments, pastOf } from '../attachments/store.ts';
+import { type AttachmentRecord, findHolder, listAttachments, pastOf } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage } from '../chain/records/collect-garbage.ts';
 import { joinErrors } from '../chain/run/call-plugins.ts';

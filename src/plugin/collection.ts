@@ -3,7 +3,7 @@
 // Loaded for GC only, like the snapshots that it uses.
 
 import { findGeneration, forget, listGenerations } from '../attachments/generation.ts';
-import { joinRun, readSnapshot, type Snapshot } from '../attachments/snapshot.ts';
+import { hasBegunSince, joinRun, readSnapshot, type Snapshot } from '../attachments/snapshot.ts';
 import { type AttachmentId, isContainer } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { ASKED_VARIABLE, SNAPSHOT_VARIABLE } from '../cni/env.ts';
@@ -66,8 +66,7 @@ export function keptAttachments(
       if (names.has(`${containerId}/${ifname}`)) return true;
       if (containerId.startsWith('~'))
         return some(one => one.ifname === ifname && isContainer(one.containerId, containerId));
-      const note = findGeneration(runDir, { network, containerId, ifname });
-      return note !== undefined && !snapshot.tokens.has(note.token);
+      return hasBegunSince(snapshot, runDir, { network, containerId, ifname });
     },
   };
 }

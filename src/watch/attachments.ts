@@ -1,8 +1,8 @@
 // Which attachments does this host have, whichever runtime made them, which host devices lead to them, and which are networks of a pod?
 
-import { findHolder } from '../attachments/lock.ts';
 import {
   type AttachmentRecord,
+  findHolder,
   type KnownAttachment,
   knownLister,
   type Lister,

@@ -1,6 +1,5 @@
 // Are the attachments of a node as their ADD left them, and if not, what of each can be put back, and with which commands?
-import { findHolder } from '../attachments/lock.ts';
-import { type AttachmentRecord, pastOf } from '../attachments/store.ts';
+import { type AttachmentRecord, findHolder, pastOf } from '../attachments/store.ts';
 import { listUses } from '../chain/config/conflist.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
 import { findConfigOfAdd, findRecord } from '../chain/records/known-add.ts';

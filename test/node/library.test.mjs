@@ -19,9 +19,9 @@ import {
   findCachedResult,
   findNetworkOfAdd,
   listAttachments,
+  listKnown,
   listNetworks,
   listPluginVersions,
-  listRecords,
   loadFile,
   loadNetwork,
   networkStatus,
@@ -196,13 +196,13 @@ describe('the journal', () => {
     const network = load(noop('one', { ReportResult: RESULT }), noop('two', {}));
     const journal = { ...runtime, stateDir: path.join(dir, 'state') };
     await addNetwork(network, attachment, journal);
-    const { records } = listRecords(journal.stateDir);
-    assert.equal(records[0].phase, 'attached');
+    const listed = () => listKnown({ journals: [journal.stateDir] });
+    assert.equal(listed().attachments[0].record.phase, 'attached');
     const { attachments } = await repair({}, journal);
     assert.equal(attachments[0].state, 'sound');
     const later = { ...journal, env: { ...process.env, CATENA_BOOT_ID: 'later' } };
     assert.equal((await recover({ all: true }, later)).length, 1);
-    assert.deepEqual(listRecords(journal.stateDir), { records: [], damaged: [] });
+    assert.deepEqual(listed(), { attachments: [], damaged: [] });
     assert.deepEqual(order(), ['ADD one', 'ADD two', 'CHECK one', 'CHECK two', 'DEL two', 'DEL one']);
   });
 });

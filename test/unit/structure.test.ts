@@ -54,7 +54,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/delegate/api-server',
   ],
   'src/node/upkeep': [
-    ...['src/files', 'src/cni', 'src/attachments/generation', 'src/attachments/place'],
+    ...['src/files', 'src/cni', 'src/attachments/generation'],
     ...['src/sys/flock', 'src/sys/netns-identity'],
   ],
   // It looks at everything, as the doctor does, and repairs by the runner's means.
@@ -450,7 +450,7 @@ function lastArgument(text: string): string {
   return text;
 }
 // Modules that open notes, locks and libcni's cache: all others go through src/attachments/store.ts.
-const OPENS_ATTACHMENTS = /^src\/attachments\/(hold|notes|entries)(\.ts)?$/;
+const OPENS_ATTACHMENTS = /^src\/attachments\/(hold|notes|entries|lock|place)(\.ts)?$/;
 // The library hands some of them on.
 const LIBRARY = 'src/index.ts';
 

@@ -5,8 +5,7 @@
 // (attachments/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
 // before plugins are called. From the generations, plugins see what was begun later.
 
-import { findGeneration } from '../../attachments/generation.ts';
-import { FILE_CLOCK_LAG_MS, type SnapshotFile, takeSnapshot } from '../../attachments/snapshot.ts';
+import { FILE_CLOCK_LAG_MS, hasBegunSince, takeSnapshot } from '../../attachments/snapshot.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
@@ -119,7 +118,7 @@ function begin(
   list: Conflist,
   scope: GcScope,
   runtime: ChainRuntime,
-): { readonly snapshot: SnapshotFile | undefined; readonly plan: GarbagePlan } {
+): Pick<Run, 'snapshot'> & { readonly plan: GarbagePlan } {
   const snapshot = list.disableGC ? undefined : takeSnapshot(runDir(runtime.env), list.name, scope.since);
   try {
     return { snapshot, plan: planGarbage(list, scope, runtime) };
@@ -133,7 +132,7 @@ function begin(
 interface Run {
   readonly list: Conflist;
   readonly scope: GcScope;
-  readonly snapshot: SnapshotFile | undefined;
+  readonly snapshot: ReturnType<typeof takeSnapshot>;
   readonly runtime: ChainRuntime;
 }
 
@@ -153,18 +152,21 @@ async function collect(run: Run, plan: GarbagePlan): Promise<GarbagePlan> {
   return plan;
 }
 
-async function removeStale({ list, snapshot, runtime }: Run, stale: GarbageCandidate): Promise<void> {
+async function removeStale(run: Run, stale: GarbageCandidate): Promise<void> {
+  const { list, runtime } = run;
   const isUnsettled = stale.why !== undefined && stale.source !== undefined;
   if (isUnsettled) {
     await deleteUnsettled(stale, runtime);
     return;
   }
-  const isStill = (life: string): boolean => {
-    const note = findGeneration(runDir(runtime.env), { ...stale, network: list.name });
-    if (note && snapshot && !snapshot.snapshot.tokens.has(note.token)) return false;
-    return life === (stale.life ?? '');
-  };
+  const isStill = (life: string) => life === (stale.life ?? '') && !hasBegunAgain(run, stale);
   await deleteNetwork(list, stale, runtime, isStill);
+}
+
+/** Whether an ADD of it has begun since GC did. */
+function hasBegunAgain({ list, snapshot: taken, runtime }: Run, one: GarbageCandidate): boolean {
+  const id = { ...one, network: list.name };
+  return taken !== undefined && hasBegunSince(taken.snapshot, runDir(runtime.env), id);
 }
 
 async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): Promise<void> {
@@ -202,14 +204,10 @@ async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): P
  * or had as an earlier attachment of the same name. Exception: what our own DEL left of a stale attachment has no record and
  * may look in use, but it stays stale.
  */
-function validNow({ snapshot, runtime }: Run, first: GarbagePlan, later: GarbagePlan): AttachmentKey[] {
+function validNow(run: Run, first: GarbagePlan, later: GarbagePlan): AttachmentKey[] {
   const lives = new Map(first.stale.map(one => [idText(one), one.life]));
-  const tokens = snapshot?.snapshot.tokens;
-  const isRemains = (one: GarbageCandidate): boolean => {
-    if (one.life !== undefined || !lives.has(idText(one))) return false;
-    const note = findGeneration(runDir(runtime.env), one);
-    return note === undefined || tokens === undefined || tokens.has(note.token);
-  };
+  const isRemains = (one: GarbageCandidate) =>
+    one.life === undefined && lives.has(idText(one)) && !hasBegunAgain(run, one);
   const isOld = (one: GarbageCandidate): boolean => {
     const key = idText(one);
     return lives.has(key) && lives.get(key) === one.life;

@@ -1,5 +1,4 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
-import type { Purpose } from '../../attachments/lock.ts';
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import {
@@ -254,7 +253,7 @@ export function withRecordedDirs<R extends Pick<Runtime, 'pluginDirs'>>(
 }
 
 /** How an operation holds an attachment. */
-export function holdCall(runtime: ChainRuntime, purpose: Purpose) {
+export function holdCall(runtime: ChainRuntime, purpose: keyof typeof VERBS) {
   return { ...runtime, purpose, deadlineMs: deadlineOf(runtime, VERBS[purpose]) };
 }
 
