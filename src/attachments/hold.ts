@@ -302,9 +302,9 @@ export class Held {
   }
 
   /**
-   * An ADD begins.
+   * An ADD is about to begin, which the first {@link progress} notes.
    * @param over an attachment of an earlier ADD stands: it is replaced when all has succeeded, and until then nothing is noted
-   * @throws CniError 5: nothing may be done then, because no note would tell how to undo it; 7 if its entry would be another attachment's
+   * @throws CniError 7 if its entry would be another attachment's
    */
   beginAdd(
     wanted: Pick<Intent, 'netns' | 'args' | 'capabilityArgs' | 'source' | 'executables'>,
@@ -320,18 +320,7 @@ export class Held {
     this.#adding = { intent, over };
     if (this.#call.stateDir === undefined || this.#lock === undefined) return;
     const begun = { ...intent, runner: this.#lock.runner };
-    const file = cacheFileOf(intent.cacheDir, intent);
-    this.#record = { ...begunAdd(begun, file), isNoted: false };
-    if (over) return;
-    this.#record = createNote(this.#call.stateDir, begun);
-    this.#hasBegun = true;
-    try {
-      // An entry outlives a DEL that was killed. From now on it would look like that of this ADD.
-      if (fileExists(file)) removeAttachment(intent.cacheDir, intent);
-    } catch (error) {
-      this.#dropNoteIfPossible();
-      throw error;
-    }
+    this.#record = { ...begunAdd(begun, cacheFileOf(cacheDir, intent)), isNoted: false };
   }
 
   /** A DEL begins, of something known. @throws CniError 5: that was not written, and neither will be how it ends */
@@ -350,9 +339,27 @@ export class Held {
     this.#note({ change: { ...change, op: runner.op }, runners: [...this.#known().runners, runner] });
   }
 
-  /** The plugins up to this one are about to be called, and may run before all replies are read. @throws CniError 5 */
+  /**
+   * The plugins up to this one are about to be called, and may run before all replies are read.
+   * @throws CniError 5: none of them may be called then, because no note would tell how to undo it
+   */
   progress(last: number, result?: JsonObject): void {
-    if (this.#hasBegun) this.#note({ segment: last, ...(result === undefined ? {} : { result }) });
+    const soFar = result === undefined ? {} : { result };
+    if (this.#hasBegun) this.#note({ segment: last, ...soFar });
+    else if (this.#adding?.over === false && this.#record) this.#noteAdd({ ...this.#record, ...soFar }, last);
+  }
+
+  #noteAdd(intent: AttachmentRecord, last: number): void {
+    const { cacheDir, file } = intent;
+    this.#record = createNote(this.#right().stateDir, intent, last);
+    this.#hasBegun = true;
+    try {
+      // An entry outlives a DEL that was killed. From now on it would look like that of this ADD.
+      if (fileExists(file)) removeAttachment(cacheDir, this.#id);
+    } catch (error) {
+      this.#dropNoteIfPossible();
+      throw error;
+    }
   }
 
   /**
@@ -374,14 +381,14 @@ export class Held {
     }
   }
 
-  #commitAdd({ intent, over }: BegunAdd, outcome: Partial<Intent>): void {
+  #commitAdd({ intent }: BegunAdd, outcome: Partial<Intent>): void {
     const { cacheDir } = intent;
     if (this.#record) refuseReplaced(this.#record);
     if (this.#call.stateDir === undefined || this.#lock === undefined) {
       writeAttachment(cacheDir, toRemembered({ ...intent, ...outcome } as AttachmentRecord));
       return;
     }
-    if (over) keepCacheDir(this.#call.stateDir, cacheDir);
+    if (!this.#hasBegun) keepCacheDir(this.#call.stateDir, cacheDir);
     const { runner } = this.#lock;
     writeAttachment(cacheDir, entryOf(this.#call.stateDir, { ...intent, runner, ...outcome }));
     // The entry has committed it: a note that stays is over.

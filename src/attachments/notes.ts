@@ -43,7 +43,7 @@ import {
 } from './entries.ts';
 import { findGeneration, type Generation } from './generation.ts';
 import type { Runner } from './lock.ts';
-import { cacheFileOf, cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
+import { cacheFileOf, cachesDir, noteFileOf, notesDir } from './place.ts';
 
 /** What an ADD is about to do; or, if that had succeeded before, what a change or a deletion begins with. */
 export interface Intent extends AttachmentId, Omit<MadeByUs, 'op' | 'time' | 'scope'> {
@@ -349,12 +349,17 @@ export function madeAgain({ network, containerId, ifname, file }: AttachmentReco
 
 /**
  * Begins the note of an ADD. Only with the lock of the attachment. An unreadable note is replaced.
+ * @param segment as in {@link AttachmentRecord}
  * @returns what it says
  * @throws CniError 5
  */
-export function createNote(stateDir: string, intent: Intent): AttachmentRecord {
+export function createNote(stateDir: string, intent: Intent, segment = -1): AttachmentRecord {
   refuseRecord(stateDir, intent);
-  return writeNote(stateDir, { ...begunAdd(intent, noteFileOf(stateDir, intent)), isNoted: false });
+  return writeNote(stateDir, {
+    ...begunAdd(intent, noteFileOf(stateDir, intent)),
+    segment,
+    isNoted: false,
+  });
 }
 
 /** @throws CniError 5 if there is one, also if it cannot be read at all: then it may be a good one */

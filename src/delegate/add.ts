@@ -287,6 +287,7 @@ function beginPod(
   };
   if (isSharedWithMultus) writeMultusNote({ cacheDir, containerId }, contents.networks);
   held.beginAdd({ netns, args: [], capabilityArgs: {}, source: renderPod(contents), executables: [] }, false);
+  held.progress(-1);
   return statuses => {
     const attached = contents.networks.map((one, index) => ({ ...one, status: { ...statuses[index] } }));
     held.commit({ source: renderPod({ ...contents, networks: attached }), result: undefined });

@@ -210,7 +210,8 @@ test('an entry that outlived its attachment is not taken for that of an ADD whic
   settle(dir, intentOf({ cacheDir: run }));
   const held = holdFree('add');
   held.beginAdd(intentOf({ cacheDir: run }), false);
-  expect(readRecord(dir, ID)).toMatchObject({ phase: 'adding', isNoted: true });
+  held.progress(0);
+  expect(readRecord(dir, ID)).toMatchObject({ phase: 'adding', segment: 0, isNoted: true });
   held.abandon();
   held.release();
 });
