@@ -61,8 +61,6 @@ interface GrpcOptions {
   readonly observer: GrpcObserver;
   /** A real attempt to do something; without it the server always counts as healthy. */
   readonly isHealthy?: () => Promise<boolean>;
-  /** Maximum bytes of one request; 32 MiB by default. */
-  readonly maxBytes?: number;
 }
 
 /** A listening server. */
@@ -71,6 +69,7 @@ export interface GrpcServer {
   close(graceMs?: number): Promise<void>;
 }
 
+/** Of one message. */
 const MAX_BYTES = 32 * 1024 * 1024;
 const GRACE_MS = 20_000;
 
@@ -85,7 +84,7 @@ const LET_GO_MS = 500;
  * @throws Error if the socket cannot be created
  */
 export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
-  const { socketPath, call, env, observer, isHealthy = async () => true, maxBytes = MAX_BYTES } = options;
+  const { socketPath, call, env, observer, isHealthy = async () => true } = options;
   let working = 0;
   let lastAnswer = 0;
   const count = ({ type }: GrpcMethod, by: number): void => {
@@ -107,8 +106,8 @@ export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
   };
   const server = new Server({
     interceptors: [watchCalls(counting)],
-    'grpc.max_receive_message_length': maxBytes,
-    'grpc.max_send_message_length': maxBytes,
+    'grpc.max_receive_message_length': MAX_BYTES,
+    'grpc.max_send_message_length': MAX_BYTES,
   });
   server.addService(serviceOf(CNI_SERVICE), serveCni(call, env));
   server.addService(serviceOf(HEALTH_SERVICE), serveHealth(GRPC_SERVICES, isHealthy));

@@ -7,7 +7,7 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
 import { KubeConfig } from '@kubernetes/client-node';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
+import { isObject, type JsonObject, objectIn } from '../cni/json.ts';
 import { pause, startTimer } from '../wait.ts';
 import type { ClusterAccess } from './cluster.ts';
 
@@ -107,7 +107,7 @@ async function converse(
     throw unreachable(prepared, cause);
   });
   if (expected.includes(status)) return undefined;
-  const object = parse(answer);
+  const object = objectIn(answer);
   if (status >= 200 && status < 300 && object) return object;
   throw refused(status, object, describe(options, url));
 }
@@ -244,11 +244,6 @@ function refused(status: number, object: JsonObject | undefined, what: string): 
   const text = `Cannot use the Kubernetes API: ${message}`;
   const details = `${what}: status ${status}`;
   return status === 401 ? new Unauthorized(code, text, { details }) : new CniError(code, text, { details });
-}
-
-function parse(text: string): JsonObject | undefined {
-  const value = tryParse(text);
-  return isObject(value) ? value : undefined;
 }
 
 /** Number of objects per reply to a list request. */

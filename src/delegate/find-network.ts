@@ -47,7 +47,8 @@ export async function findNetwork(
   { namespace, name, byPod, isolated }: AskedNetwork,
 ): Promise<FoundNetwork> {
   const fetched = byPod ? await places.fetchDefinition?.(namespace, name) : undefined;
-  const definition = fetched ?? (await findLocal(places, namespace, name));
+  const { definitionsDir: dir } = places;
+  const definition = fetched ?? (dir === undefined ? undefined : await findDefinition(dir, namespace, name));
   if (definition) return networkOf(places, namespace, definition);
   if (byPod && (isolated || places.fetchDefinition)) throw undefinedFor(namespace, name, isolated);
   try {
@@ -77,14 +78,6 @@ function undefinedFor(namespace: string, name: string, isolated: boolean): CniEr
         'create the definition, without "config" to refer to the file, or name the network in the configuration',
     },
   );
-}
-
-async function findLocal(
-  { definitionsDir }: NetworkPlaces,
-  namespace: string,
-  name: string,
-): Promise<NetworkDefinition | undefined> {
-  return definitionsDir === undefined ? undefined : findDefinition(definitionsDir, namespace, name);
 }
 
 function networkOf(

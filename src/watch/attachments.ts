@@ -12,7 +12,7 @@ import {
 } from '../attachments/store.ts';
 import { type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
-import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf, objectIn } from '../cni/json.ts';
 import { type PodRecord, parsePod } from '../delegate/record.ts';
 
 /** An attachment that was made and not deleted, as far as the files say. */
@@ -158,8 +158,8 @@ function hasOnePlugin(one: WatchedAttachment): boolean {
 const counted = new WeakMap<object, number>();
 
 function countPlugins(source: string | undefined): number {
-  const list = source === undefined ? undefined : tryParse(source);
-  const plugins = isObject(list) ? memberOf(list, 'plugins') : undefined;
+  const list = objectIn(source);
+  const plugins = list && memberOf(list, 'plugins');
   if (Array.isArray(plugins)) return plugins.length;
-  return isObject(list) ? 1 : 0;
+  return list ? 1 : 0;
 }

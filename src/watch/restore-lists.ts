@@ -8,7 +8,7 @@ import { closeSync, fchmodSync, fchownSync, statSync } from 'node:fs';
 import { listNetworks } from '../chain/config/load.ts';
 import { podNamedIn } from '../cni/env.ts';
 import { describeError } from '../cni/errors.ts';
-import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf, objectIn } from '../cni/json.ts';
 import { putOpenFile } from '../files/put-file.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { LogFields } from '../log.ts';
@@ -98,7 +98,7 @@ export class ListRestorer {
 
 /** The present list with the plugins that it has lost; undefined if it has lost none, or is not a list any longer. */
 function withLost(before: string, now: string): string | { readonly problem: string } | undefined {
-  const [old, present] = [parse(before), parse(now)];
+  const [old, present] = [objectIn(before), objectIn(now)];
   const [all, left] = [pluginsOf(old), pluginsOf(present)];
   if (present === undefined || all.length === 0 || left.length === 0) return undefined;
   const plugins = all.map(plugin => {
@@ -114,11 +114,6 @@ function withLost(before: string, now: string): string | { readonly problem: str
   const restored = [...plugins.map(({ plugin }) => plugin), ...left];
   const own = memberOf(old ?? {}, 'catena');
   return `${JSON.stringify({ ...(own === undefined ? {} : { catena: own }), ...present, plugins: restored }, null, 2)}\n`;
-}
-
-function parse(source: string): JsonObject | undefined {
-  const list = tryParse(source);
-  return isObject(list) ? list : undefined;
 }
 
 function pluginsOf(list: JsonObject | undefined): JsonObject[] {
@@ -170,8 +165,8 @@ function fileOf(confDir: string, network: string): LogFields {
   }
 }
 
-function typesIn(source = ''): string[] {
-  return pluginsOf(parse(source)).map(one => String(memberOf(one, 'type')));
+function typesIn(source: string | undefined): string[] {
+  return pluginsOf(objectIn(source)).map(one => String(memberOf(one, 'type')));
 }
 
 /** Those of the first that the second lacks; a type may be in a list twice. */

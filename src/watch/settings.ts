@@ -2,7 +2,7 @@
 
 import { listNetworks } from '../chain/config/load.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
-import { isObject, memberOf, tryParse } from '../cni/json.ts';
+import { isObject, memberOf, objectIn } from '../cni/json.ts';
 import { putFile } from '../files/put-file.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { WatchedAttachment } from './attachments.ts';
@@ -47,8 +47,7 @@ export function wordIn<Word extends string>(
   key: string,
   words: readonly Word[],
 ): Word | undefined {
-  const list = source === undefined ? undefined : tryParse(source);
-  const own = isObject(list) ? memberOf(list, 'catena') : undefined;
+  const own = memberOf(objectIn(source) ?? {}, 'catena');
   const named = isObject(own) ? memberOf(own, key) : undefined;
   return words.find(one => one === named);
 }
@@ -68,9 +67,8 @@ export function readLists(confDir: string): ConfiguredLists {
 
 /** The lists of a directory as a daemon last knew them; undefined if none did. */
 export function recallLists(file: string, confDir: string): ConfiguredLists | undefined {
-  const kept = tryParse(tryRead(file) ?? '');
-  const lists = isObject(kept) && kept.confDir === confDir ? kept.lists : undefined;
-  if (!isObject(lists)) return undefined;
+  const { confDir: dir, lists } = objectIn(tryRead(file)) ?? {};
+  if (dir !== confDir || !isObject(lists)) return undefined;
   return new Map(Object.entries(lists).filter((one): one is [string, string] => typeof one[1] === 'string'));
 }
 
