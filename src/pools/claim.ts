@@ -158,6 +158,10 @@ export async function completeReturn(claimant: Claimant, block: HeldBlock): Prom
   const handed = found && handedOn(found);
   if (found && isOwn(found, ownerIn(claimant)))
     await (handed ? store.replace(kind, handed) : store.remove(kind, found));
+  forget(claimant, name);
+}
+
+function forget(claimant: Claimant, name: string): void {
   changeHeld(claimant, held => ({ ...held, blocks: held.blocks.filter(block => block.name !== name) }));
 }
 
@@ -175,10 +179,7 @@ async function tryClaim(
   const created = await store.create(kind, blockObject(noted, ownerIn(claimant)));
   if (created && (await isFromBefore(claimant, pool, created))) {
     await store.remove(kind, created);
-    changeHeld(claimant, held => ({
-      ...held,
-      blocks: held.blocks.filter(block => block.name !== noted.name),
-    }));
+    forget(claimant, noted.name);
     throw restoredStore(pool);
   }
   return take(claimant, noted, created ?? (await store.find(kind, shape.name)));

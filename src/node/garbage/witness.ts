@@ -9,7 +9,7 @@ import { findUse } from '../../ipam/holders.ts';
 import { bootOf, parseOwner, readLease, sameOwner, tryListLeases } from '../../ipam/lease-files.ts';
 import { ALIAS_MAX_BYTES, findLink } from '../../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../netlink/socket.ts';
-import { Tables } from '../../netlink/tables.ts';
+import { askHere, Tables } from '../../netlink/tables.ts';
 import { findStranger } from '../../plugin/netns-owner.ts';
 import { closeNetns, findNetns, inNetns } from '../../sys/netns.ts';
 
@@ -34,21 +34,16 @@ function hasInterface({ network, containerId, ifname, netns, result }: Made): bo
   const place = findNetns(netns);
   if (place === undefined) return false;
   try {
-    return withSocket(
-      () => inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE)),
-      container => {
-        if (findLink(container, ifname) === undefined) return false;
-        const visit = {
-          ...{ owner, prevResult: findResult(result), container, netnsFd: place.fd },
-          isAttached: () => true,
-        };
-        // Namespaces are used again: after a DEL the name may be that of the next attachment.
-        return withSocket(
-          () => new NetlinkSocket(NETLINK_ROUTE),
-          host => findStranger({ ...visit, host }) === undefined,
-        );
-      },
-    );
+    const container = inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE));
+    try {
+      if (findLink(container, ifname) === undefined) return false;
+      const known = { owner, prevResult: findResult(result), isAttached: () => true };
+      const visit = { ...known, container, netnsFd: place.fd };
+      // Namespaces are used again: after a DEL the name may be that of the next attachment.
+      return askHere(NETLINK_ROUTE, host => findStranger({ ...visit, host }) === undefined);
+    } finally {
+      container.close();
+    }
   } finally {
     closeNetns(place);
   }
@@ -86,13 +81,4 @@ function findLease(dirs: readonly string[], { containerId, ifname }: AttachmentI
     }
   }
   return undefined;
-}
-
-function withSocket<T>(open: () => NetlinkSocket, ask: (socket: NetlinkSocket) => T): T {
-  const socket = open();
-  try {
-    return ask(socket);
-  } finally {
-    socket.close();
-  }
 }
