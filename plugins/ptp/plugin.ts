@@ -33,19 +33,28 @@ import {
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
-import { attachmentOf } from '../../src/attach/owner.ts';
+import { attachmentOf, noteOf, refuserFor } from '../../src/attach/owner.ts';
 import { awaitTraffic, requireReadiness, warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { createPair, type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
+import { findOwner } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/json.ts';
 import { atLeast, type Result } from '../../src/cni/result.ts';
-import { type Cidr, renderCidr, renderIp, sameIp } from '../../src/net/ip.ts';
+import { type Cidr, renderCidr, renderIp, sameIp, subnetKey } from '../../src/net/ip.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
-import { findLink, type Link, removeLink } from '../../src/netlink/rtnl/link.ts';
-import { listRoutes, prependRoute, removeRoute, replaceRoute } from '../../src/netlink/rtnl/route.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { findLink, type Link, listLinks, removeLink } from '../../src/netlink/rtnl/link.ts';
+import {
+  addRoute,
+  listRoutes,
+  prependRoute,
+  type Route,
+  removeRoute,
+  replaceRoute,
+} from '../../src/netlink/rtnl/route.ts';
+import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
+import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 import { CONTAINER_INTERFACE, type PtpPlan, planFromResult, planPtp, refuseBrought } from './plan.ts';
@@ -202,10 +211,10 @@ function configureContainerEnd(call: Call, { container: link }: Pair, plan: PtpP
   addRoutes(container, link, plan.toSubnets);
 }
 
-function configureHostEnd({ host }: Call, link: Link, plan: PtpPlan): void {
+function configureHostEnd(call: Call, link: Link, plan: PtpPlan): void {
   if (plan.hostAddresses.some(({ ip }) => ip.family === 6)) enableHostIpv6(link.name);
-  for (const cidr of plan.hostAddresses) addHostAddress(host, link, cidr);
-  for (const route of plan.hostRoutes) addHostRoute(host, link, route);
+  for (const cidr of plan.hostAddresses) addHostAddress(call.host, link, cidr);
+  for (const route of plan.hostRoutes) addHostRoute(call, link, route);
 }
 
 /** Gives the host end an address. No other device on the link could have the gateway's address, so duplicates are not checked. */
@@ -214,13 +223,36 @@ function addHostAddress(host: NetlinkSocket, link: Link, cidr: Cidr): void {
 }
 
 /**
- * Routes the container's address to the host end. Of two routes to one address, IPv4 uses the newer one, but IPv6 the older,
- * which leads to the previous holder and is replaced.
+ * Routes the container's address to the host end. Another route to it leads to a previous holder: of two, IPv4 uses the newer one, but
+ * IPv6 the older, which is replaced.
+ * @throws CniError 101 when that holder is alive, and would be cut off
  */
-function addHostRoute(host: NetlinkSocket, link: Link, route: PlannedRoute): void {
+function addHostRoute(call: Call, link: Link, route: PlannedRoute): void {
+  const { host } = call;
   const own = { ...route, oif: link.index };
+  try {
+    addRoute(host, own);
+    return;
+  } catch (thrown) {
+    if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
+  }
+  refuseLivingHolder(call, own);
   if (route.dst.ip.family === 4) prependRoute(host, own);
   else replaceRoute(host, own);
+}
+
+/** @throws CniError 101 */
+function refuseLivingHolder(call: Call, { dst, oif }: Pick<Route, 'dst' | 'oif'>): void {
+  const rivals = listRoutes(call.host).filter(
+    one => one.oif !== oif && subnetKey(one.dst) === subnetKey(dst),
+  );
+  const links = listLinks(call.host).filter(({ index }) => rivals.some(one => one.oif === index));
+  refuserFor(call)(
+    links.map(({ attrs }) => {
+      const owner = findOwner(attrs.alias);
+      return { ip: dst.ip, owner: owner && noteOf(owner) };
+    }),
+  );
 }
 
 /**
@@ -291,7 +323,8 @@ async function repairConnection(call: Call<PtpConf>): Promise<void> {
   ]);
 }
 
-function repairHostEnd({ host }: Call, outside: Link, plan: PtpPlan): void {
+function repairHostEnd(call: Call, outside: Link, plan: PtpPlan): void {
+  const { host } = call;
   for (const cidr of plan.hostAddresses) {
     mend(
       () => checkAddresses(host, outside, [cidr]),
@@ -301,7 +334,7 @@ function repairHostEnd({ host }: Call, outside: Link, plan: PtpPlan): void {
   for (const route of plan.hostRoutes) {
     mend(
       () => checkRoutes(host, outside, [route]),
-      () => addHostRoute(host, outside, route),
+      () => addHostRoute(call, outside, route),
     );
   }
 }

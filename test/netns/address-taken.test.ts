@@ -5,7 +5,7 @@ import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
 import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
-import { echo, startServer } from '../helpers/traffic.ts';
+import { echo, ping, startServer } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
 
 const BACKENDS = ['nftables', 'iptables'] as const;
@@ -121,6 +121,42 @@ describeRoot(
         expect(refused.error?.msg).toContain(`container "${first.container.id}" on network "podnet" has it`);
       },
       requiresReference('bridge', 'static', 'portmap'),
+    );
+
+    test(
+      'is refused by ptp without masquerading, too: the host routes it to the pod, until that is gone',
+      async () => {
+        const lab = await createLab();
+        const [first, second] = [await lab.container(), await lab.container()];
+        const ips = [
+          { address: '10.9.0.2/24', gateway: '10.9.0.1' },
+          { address: 'fd00:9::2/64', gateway: 'fd00:9::1' },
+        ];
+        const call = (command: Verb, container: Container, name: string, addresses = ips) => {
+          const conf = { cniVersion: '1.0.0', name, type: 'ptp', ipam: { type: 'static', addresses } };
+          return lab.plugin('ptp', { command, conf, container });
+        };
+        const routes = async () =>
+          (await lab.run(lab.host, ['sh', '-c', 'ip route; ip -6 route show root fd00::/8'])).stdout;
+        const added = await call('ADD', first, 'podnet');
+        expect(added).toMatchObject({ exitCode: 0 });
+        const before = await routes();
+        for (const addresses of [ips, ips.slice(1)]) {
+          const { error } = await call('ADD', second, 'other', addresses);
+          expect(error).toMatchObject({ code: 101 });
+          expect(error?.msg).toContain(
+            `container "${first.id}" on network "podnet", interface "eth0" has it`,
+          );
+          expect(await routes()).toBe(before);
+        }
+        expect((await call('DEL', second, 'other')).exitCode).toBe(0);
+        for (const { gateway } of ips) expect(await ping(lab, first, gateway)).toBe(true);
+        await lab.remove(first);
+        await until(async () => !(await aliases(lab)).includes(`catena:podnet/${first.id}/eth0`));
+        expect(await call('ADD', second, 'other')).toMatchObject({ exitCode: 0 });
+        for (const { gateway } of ips) expect(await ping(lab, second, gateway)).toBe(true);
+      },
+      DEADLINE_MS,
     );
 
     /** A pod with masquerading, a host port and isolation, and a server in it. */
