@@ -105,17 +105,14 @@ async function swap(
   const pluginDirs = runtime.pluginDirs.map(dir => absolutePath(dir, call.cwd));
   return await withCopy(candidate, type, async copy => {
     const seen = await examine({ copy, type, list, file, pluginDirs }, call);
-    const put = hasProgram(dirname(target), after)
-      ? { candidate: given, after: findDigest(given) ?? after }
-      : { candidate: copy, after };
+    // With our Bun program beside it, a front works there.
+    const put =
+      findDigest(join(dirname(target), CORE_NAME)) === after
+        ? { candidate: given, after: findDigest(given) ?? after }
+        : { candidate: copy, after };
     const wanted = { target, from: given, before: digest, ...put };
     return await swapExamined(call, wanted, { ...found, ...seen }, runtime);
   });
-}
-
-/** Whether the directory has our Bun program with this digest, so that a front works there. */
-function hasProgram(dir: string, digest: string): boolean {
-  return findDigest(join(dir, CORE_NAME)) === digest;
 }
 
 /** A directory stands for the file of that name in it. */
@@ -486,8 +483,11 @@ function sweep(): void {
   for (const name of readdirSync(tmpdir())) {
     const [, pid = '', start = '', pidns] = NAME.exec(name) ?? [];
     if (pidns !== namesOf(own).pidns) continue;
-    if (isRunning({ pid: Number(pid), start, pidns: own.pidns }) === false)
-      rmSync(join(tmpdir(), name), { recursive: true, force: true });
+    if (isRunning({ pid: Number(pid), start, pidns: own.pidns }) !== false) continue;
+    const path = join(tmpdir(), name);
+    // Other users can make a directory of that name, too, and what is below it change while it is removed.
+    if (lstatSync(path, { throwIfNoEntry: false })?.uid === process.getuid?.())
+      rmSync(path, { recursive: true, force: true });
   }
 }
 
