@@ -349,13 +349,7 @@ export interface Field<T> {
 }
 
 /** Decodes a part of the bytes. */
-export function decodePart<T>(
-  field: Field<T>,
-  bytes: Uint8Array,
-  from: number,
-  to: number,
-  siblings: object,
-): T {
+function decodePart<T>(field: Field<T>, bytes: Uint8Array, from: number, to: number, siblings: object): T {
   return field.decodeAt
     ? field.decodeAt(bytes, from, to, siblings)
     : field.decode(bytes.subarray(from, to), siblings);
@@ -408,12 +402,6 @@ export const str: Field<string> = {
 export const bytes: Field<Uint8Array> = {
   encode: (writer, value) => writer.bytes(value),
   decode: value => value.slice(),
-};
-
-/** An attribute that is true by being present. */
-export const flag: Field<true> = {
-  encode() {},
-  decode: () => true,
 };
 
 /** A hardware address in colon notation. */

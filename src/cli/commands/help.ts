@@ -146,9 +146,6 @@ const KNOWN: Readonly<Record<number, Texts>> = {
   },
 };
 
-/** Codes with an explanation of their own, ascending. */
-export const EXPLAINED_CODES: readonly number[] = Object.keys(KNOWN).map(Number);
-
 /** Explains a code; undefined for one that the specification reserves and does not define. */
 export function explainCode(code: number): CodeExplanation | undefined {
   const known = KNOWN[code];

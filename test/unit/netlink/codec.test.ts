@@ -10,7 +10,6 @@ import {
   decodeMessages,
   encodeMessages,
   type Field,
-  flag,
   layout,
   listOf,
   nlmsgerr,
@@ -83,7 +82,6 @@ const set = attrs('set', {
   inner: [2, inner],
   many: [4, listOf(u8, { numbered: true })],
   elements: [5, listOf(u8, { type: 7 })],
-  present: [6, flag],
 });
 
 describe('attrs()', () => {
@@ -99,11 +97,6 @@ describe('attrs()', () => {
 
   test('omits undefined values', () => {
     expect(encode(set, { name: undefined } as object)).toEqual([]);
-  });
-
-  test('writes a flag as an empty attribute', () => {
-    expect(encode(set, { present: true })).toEqual([4, 0, 6, 0]);
-    expect(decode(set, [4, 0, 6, 0])).toEqual({ present: true });
   });
 
   test('keeps unknown attributes and writes them back', () => {

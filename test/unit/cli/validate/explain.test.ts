@@ -6,18 +6,18 @@ import path from 'node:path';
 import { SCHEMAS } from '../../../../plugins/build/published-schemas.ts';
 import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
 import { parseNetwork } from '../../../../src/chain/config/conflist.ts';
-import { EXPLAINED_CODES, explainCode } from '../../../../src/cli/commands/help.ts';
+import { explainCode } from '../../../../src/cli/commands/help.ts';
 import { explainList, renderList } from '../../../../src/cli/validate/explain.ts';
 import { ADDRESS_TAKEN, ErrorCode } from '../../../../src/cni/errors.ts';
 import type { PluginCatalog } from '../../../../src/cni/plugin-about.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';
 
 test('every code of the specification and of ours has an explanation', () => {
-  const ours = [...Object.values(ErrorCode), ADDRESS_TAKEN].sort((a, b) => a - b);
-  expect(EXPLAINED_CODES).toEqual(ours);
-  for (const code of EXPLAINED_CODES) {
-    const { causes = [], advice = [] } = explainCode(code) ?? {};
+  const ours: readonly number[] = [...Object.values(ErrorCode), ADDRESS_TAKEN];
+  for (const code of ours) {
+    const { meaning = '', causes = [], advice = [] } = explainCode(code) ?? {};
     expect([code, causes.length > 0, advice.length > 0]).toEqual([code, true, true]);
+    expect(meaning).not.toContain('Defined by the plugin');
   }
 });
 
