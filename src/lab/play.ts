@@ -257,12 +257,16 @@ export async function startBeside(executable: string, netns: Netns): Promise<{ r
       detached: true,
     }),
   );
-  const timer = setTimeout(() => signalGroup(child.pid, 'SIGKILL'), READY_MS);
+  const late = Promise.withResolvers<void>();
+  const timer = setTimeout(late.resolve, READY_MS);
   const stderr = collect(child.stderr);
-  await Promise.race([stderr.begun, stderr.closed]);
+  await Promise.race([stderr.begun, stderr.closed, late.promise]);
   clearTimeout(timer);
   if (stderr.text() !== '') return child;
-  throw new Error(`Cannot use "${executable}": it ended, or wrote nothing to its standard error`);
+  signalGroup(child.pid, 'SIGKILL');
+  throw new Error(
+    `Cannot use "${executable}" beside the plugin: it ended, or wrote nothing to its standard error within ${READY_MS / 1000} s; it has to write there when it is ready`,
+  );
 }
 
 /** Reads a stream as it arrives: received data counts even when the stream never ends. */

@@ -280,21 +280,17 @@ const ECHO_PORT = 7;
 function outsideProbes(scene: Scene): Probe[] {
   const { plugins, container, lab } = scene;
   const masquerades = plugins.some(({ conf }) => conf.ipMasq === true);
+  if (containerIps(container).length === 0) return [];
   return lab.families
     .filter(family => hasDefaultRoute(scene, family))
     .map(family => ({
       what: `IPv${family} outside is reachable${masquerades ? ", and sees the host's address" : ''}`,
       sends: { from: 'container', to: lab.outsideAddress[family], port: ECHO_PORT, protocol: 'tcp' } as const,
       run: () => reach(scene, family, masquerades ? lab.hostAddress[family] : undefined),
-    }))
-    .filter(() => containerIps(container).length > 0);
+    }));
 }
 
-function reach(
-  { lab, container }: Scene,
-  family: 4 | 6,
-  expected: Scene['lab']['hostAddress'][4] | undefined,
-): Finding {
+function reach({ lab, container }: Scene, family: 4 | 6, expected: Ip | undefined): Finding {
   const said = talkTcp({
     server: lab.outside.netns,
     port: ECHO_PORT,

@@ -1,6 +1,8 @@
 // Does the harness for plugin authors show what a plugin does, and do our plugins leave nothing behind whatever fails?
 import { describe, expect, test } from 'bun:test';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { signalGroup } from '../../src/chain/run/process-output.ts';
+import { startBeside } from '../../src/lab/play.ts';
 import {
   type CallOptions,
   type Container,
@@ -18,6 +20,7 @@ import { type Dump, dumpKernelState } from '../helpers/dump.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { IS_SAMPLE } from '../helpers/sample.ts';
 import { describeInOrder } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 const BASE = { cniVersion: '1.1.0', name: 'podnet' };
 
@@ -55,7 +58,27 @@ async function ipLinks(host: TestHost, place: Namespace): Promise<string[]> {
   return JSON.parse(stdout).map(({ ifname }: { ifname: string }) => ifname);
 }
 
+function isRunning(pid: number): boolean {
+  const status = `/proc/${pid}/status`;
+  return existsSync(status) && !readFileSync(status, 'utf8').includes('Z (zombie)');
+}
+
 describeInOrder('testing', () => {
+  test('a program that closes its standard error without a word is not left running beside the host', async () => {
+    await withHost(async ({ dir, namespace }) => {
+      const [mute, noted] = [`${dir}/mute`, `${dir}/pid`];
+      writeFileSync(mute, `#!/bin/sh\necho $$ > ${noted}\nexec 2>&-\nexec sleep 300\n`, { mode: 0o755 });
+      const begun = startBeside(mute, namespace.netns);
+      await expect(begun).rejects.toThrow(`Cannot use "${mute}"`);
+      const pid = Number(readFileSync(noted, 'utf8'));
+      try {
+        await until(() => !isRunning(pid), { withinMs: 1_000 });
+      } finally {
+        signalGroup(pid, 'SIGKILL');
+      }
+    });
+  });
+
   describe('TestHost.call()', () => {
     test('runs a definition inside the fake host, and shows its result and its log', async () => {
       await withHost(async host => {
