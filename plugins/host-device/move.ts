@@ -152,7 +152,7 @@ function endEarlier(call: Call<HostDeviceConf>): void {
   if (earlier === undefined || tryGiveBack(call, earlier)) return;
   throw new CniError(
     ErrorCode.tryAgainLater,
-    `Cannot attach container "${earlier.containerId}": device "${earlier.name}" of its earlier interface "${earlier.ifname}" has not come back yet`,
+    `Cannot attach container "${earlier.containerId}": device "${earlier.name}" of its earlier interface "${earlier.ifname}" has not come back yet from "${earlier.netns.path}"; end what still uses that namespace, and run ADD again`,
   );
 }
 
@@ -163,7 +163,7 @@ function unusable(why: string): CniError {
 function moved({ name }: Link): CniError {
   return new CniError(
     ErrorCode.tryAgainLater,
-    `Cannot attach device "${name}": another process has just moved or renamed it`,
+    `Cannot attach device "${name}": another process has just moved or renamed it; run ADD again`,
   );
 }
 
