@@ -19,7 +19,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/cni': ['src/net'],
   'src/files': ['src/cni'],
   'src/netlink': ['src/net', 'src/sys'],
-  'src/attachments': ['src/files', 'src/cni', 'src/net', 'src/sys/netns-identity'],
+  'src/attachments': ['src/files', 'src/cni', 'src/sys/netns-identity'],
   'src/chain': ['src/attachments', 'src/files', 'src/cni', 'src/net', 'src/sys/netns-identity'],
   // A delegate is found, and ended, as any plugin is.
   'src/plugin': [
@@ -60,7 +60,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // It looks at everything, as the doctor does, and repairs by the runner's means.
   'src/watch': [
     'src/cli/answers',
-    ...['src/chain', 'src/attachments', 'src/netlink', 'src/cni', 'src/net'],
+    ...['src/chain', 'src/attachments', 'src/netlink', 'src/cni'],
     ...['src/files/put-file', 'src/files/read-file', 'src/sys/flock', 'src/sys/netns-identity'],
     // The networks of a pod.
     'src/delegate/record',
@@ -144,7 +144,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/files/process-stat',
     ],
     ...['src/files/read-file', 'src/cni', 'src/net'],
-    ...['src/sys/flock', 'src/sys/netns', 'src/sys/netns-identity', 'src/sys/sysctl'],
+    ...['src/sys/flock', 'src/sys/netns', 'src/sys/netns-identity'],
     // How rates and times are written.
     'src/lab/words',
     // Which attachments stand, and whether they are as their ADD left them.
@@ -171,8 +171,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // Networks of running containers.
   'src/cli/running': [
-    ...['src/node', 'src/chain', 'src/attachments', 'src/files/read-file', 'src/cni', 'src/net'],
-    ...['src/sys/netns', 'src/sys/netns-identity', 'src/sys/flock'],
+    ...['src/node', 'src/chain', 'src/attachments', 'src/files/read-file', 'src/cni'],
+    ...['src/sys/netns-identity', 'src/sys/flock'],
   ],
   'src/node/garbage': [
     ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
@@ -202,8 +202,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
-    ...['src/sys/netns', 'src/sys/netns-identity', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
-    ...['src/sys/tun'],
+    ...['src/sys/netns', 'src/sys/netns-identity', 'src/sys/sysctl', 'src/sys/errno', 'src/sys/tun'],
     // What a plugin wants to be called again for, and how it talks to the neighbours of an interface.
     ...['src/node/upkeep', 'src/sys/packet-socket', 'src/sys/inet-socket'],
     // Addresses of a whole cluster.
@@ -218,7 +217,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/attach/conflict',
       'src/node/garbage',
       'src/chain',
-      'src/attachments',
       'src/worker',
       'src/plugin',
       'src/observe/secrets',
@@ -229,11 +227,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/observe/log-backups',
       'src/sys/netns',
     ],
-    // Only its single-file executable, which knows where other plugins keep files.
-    'plugins/registry',
   ],
   // The library: protocol and runner, no kernel.
-  'src/index': ['src/chain', 'src/attachments', 'src/cni', 'src/net'],
+  'src/index': ['src/chain', 'src/attachments', 'src/cni'],
   'src/log': [],
   'src/wait': [],
   // A row of the registry loads a plugin; every start loads the registry itself.
@@ -352,7 +348,7 @@ const MAY_LOAD_LAZILY = [
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
   // ... and who moves default routes among several networks.
-  ...['plugins/catena/runner', 'plugins/catena/runner', 'src/observe/log-backups'],
+  ...['plugins/catena/runner', 'src/observe/log-backups'],
   'src/delegate/kubernetes',
   // gRPC, for a pod that has devices.
   'src/delegate/devices',
