@@ -14,7 +14,7 @@ import {
   unlinkSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf, digestOf, sameAttachment } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
@@ -28,7 +28,6 @@ import {
 } from '../files/put-file.ts';
 import { fileFailure, readIfThere, tryRead } from '../files/read-file.ts';
 import type { NetnsIdentity } from '../sys/netns-identity.ts';
-import { cacheFileOf } from './place.ts';
 
 /** A cached result, with the configuration and arguments of its ADD. */
 export interface CachedAttachment extends AttachmentId {

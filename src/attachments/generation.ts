@@ -7,7 +7,7 @@
 // valid attachments that GC was given can name it. No clocks are compared, and no process waits for another.
 import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type AttachmentId, directoryOf, fileNameOf } from '../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf, directoryOf, fileNameOf } from '../cni/attachment.ts';
 import { cniCacheDir, notesDirs, runDir } from '../cni/directories.ts';
 import { RUNNER_VARIABLE } from '../cni/env.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
@@ -16,7 +16,6 @@ import { bootId } from '../files/process-stat.ts';
 import { fileExists, namesIn } from '../files/read-file.ts';
 import { pause } from '../wait.ts';
 import { isBeingRemoved } from './lock.ts';
-import { cacheFileOf } from './place.ts';
 
 /** A note, and the attachment it belongs to. */
 export interface Generation extends Pick<AttachmentId, 'containerId' | 'ifname'> {

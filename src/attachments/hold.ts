@@ -5,7 +5,7 @@
 // says what that makes of the attachment.
 
 import { readdirSync } from 'node:fs';
-import type { AttachmentId } from '../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
@@ -64,7 +64,6 @@ import {
   tryEntry,
   writeNote,
 } from './notes.ts';
-import { cacheFileOf } from './place.ts';
 
 /** Who holds an attachment, and what for. */
 export interface HoldCall {

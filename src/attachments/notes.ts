@@ -18,7 +18,14 @@ import {
   symlinkSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { type AttachmentId, digestOf, directoryOf, sameAttachment } from '../cni/attachment.ts';
+import {
+  type AttachmentId,
+  cacheFileOf,
+  digestOf,
+  directoryOf,
+  fileNameOf,
+  sameAttachment,
+} from '../cni/attachment.ts';
 import {
   cniCacheDir,
   lockScopeOf,
@@ -43,7 +50,21 @@ import {
 } from './entries.ts';
 import { findGeneration, type Generation } from './generation.ts';
 import type { Runner } from './lock.ts';
-import { cacheFileOf, cachesDir, noteFileOf, notesDir } from './place.ts';
+
+/** Directory of notes, by network: one for each attachment of which something is unfinished, and no others. */
+export function notesDir(stateDir: string): string {
+  return join(stateDir, 'unsettled');
+}
+
+/** The note of an attachment: `unsettled/<network>/<container id>:<interface>`. */
+export function noteFileOf(stateDir: string, id: AttachmentId): string {
+  return join(notesDir(stateDir), directoryOf(id.network), fileNameOf(id));
+}
+
+/** Directory of links to the directories of libcni's entries that a journal has used: nothing else says where its attachments are. */
+export function cachesDir(stateDir: string): string {
+  return join(stateDir, 'caches');
+}
 
 /** What an ADD is about to do; or, if that had succeeded before, what a change or a deletion begins with. */
 export interface Intent extends AttachmentId, Omit<MadeByUs, 'op' | 'time' | 'scope'> {

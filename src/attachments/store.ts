@@ -9,7 +9,7 @@
 // whether their files are complete or not.
 import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type AttachmentId, keyOf } from '../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf, keyOf } from '../cni/attachment.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { FileCache } from '../files/file-cache.ts';
@@ -27,7 +27,9 @@ import {
   type KnownAttachment,
   madeAgain,
   misplaced,
+  noteFileOf,
   noteFiles,
+  notesDir,
   readNote,
   readRecord,
   recordOf,
@@ -35,7 +37,6 @@ import {
   toRemembered,
   writeNote,
 } from './notes.ts';
-import { cacheFileOf, noteFileOf, notesDir } from './place.ts';
 
 export { type CachedAttachment, listAttachments, readAttachment } from './entries.ts';
 export {
@@ -51,7 +52,6 @@ export {
 export { findHolder } from './lock.ts';
 export type { AttachmentRecord, KnownAttachment, Settings } from './notes.ts';
 export { lifeOf, readRecord } from './notes.ts';
-export { cacheFileOf } from './place.ts';
 
 /** What a state directory and the entries that it names hold. */
 interface RecordList {

@@ -1,6 +1,7 @@
 // What names an attachment, also in names and notes in the kernel (aliases, comments)?
 
 import { findIfnameProblem } from '../net/interface.ts';
+import { CniError, ErrorCode } from './errors.ts';
 
 /** What identifies an attachment on a node (SPEC "Terminology"). */
 export interface AttachmentId {
@@ -114,4 +115,18 @@ export function fileNameOf({ containerId, ifname }: Pick<AttachmentId, 'containe
   const name = `${containerId}:${ifname}`;
   // Valid names begin with a letter or digit, so none looks like a digest, and no digest like a name.
   return safe && name.length <= MAX_BYTES ? name : `~${digestOf(`${containerId}\0${ifname}`)}`;
+}
+
+/**
+ * The entry of an attachment in a directory of libcni's.
+ * @throws CniError 7 when a part is empty or would escape the directory
+ */
+export function cacheFileOf(dir: string, { network, containerId, ifname }: AttachmentId): string {
+  if ([network, containerId, ifname].every(part => part !== '' && !/[/\0]/.test(part))) {
+    return `${dir.replace(/\/+$/, '')}/results/${network}-${containerId}-${ifname}`;
+  }
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot build the name of the cached result: it needs a network ("${network}"), a container id ("${containerId}") and an interface ("${ifname}"), without "/"`,
+  );
 }

@@ -3,13 +3,12 @@
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
 
-import { type AttachmentRecord, type HeldKnown, hold, pastOf, readRecord } from '../attachments/store.ts';
+import { type AttachmentRecord, type HeldKnown, hold, readRecord } from '../attachments/store.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
-import { compareNetns } from '../sys/netns-identity.ts';
 import { refuseHeldDevices, refuseUnheeded, toRecordedNetwork } from './add.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
@@ -22,6 +21,7 @@ import type { Pod } from './options.ts';
 import { type PlannedNetwork, planNetwork } from './plan.ts';
 import {
   inPods,
+  isThere,
   type PodContents,
   type PodKey,
   parsePod,
@@ -152,11 +152,7 @@ async function readPod(
 
 /** Its ADD has succeeded, for networks that follow the annotation, in the namespace that is still there. */
 function isFollowing(record: AttachmentRecord, { netns }: Pod): boolean {
-  return (
-    pastOf(record, undefined).stands &&
-    parsePod(record).follow !== undefined &&
-    compareNetns(netns, record) === 'same'
-  );
+  return isThere(record, netns) && parsePod(record).follow !== undefined;
 }
 
 function annotationOf({ annotations }: KubernetesPod): string {

@@ -9,15 +9,14 @@
 // Either daemon may be killed or stand still in between. So the first pod, once quiet, asks the link in turn, and speaks again if the second does
 // not in time; and the second, which may have stood still since then, never acts on what it saw long ago.
 
-import { hold, pastOf, readRecord } from '../attachments/store.ts';
+import { hold, readRecord } from '../attachments/store.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { parseIp } from '../net/ip.ts';
-import { compareNetns } from '../sys/netns-identity.ts';
 import { pause } from '../wait.ts';
 import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
 import type { Pod } from './options.ts';
-import { inPods, type PodContents, type PodKey, parsePod, renderPod } from './record.ts';
+import { inPods, isThere, type PodContents, type PodKey, parsePod, renderPod } from './record.ts';
 import type { Runner } from './runner.ts';
 
 /** Of the pod that a machine has left: the uid of the pod that has it now, and when (ms) that one asked for silence. */
@@ -113,9 +112,7 @@ export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<vo
 /** What the record of a pod that runs says. */
 function contentsOf({ podsDir }: Runner, key: PodKey, { netns }: Pod): PodContents | undefined {
   const record = readRecord(podsDir, key);
-  const stands = record && pastOf(record, undefined).stands;
-  const isThere = stands && compareNetns(netns, record) === 'same';
-  return isThere ? parsePod(record) : undefined;
+  return record && isThere(record, netns) ? parsePod(record) : undefined;
 }
 
 /** Whether no other pod answers for the addresses. Asks those that may. */

@@ -153,6 +153,12 @@ export function whyEnded(
   return `its namespace "${record.netns}" is gone, and another program has deleted its networks`;
 }
 
+/** Whether the ADD of a pod has succeeded, and this path leads to its namespace. */
+export function isThere(record: AttachmentRecord, netns: string): boolean {
+  const past = pastOf(record, undefined);
+  return past.stands && past.netns(netns) === 'same';
+}
+
 /** A runtime for records of pods: their entries are beside their notes. */
 export function inPods<R extends ChainRuntime>(
   podsDir: string,

@@ -1,15 +1,14 @@
 // Which attachments does this host have, whichever runtime made them, which host devices lead to them, and which are networks of a pod?
 
 import {
-  type AttachmentRecord,
   findHolder,
   type KnownAttachment,
   knownLister,
   type Lister,
   pastOf,
-  readRecord,
   settledLister,
 } from '../attachments/store.ts';
+import { findRecord } from '../chain/records/known-add.ts';
 import { type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
 import { isObject, type JsonObject, memberOf, objectIn } from '../cni/json.ts';
@@ -134,17 +133,8 @@ export function isPodHeld(pod: PodCall): boolean {
 
 /** The same, or one has not finished that. */
 export function isPodUnsettled(pod: PodCall): boolean {
-  const record = findRecord(pod);
+  const record = findRecord(pod.id, { stateDir: pod.podsDir });
   return record !== undefined && (!pastOf(record, undefined).stands || isPodHeld(pod));
-}
-
-/** Undefined also for a damaged record. */
-function findRecord({ id, podsDir }: PodCall): AttachmentRecord | undefined {
-  try {
-    return readRecord(podsDir, id);
-  } catch {
-    return undefined;
-  }
 }
 
 /** The runner has no other plugins beside it. The lists of attachments are parsed once. */

@@ -4,14 +4,13 @@
 import {
   type AttachmentRecord,
   type CachedAttachment,
-  cacheFileOf,
   isNamespaceGone,
   type KnownAttachment,
   pastOf,
   readAttachment,
   readRecord,
 } from '../../attachments/store.ts';
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
@@ -23,10 +22,12 @@ export function findRemembered(id: AttachmentId, runtime: ChainRuntime): CachedA
 }
 
 /** The record, if there is a journal and it can be read. */
-export function findRecord(id: AttachmentId, runtime: ChainRuntime): AttachmentRecord | undefined {
-  const { stateDir } = runtime;
+export function findRecord(
+  id: AttachmentId,
+  { stateDir, onWarning }: Pick<ChainRuntime, 'stateDir' | 'onWarning'>,
+): AttachmentRecord | undefined {
   if (stateDir === undefined) return undefined;
-  return orWarn(runtime, UNUSABLE, () => readRecord(stateDir, id));
+  return orWarn(onWarning, UNUSABLE, () => readRecord(stateDir, id));
 }
 
 /**
@@ -38,12 +39,16 @@ export function findCached(
   runtime: ChainRuntime,
   unusable: readonly number[] = UNUSABLE,
 ): CachedAttachment | undefined {
-  return orWarn(runtime, unusable, () => readAttachment(cacheDirOf(runtime), id));
+  return orWarn(runtime.onWarning, unusable, () => readAttachment(cacheDirOf(runtime), id));
 }
 
 const UNUSABLE: readonly number[] = [ErrorCode.decodingFailure, ErrorCode.ioFailure];
 
-function orWarn<T>({ onWarning }: ChainRuntime, codes: readonly number[], work: () => T): T | undefined {
+function orWarn<T>(
+  onWarning: ChainRuntime['onWarning'],
+  codes: readonly number[],
+  work: () => T,
+): T | undefined {
   try {
     return work();
   } catch (error) {

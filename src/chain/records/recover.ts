@@ -8,14 +8,13 @@ import { dirname } from 'node:path';
 import {
   type AttachmentRecord,
   type CachedAttachment,
-  cacheFileOf,
   type Held,
   type HeldKnown,
   hold,
   listLeft,
   tryHold,
 } from '../../attachments/store.ts';
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';

@@ -13,7 +13,7 @@ import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
-import { compareNetns, findNetnsIdentity } from '../../sys/netns-identity.ts';
+import { findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type PutBack, settleHeld } from '../change.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { acceptResult, buildRequest, callAll, IGNORED, type ReadReply } from '../run/call-plugins.ts';
@@ -224,8 +224,7 @@ function listToRepairBy(
   const past = record && pastOf(record, runtime.env);
   if (past?.kind === 'elsewhere') return past.why ?? '';
   if (netns === '') return 'its cached result names no namespace';
-  const isThere = findNetnsIdentity(netns) !== undefined;
-  const place = record ? compareNetns(netns, record) : isThere ? 'same' : 'gone';
+  const place = past?.netns(netns) ?? (findNetnsIdentity(netns) === undefined ? 'gone' : 'same');
   if (place === 'gone') return `its namespace "${netns}" no longer exists; DEL deletes it`;
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
   const list = listToCheckBy(findConfigOfAdd(known, runtime), runtime);

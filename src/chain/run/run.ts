@@ -1,7 +1,7 @@
 // How do ADD, CHECK, DEL and STATUS run over the plugins of a list, or of one plugin without a list?
 
-import { type AttachmentRecord, cacheFileOf, pastOf, readAttachment } from '../../attachments/store.ts';
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { type AttachmentRecord, pastOf, readAttachment } from '../../attachments/store.ts';
+import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';

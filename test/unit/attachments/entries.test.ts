@@ -12,7 +12,7 @@ import {
   replaceAttachment,
   writeAttachment,
 } from '../../../src/attachments/entries.ts';
-import { cacheFileOf } from '../../../src/attachments/place.ts';
+import { cacheFileOf } from '../../../src/cni/attachment.ts';
 
 const FULL: CachedAttachment = {
   network: 'n1',

@@ -11,9 +11,14 @@ import {
   type Runner,
   startRunner,
 } from '../../../src/attachments/lock.ts';
-import { type AttachmentRecord, begunAdd, createNote, readRecord } from '../../../src/attachments/notes.ts';
-import { cacheFileOf, noteFileOf } from '../../../src/attachments/place.ts';
-import { digestOf } from '../../../src/cni/attachment.ts';
+import {
+  type AttachmentRecord,
+  begunAdd,
+  createNote,
+  noteFileOf,
+  readRecord,
+} from '../../../src/attachments/notes.ts';
+import { cacheFileOf, digestOf } from '../../../src/cni/attachment.ts';
 import { bootId } from '../../../src/files/process-stat.ts';
 import { unfinishedName } from '../../../src/files/put-file.ts';
 import { filesBelow, intentOf, settle } from '../../helpers/journal.ts';

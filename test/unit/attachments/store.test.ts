@@ -15,11 +15,12 @@ import {
   dropRecord,
   entryOf,
   type Intent,
+  noteFileOf,
   readRecord,
   writeNote,
 } from '../../../src/attachments/notes.ts';
-import { cacheFileOf, noteFileOf } from '../../../src/attachments/place.ts';
 import { listKnown, listRecords } from '../../../src/attachments/store.ts';
+import { cacheFileOf } from '../../../src/cni/attachment.ts';
 import { filesBelow, intentOf, settle, withoutOurs } from '../../helpers/journal.ts';
 
 let dir: string;

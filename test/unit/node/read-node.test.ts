@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { writeAttachment } from '../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../src/attachments/generation.ts';
-import { cacheFileOf } from '../../../src/attachments/place.ts';
+import { cacheFileOf } from '../../../src/cni/attachment.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import { factsIn } from '../../../src/node/facts.ts';
 import { readNode, sinceOf } from '../../../src/node/read-node.ts';
