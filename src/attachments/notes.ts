@@ -249,7 +249,7 @@ export function readRecord(
   const note = readNote(file);
   if (note) {
     if (!sameAttachment(note, id)) throw misplaced(note, file);
-    const record = standing(stateDir, note, entryOfNote(note));
+    const record = standing(stateDir, note);
     if (!record?.isNoted) whenOver?.();
     return record;
   }
@@ -308,8 +308,13 @@ function entryOrUnusable(cacheDir: string, id: AttachmentId): CachedAttachment |
   }
 }
 
-/** What a note says, or the entry if the note is over; undefined if it is over and the entry is not of this journal. */
-export function standing(
+/** What a note says, or its entry if the note is over; undefined if it is over and the entry is not of this journal. */
+export function standing(stateDir: string, note: AttachmentRecord): AttachmentRecord | undefined {
+  return standingBy(stateDir, note, entryOfNote(note));
+}
+
+/** The same, with the entry as it was read. */
+export function standingBy(
   stateDir: string,
   note: AttachmentRecord,
   entry: CachedAttachment | 'unusable' | undefined,
@@ -388,7 +393,7 @@ function refuseRecord(stateDir: string, id: AttachmentId): void {
   const file = noteFileOf(stateDir, id);
   try {
     const note = readNote(file);
-    if (note === undefined || !standing(stateDir, note, entryOfNote(note))?.isNoted) return;
+    if (note === undefined || !standing(stateDir, note)?.isNoted) return;
   } catch (error) {
     if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
     rmSync(file, { recursive: true, force: true });

@@ -31,9 +31,9 @@ import {
   noteFiles,
   notesDir,
   readNote,
-  readRecord,
   recordOf,
   standing,
+  standingBy,
   toRemembered,
   writeNote,
 } from './notes.ts';
@@ -83,7 +83,7 @@ interface Places {
  */
 export function listRecords(stateDir: string, network?: string): RecordList {
   const { known, notes, damaged } = readFiles('', [stateDir], network);
-  const changing = notes.filter(isTheirs).flatMap(note => readRecord(stateDir, note) ?? []);
+  const changing = notes.filter(isTheirs).flatMap(note => standing(stateDir, note) ?? []);
   return { records: [...changing, ...known.flatMap(({ record }) => record ?? [])], damaged };
 }
 
@@ -107,9 +107,7 @@ function readFiles(cacheDir: string, journals: readonly string[], network: strin
   const noted = journals.map(stateDir => {
     const notes = noteFiles(stateDir, network).flatMap(file => {
       try {
-        const note = readNote(file);
-        if (note && noteFileOf(stateDir, note) !== file) throw misplaced(note, file);
-        return note ?? [];
+        return noteIn(stateDir, file) ?? [];
       } catch (error) {
         if (!(error instanceof CniError)) throw error;
         damaged.push(error);
@@ -125,6 +123,13 @@ function readFiles(cacheDir: string, journals: readonly string[], network: strin
   const entries = new Map(lists.map(({ dir, attachments }) => [dir, attachments]));
   const notes = noted.flatMap(one => one.notes);
   return { known: joinKnown(cacheDir, entries, noted), notes, damaged };
+}
+
+/** The note in a file of a journal; undefined if it has gone. @throws CniError 6 and 5 */
+function noteIn(stateDir: string, file: string): AttachmentRecord | undefined {
+  const note = readNote(file);
+  if (note && noteFileOf(stateDir, note) !== file) throw misplaced(note, file);
+  return note;
 }
 
 interface JournalNotes {
@@ -154,7 +159,7 @@ function joinKnown(
       .filter(note => !isTheirs(note))
       .flatMap(note => {
         const cached = ofNotes.get(note);
-        const record = standing(stateDir, note, cached);
+        const record = standingBy(stateDir, note, cached);
         if (!record?.isNoted) return [];
         keys.add(keyOf(note));
         return known(record, cached === 'unusable' ? undefined : cached);
@@ -310,11 +315,11 @@ function readUnsettled(
   file: string,
   onWarning: HoldCall['onWarning'],
 ): Unsettled | undefined {
-  const note = readNote(file);
+  const note = noteIn(place.stateDir, file);
   const noted = note && pastOf(note, place.env);
   // The note stays for a runner of that namespace.
   if (note === undefined || noted?.kind === 'elsewhere') return undefined;
-  const record = readRecord(place.stateDir, note);
+  const record = standing(place.stateDir, note);
   const past = record && pastOf(record, place.env);
   const isChanging = past?.kind === 'changing' && !past.holder;
   if (record && past && (isChanging || past.toDelete !== undefined)) return { record, past };
@@ -360,8 +365,8 @@ function clearNote(place: LockPlace, id: AttachmentId): void {
 function sweepNotes(place: LockPlace, network: string): void {
   for (const file of noteFiles(place.stateDir, network)) {
     try {
-      const note = readNote(file);
-      if (note && !readRecord(place.stateDir, note)?.isNoted) clearNote(place, note);
+      const note = noteIn(place.stateDir, file);
+      if (note && !standing(place.stateDir, note)?.isNoted) clearNote(place, note);
     } catch (error) {
       if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
     }

@@ -676,6 +676,20 @@ describe('recover()', () => {
     expect(record()?.phase).toBe('attached');
   });
 
+  test('names a note of another attachment each time, and leaves it', async () => {
+    await recover({ network: 'testnet' }, runtime);
+    createNote(runtime.stateDir, intentOf({ cacheDir: runtime.cacheDir }));
+    const dir = path.join(runtime.stateDir, 'unsettled/testnet');
+    fs.renameSync(path.join(dir, 'c1:eth0'), path.join(dir, 'c2:eth0'));
+    const warnings: string[] = [];
+    const onWarning = ({ message }: Error) => warnings.push(message);
+    expect(await recover({ network: 'testnet' }, { ...runtime, onWarning })).toEqual([]);
+    expect(warnings).toEqual([
+      `Cannot read note "${dir}/c2:eth0": it is for interface "eth0" of container "c1" on network "testnet"`,
+    ]);
+    expect(fs.readdirSync(dir)).toEqual(['c2:eth0']);
+  });
+
   test('names a directory of an earlier layout, once', async () => {
     fs.mkdirSync(path.join(runtime.stateDir, 'attachments'), { recursive: true });
     const warnings: string[] = [];
