@@ -106,6 +106,9 @@ describeRoot('bridge with an uplink', () => {
       await lab.ip(lab.host, 'link', 'add', 'br1', 'type', 'bridge');
       await lab.ip(lab.host, 'link', 'set', 'up0', 'master', 'br1');
       await refused('it belongs to "br1"');
+      await refused('it is a bridge', { uplinkInterface: 'br1' });
+      expect((await linkOf(lab, 'br1'))?.flags).not.toContain('UP');
+      await refused('it is the loopback device', { uplinkInterface: 'lo' });
     });
   });
 

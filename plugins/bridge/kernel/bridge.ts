@@ -17,6 +17,7 @@ import {
   createLink,
   findLink,
   getLink,
+  IFF_LOOPBACK,
   IFF_PROMISC,
   IFF_UP,
   type Link,
@@ -225,10 +226,10 @@ export function ensureUplink(call: Call<BridgeConf>, bridge: Link): void {
     call.onFailure(`take "${uplink.name}" out of bridge "${bridge.name}"`, () =>
       withBridgeLock(bridge.name, () => releaseUplink(host, uplink, bridge, known)),
     );
-    setLink(host, uplink.index, { master: bridge.index, up: true });
-  } else if (!(uplink.flags & IFF_UP)) {
-    setLink(host, uplink.index, { up: true });
+    // In one request, the kernel would bring up what it then refuses as a port.
+    setLink(host, uplink.index, { master: bridge.index });
   }
+  if (!(uplink.flags & IFF_UP)) setLink(host, uplink.index, { up: true });
   const vlans = planVlans(conf)?.vlans ?? [];
   // The default VLAN stays as it is: untagged frames of the network outside.
   addPortVlans(
@@ -262,6 +263,8 @@ export function requireUplink(
 
 function findProblem(host: NetlinkSocket, link: Link, bridge: Link | undefined): string | undefined {
   if (bridge && link.index === bridge.index) return 'it is the bridge itself';
+  if (link.kind === 'bridge') return 'it is a bridge; use it as "bridge", or name one of its ports';
+  if (link.flags & IFF_LOOPBACK) return 'it is the loopback device';
   if (bridge && link.master === bridge.index) return undefined;
   if (link.master !== 0) {
     return `it belongs to "${findLink(host, link.master)?.name ?? link.master}"; release it first`;
