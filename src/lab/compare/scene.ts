@@ -1,5 +1,5 @@
 // What happens to the containers of both twins, what does a twin record of it, and which executables does the second one run instead of the first one's?
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ensureDirSync, ensureSymlinkSync } from 'fs-extra/esm';
 import { type Conflist, listUses } from '../../chain/config/conflist.ts';
@@ -172,11 +172,10 @@ const SWAP_DIR = '/run/catena-compare';
  */
 export function readSwap(list: Conflist, given: string, choice: string | undefined): Swap {
   const target = absolutePath(given);
-  const stat = statSync(target, { throwIfNoEntry: false });
-  if (stat === undefined) throw new Error(`Cannot compare with "${given}": it does not exist`);
+  if (!existsSync(target)) throw new Error(`Cannot compare with "${given}": it does not exist`);
   const known = typesOf(list);
   const [type, index] = choice === undefined ? [undefined, undefined] : readChoice(list, known, choice);
-  if (!stat.isDirectory()) {
+  if (!statSync(target).isDirectory()) {
     const own = type ?? basename(target);
     if (known.includes(own)) return { target, types: [own], ...defined({ index }) };
     throw new Error(

@@ -43,6 +43,7 @@ describe('readSwap()', () => {
 
   test.each([
     ['/nonexistent', undefined, 'it does not exist'],
+    ['/proc/version/file', undefined, 'it does not exist'],
     [() => join(dir, 'other'), undefined, 'the list has no plugin "other", but bridge, host-local, tuning'],
     [
       () => dir,
