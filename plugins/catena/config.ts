@@ -1,6 +1,6 @@
 // Which options does the delegate runner take, and how are they evaluated?
 
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import * as z from 'zod/mini';
 import { DEVICE_INFO_DIR } from '../../src/cni/device-info.ts';
 import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/directories.ts';
@@ -316,7 +316,7 @@ function auxiliaryOf(
   if (problem !== undefined) throw invalid(`${what}: ${problem}`);
   if (!path?.includes('/'))
     throw invalid(`${what}, and "clusterNetwork" is not a path, next to which its directory would be`);
-  const isDirectory = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  const isDirectory = existsSync(path) && statSync(path).isDirectory();
   return { file: isDirectory ? `${path}/.conflist` : path, name };
 }
 

@@ -265,8 +265,7 @@ function requireWritable(directory: string): void {
 }
 
 function findPresent(path: string): string {
-  if (statSync(path, { throwIfNoEntry: false }) || dirname(path) === path) return path;
-  return findPresent(dirname(path));
+  return existsSync(path) ? path : findPresent(dirname(path));
 }
 
 /** What tuning works on: a socket in the container's namespace, and the namespace itself for sysctls. */

@@ -414,7 +414,7 @@ describeRoot('tuning', () => {
     writeFileSync(file, '');
     for (const [conf, words] of [
       [{ mtu: 1400, dataDir: file }, `"${file}" is not a directory`],
-      [{ mtu: 1400, dataDir: join(file, 'backups') }, 'ENOTDIR'],
+      [{ mtu: 1400, dataDir: join(file, 'backups') }, `"${file}" is not a directory`],
       [{ mtu: 1400, dataDir: '/proc/sys/none' }, 'Cannot keep backups in "/proc/sys/none"'],
       [{ mac: 'zz' }, '"zz"'],
       [{ sysctl: { 'kernel.hostname': 'x' } }, 'only parameters below "net" can be set'],

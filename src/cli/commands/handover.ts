@@ -22,7 +22,7 @@ export async function run(call: CommandCall): Promise<number> {
       `Cannot hand over: --to <dir> is missing, and the reference is not in ${REFERENCE_DIRS.map(dir => `"${dir}"`).join(' or ')}`,
     );
   }
-  const strange = dirs.find(dir => !statSync(dir, { throwIfNoEntry: false })?.isDirectory());
+  const strange = dirs.find(dir => !(existsSync(dir) && statSync(dir).isDirectory()));
   if (strange !== undefined) throw new UsageError(`Cannot hand over to "${strange}": it is not a directory`);
   const runtime = handoverRuntime(call);
   const attached = listAttached(network, runtime);

@@ -258,6 +258,11 @@ describe('a configuration of multus', () => {
       },
     ],
     [
+      'with a network below a file: what is wrong with that is said when it is read',
+      { ...MULTUS, clusterNetwork: '/proc/version/net.conf', auxiliaryCNIChainName: 'further' },
+      { auxiliary: { file: '/proc/version/net.conf', name: 'further' } },
+    ],
+    [
       'of its daemon, with every other key',
       {
         ...DAEMON,
