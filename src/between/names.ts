@@ -1,5 +1,4 @@
 // By which names and numbers do we recognise what we made between nodes?
-import { join } from 'node:path';
 
 /** Origin of every route of ours, as `ip route show proto 67` lists them; linux/rtnetlink.h assigns no program this number. */
 export const PROTOCOL = 67;
@@ -27,5 +26,5 @@ export const TUNNEL_ALIAS = 'catena: way to other nodes';
 
 /** The note about nodes: in the run directory, which is empty after a boot, as is the kernel. */
 export function noteFileOf(runDir: string): string {
-  return join(runDir, 'between.json');
+  return `${runDir}/between.json`;
 }

@@ -1,7 +1,7 @@
 // What does one call of a plugin consist of, besides the executable, and what does its answer mean?
 
 import { type CalledPlugin, CniError, ErrorCode } from './errors.ts';
-import { isObject, type JsonObject, memberOf, objectIn, parseObject, quote } from './json.ts';
+import { isObject, type JsonObject, memberOf, parseObject, quote, tryParse } from './json.ts';
 
 /**
  * What a plugin's process gets from its parent (SPEC "Section 2: Execution Protocol"). The front, the daemon, a runner and a worker
@@ -27,6 +27,12 @@ export interface Reply {
 export function networkIn(stdin: string): string {
   const name = memberOf(objectIn(stdin) ?? {}, 'name');
   return typeof name === 'string' ? name : '';
+}
+
+/** The JSON object in a text; undefined if the text is anything else. */
+export function objectIn(text = ''): JsonObject | undefined {
+  const value = tryParse(text);
+  return isObject(value) ? value : undefined;
 }
 
 /** The error that a failed call has printed. */

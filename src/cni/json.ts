@@ -41,12 +41,6 @@ export function tryParse(text: string): unknown {
   }
 }
 
-/** The JSON object in a text; undefined if the text is anything else. */
-export function objectIn(text = ''): JsonObject | undefined {
-  const value = tryParse(text);
-  return isObject(value) ? value : undefined;
-}
-
 /**
  * The value of a JSON text.
  * @param refuse makes the error to throw from what is wrong with the text

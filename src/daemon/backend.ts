@@ -8,8 +8,8 @@ import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context
 import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
 import { ASKED_VARIABLE, type Command, findCniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { errorIn, networkIn, type Outcome, type Reply } from '../cni/invocation.ts';
-import { defined, type JsonObject, objectIn } from '../cni/json.ts';
+import { errorIn, networkIn, type Outcome, objectIn, type Reply } from '../cni/invocation.ts';
+import { defined, type JsonObject } from '../cni/json.ts';
 import { NODE_VARIABLE } from '../cni/node-name.ts';
 import { howEnded, noteUnserved, ownSegments, type WorkerSource } from '../worker/client.ts';
 import type { WorkerPool } from './pool.ts';

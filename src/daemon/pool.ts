@@ -4,8 +4,8 @@ import { isOwnExecutable, parsePluginDirs } from '../chain/config/find-plugin.ts
 import { isOwnPlugin } from '../chain/run/call-plugins.ts';
 import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
-import { networkIn } from '../cni/invocation.ts';
-import { isObject, objectIn } from '../cni/json.ts';
+import { networkIn, objectIn } from '../cni/invocation.ts';
+import { isObject } from '../cni/json.ts';
 import { tryRead } from '../files/read-file.ts';
 import { rest } from '../sys/process.ts';
 import { startTimer, type Timer } from '../wait.ts';

@@ -7,7 +7,8 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
 import { KubeConfig } from '@kubernetes/client-node';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject, objectIn } from '../cni/json.ts';
+import { objectIn } from '../cni/invocation.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
 import { pause, startTimer } from '../wait.ts';
 import type { ClusterAccess } from './cluster.ts';
 

@@ -1,5 +1,7 @@
-// How full are the address ranges of a conflist, and who has an address?
+// How full are the address ranges of a conflist, where are its leases, and who has an address? For tools.
 
+import { join } from 'node:path';
+import { isObject, type JsonObject } from '../cni/json.ts';
 import {
   type AddressRange,
   type FindAbout,
@@ -8,7 +10,7 @@ import {
   rangesOf,
 } from '../cni/plugin-about.ts';
 import { type Ip, parseIp, renderIp } from '../net/ip.ts';
-import { type Owner, parseOwner, readLease, tryListLeases } from './lease-files.ts';
+import { DEFAULT_DATA_DIR, type Owner, parseOwner, readLease, tryListLeases } from './lease-files.ts';
 
 /** A range of addresses, and how many of them are in use. */
 export interface RangeUse {
@@ -99,4 +101,10 @@ export function findOwnerOf(dir: string, address: string): Owner | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Where a configuration has the leases of its network, for tools, which read invalid ones too: `dataDir` counts only if it is a text. */
+export function leaseDirOf({ ipam }: JsonObject, network: string): string {
+  const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
+  return join(dataDir || DEFAULT_DATA_DIR, network);
 }

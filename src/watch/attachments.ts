@@ -11,7 +11,8 @@ import {
 import { findRecord } from '../chain/records/known-add.ts';
 import { type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
-import { isObject, type JsonObject, memberOf, objectIn } from '../cni/json.ts';
+import { objectIn } from '../cni/invocation.ts';
+import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { type PodRecord, parsePod } from '../delegate/record.ts';
 
 /** An attachment that was made and not deleted, as far as the files say. */

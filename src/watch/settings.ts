@@ -2,7 +2,8 @@
 
 import { listNetworks } from '../chain/config/load.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
-import { isObject, memberOf, objectIn } from '../cni/json.ts';
+import { objectIn } from '../cni/invocation.ts';
+import { isObject, memberOf } from '../cni/json.ts';
 import { putFile } from '../files/put-file.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { WatchedAttachment } from './attachments.ts';
