@@ -23,6 +23,7 @@ import {
   findDevice,
   type Layer3,
   onlyInterfaceHas,
+  planAddresses,
   planLayer3,
   repairsOf,
   requirePrevResult,
@@ -93,7 +94,8 @@ export const hostDevice = definePlugin({
     const own = call.conf.useInterfaceNetwork ? copyNetwork(call, taken) : undefined;
     const ipam = await askIpam();
     const addressing = mergeNetworks(own && networkOf(own), ipam);
-    const planned = planLayer3(ipam ?? {});
+    // With a network of its own, a device may get routes alone.
+    const planned = ipam && !own ? planAddresses(ipam, call.conf.ipam?.type) : planLayer3(ipam ?? {});
     refuseHostsOwn(call, { index: taken.lower }, planned.ips);
     await configure(call, taken.link, planned, own);
     if (own) copyRules(call, taken.record.rules);

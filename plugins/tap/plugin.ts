@@ -21,7 +21,7 @@ import {
   describeInterface,
   findDevice,
   onlyInterfaceHas,
-  planLayer3,
+  planAddresses,
   removeDevices,
   repairsOf,
   requirePrevResult,
@@ -73,7 +73,7 @@ export const tap = definePlugin({
     // The tap first: an IPAM plugin may need the interface.
     const link = makeTap(call, mac);
     const ipam = await askIpam();
-    const planned = planLayer3(ipam ?? {});
+    const planned = ipam ? planAddresses(ipam, call.conf.ipam?.type) : { ips: [], routes: [] };
     refuseHostsOwn(call, hostEndOf(link), planned.ips);
     configureTap(call, link, planned);
     return renderTap(call, getLink(call.container, link.index), ipam);

@@ -707,6 +707,7 @@ describeRoot('host-device', () => {
         [{ ...none, pciBusID: '../0' }, 7, '"pciBusID"'],
         [{ ...none, pciBusID: 'ffff:ff:ff.7' }, 7, '"ffff:ff:ff.7"'],
         [{ ...none, runtimeConfig: { deviceID: 'mlx.sf.9' } }, 7, 'auxiliary bus'],
+        [confOf(lab, { ipam: { type: 'static' } }), 7, 'returned no address'],
       ];
       for (const [conf, code, words] of rows) {
         const reply = await call(lab, 'ADD', container, { conf });

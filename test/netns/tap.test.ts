@@ -181,6 +181,7 @@ describeRoot('tap', () => {
         [{ kind: 'macvtap', master: 'nope0' }, 7, '"nope0"'],
         [{ kind: 'macvtap', master: 'lo', owner: 1 }, 7, '"owner"'],
         [{ ipam: { type: 'not-there' } }, 5, 'not-there'],
+        [{ ipam: { type: 'static' } }, 7, 'returned no address'],
         [{ ipam: { type: 'static', addresses: [{ address: 'nonsense' }] } }, 7, 'nonsense'],
       ];
       for (const [more, code, words] of rows) {
