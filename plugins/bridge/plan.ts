@@ -9,6 +9,7 @@ import {
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { type Result, type ResultRoute, spreadGateways } from '../../src/cni/result.ts';
 import {
+  ANYWHERE,
   type Cidr,
   FAMILIES,
   type Ip,
@@ -95,9 +96,8 @@ function withDefaultRoutes(routes: readonly ResultRoute[], ips: readonly Planned
   for (const family of FAMILIES) {
     const gateway = firstGateway(ips, family);
     if (gateway === undefined) continue;
-    const dst = family === 4 ? '0.0.0.0/0' : '::/0';
     const existing = completed.find(route => isDefault(route, family));
-    if (existing === undefined) completed.push({ dst, gw: renderIp(gateway) });
+    if (existing === undefined) completed.push({ dst: ANYWHERE[family], gw: renderIp(gateway) });
     else if (!existing.gws?.length) existing.gw ??= renderIp(gateway);
   }
   return completed;

@@ -1,6 +1,6 @@
 // How are the default routes of a container read and changed?
 import type { ContainerRoutes } from '../../src/delegate/runner.ts';
-import { FAMILIES, type Family, type Ip } from '../../src/net/ip.ts';
+import { ANYWHERE, FAMILIES, parseCidr } from '../../src/net/ip.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import {
   addRoute,
@@ -28,15 +28,10 @@ export function containerRoutes(socket: () => NetlinkSocket): ContainerRoutes {
       if (link === undefined)
         throw new Error(`Cannot add a default route to "${ifname}": there is no such interface`);
       for (const gateway of gateways)
-        addRoute(socket(), { dst: ANY[gateway.family], gateway, oif: link.index });
+        addRoute(socket(), { dst: parseCidr(ANYWHERE[gateway.family]), gateway, oif: link.index });
     },
   };
 }
-
-const ANY: Readonly<Record<Family, Route['dst']>> = {
-  4: { ip: { family: 4, value: 0n } satisfies Ip, prefix: 0 },
-  6: { ip: { family: 6, value: 0n } satisfies Ip, prefix: 0 },
-};
 
 /** IPv6 merges routes of the same metric into one: each of its next hops on the interfaces becomes a route here. */
 function defaultsOf(socket: NetlinkSocket, ifnames: readonly string[]): Route[] {

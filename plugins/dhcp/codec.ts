@@ -1,6 +1,6 @@
 // Which bytes is a DHCP message, and what do the values of its options say, as far as a pod may believe them?
 
-import { type Cidr, type Ip, ipFromBytes, networkOf } from '../../src/net/ip.ts';
+import { type Cidr, checksum, type Ip, ipFromBytes, networkOf } from '../../src/net/ip.ts';
 
 /** IANA "BOOTP Vendor Extensions and DHCP Options"; RFC 2132 unless another one is named. */
 export const Code = {
@@ -402,12 +402,4 @@ export function decodeDatagram(packet: Uint8Array, fromPort: number, toPort: num
   const length = view.getUint16(header + 4);
   if (length < UDP_BYTES || header + length > total) return undefined;
   return packet.slice(header + UDP_BYTES, header + length);
-}
-
-/** RFC 1071: that of IPv4, UDP and ICMPv6. */
-export function checksum(bytes: Uint8Array): number {
-  let sum = 0;
-  for (let i = 0; i < bytes.length; i += 2) sum += ((bytes[i] ?? 0) << 8) | (bytes[i + 1] ?? 0);
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  return ~sum & 0xffff;
 }

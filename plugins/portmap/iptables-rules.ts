@@ -1,7 +1,7 @@
 // Which rules of iptables forward the ports of an attachment to its pod? They are the reference's, word for word.
 
 import type { AttachmentId } from '../../src/cni/attachment.ts';
-import { renderCidr, renderIp, subnetOf } from '../../src/net/ip.ts';
+import { ANYWHERE, renderCidr, renderIp, subnetOf } from '../../src/net/ip.ts';
 import { quote } from '../../src/netlink/iptables/nat.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 import type { FamilyPlan, Forward, Protocol } from './plan.ts';
@@ -144,9 +144,8 @@ export function planContainerRules(
   const chain = dnatChain(owner);
   const { snat, masqAll } = options;
   const setMark = options.externalSetMarkChain ?? SHARED.setMark;
-  const everyone = family === 4 ? '0.0.0.0/0' : '::/0';
   const sources = [
-    masqAll ? everyone : renderCidr(subnetOf(pod)),
+    masqAll ? ANYWHERE[family] : renderCidr(subnetOf(pod)),
     ...(family === 4 && !masqAll ? ['127.0.0.1'] : []),
   ];
   return forwards.flatMap(forward => {

@@ -2,6 +2,7 @@
 import { reachBeyondHost } from '../../src/attach/reach.ts';
 import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin, mtuOf } from '../../src/cni/plugin-about.ts';
+import { ANYWHERE } from '../../src/net/ip.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 
 /** The ptp plugin, as `catena validate` and the published schemas see it. */
@@ -19,7 +20,7 @@ export const about = aboutPlugin({
       mayUseDhcp: false,
       answersOutside: true,
       configure({ ipam, subnets }) {
-        const routes = subnets.map(({ ip }) => ({ dst: ip.family === 4 ? '0.0.0.0/0' : '::/0' }));
+        const routes = subnets.map(({ ip }) => ({ dst: ANYWHERE[ip.family] }));
         return { ipMasq: true, ...(ipam && { ipam: { ...ipam, routes } }) };
       },
     },

@@ -1,5 +1,6 @@
 // Which networks does a container reach through the host, and who sees it there with which address?
 import { isObject, type JsonObject } from '../cni/json.ts';
+import { ANYWHERE } from '../net/ip.ts';
 
 /** What decides on it. */
 interface WayOut {
@@ -10,7 +11,7 @@ interface WayOut {
   readonly ipMasq: boolean;
 }
 
-const DEFAULT_ROUTES: readonly unknown[] = ['0.0.0.0/0', '::/0'];
+const DEFAULT_ROUTES: readonly unknown[] = Object.values(ANYWHERE);
 
 /** Sentences for tools that explain a list. */
 export function reachBeyondHost({ ipam, isDefaultGateway = false, ipMasq }: WayOut): string[] {

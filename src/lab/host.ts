@@ -3,7 +3,7 @@ import { closeSync, existsSync, openSync, realpathSync, rmSync, writeFileSync } 
 import { join, sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
 import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
-import { type Ip, kernelFamilies, parseCidr } from '../net/ip.ts';
+import { ANYWHERE, type Ip, kernelFamilies, parseCidr } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, type Link, removeLink, setLink } from '../netlink/rtnl/link.ts';
 import { addRoute } from '../netlink/rtnl/route.ts';
@@ -26,7 +26,6 @@ export const NETNS_DIR = '/run/netns';
 /** A part of the private ranges (RFC 1918, RFC 4193) that tried networks rarely use. */
 const HOST = { 4: '172.31.254.1/24', 6: 'fd00:ca7e::1/64' } as const;
 const OUTSIDE = { 4: '172.31.254.2/24', 6: 'fd00:ca7e::2/64' } as const;
-const ANYWHERE = { 4: '0.0.0.0/0', 6: '::/0' } as const;
 
 /** A network namespace with the sockets needed to inspect it. */
 export interface Namespace {

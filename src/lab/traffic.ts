@@ -1,6 +1,6 @@
 // Does an address answer, does traffic pass between two namespaces, which source address does the other side see, and how fast is it?
 import { describeError } from '../cni/errors.ts';
-import { type Ip, ipFromBytes, ipToBytes, sameIp } from '../net/ip.ts';
+import { checksum, type Ip, ipFromBytes, ipToBytes, sameIp } from '../net/ip.ts';
 import { renderErrno } from '../sys/errno.ts';
 import {
   acceptSocket,
@@ -305,16 +305,8 @@ function encodeRequest(family: 4 | 6, sequence: number): Uint8Array {
   view.setUint8(0, ECHO[family].request);
   view.setUint16(4, identifier());
   view.setUint16(6, sequence);
-  if (family === 4) view.setUint16(2, checksum(view));
+  if (family === 4) view.setUint16(2, checksum(bytes));
   return bytes;
-}
-
-/** RFC 1071 */
-function checksum(view: DataView): number {
-  let sum = 0;
-  for (let at = 0; at < view.byteLength; at += 2) sum += view.getUint16(at);
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
-  return ~sum & 0xffff;
 }
 
 function identifier(): number {

@@ -7,6 +7,9 @@ export type Family = 4 | 6;
 /** Both families, the older first. */
 export const FAMILIES = [4, 6] as const satisfies readonly Family[];
 
+/** Where the default route of a family leads. */
+export const ANYWHERE = { 4: '0.0.0.0/0', 6: '::/0' } as const;
+
 /** The families that this kernel has. */
 export function kernelFamilies(): readonly Family[] {
   return existsSync('/proc/sys/net/ipv6') ? FAMILIES : [4];
@@ -262,4 +265,12 @@ export function bySubnet<T extends { readonly dst: Cidr }>(all: readonly T[]): (
     else found.set(key, [one]);
   }
   return dst => found.get(subnetKey(dst)) ?? [];
+}
+
+/** The checksum of IPv4, UDP, ICMP and ICMPv6 (RFC 1071). */
+export function checksum(bytes: Uint8Array): number {
+  let sum = 0;
+  for (let i = 0; i < bytes.length; i += 2) sum += ((bytes[i] ?? 0) << 8) | (bytes[i + 1] ?? 0);
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
+  return ~sum & 0xffff;
 }

@@ -1,7 +1,15 @@
 // Which bytes are the messages of DHCPv6 servers and of routers, and what do they say, as far as a pod may believe it?
 
-import { type Cidr, type Ip, ipFromBytes, ipToBytes, networkOf, parseIp } from '../../../src/net/ip.ts';
-import { addressesOf as addressesIn, checksum, searchOf, textOf } from '../codec.ts';
+import {
+  type Cidr,
+  checksum,
+  type Ip,
+  ipFromBytes,
+  ipToBytes,
+  networkOf,
+  parseIp,
+} from '../../../src/net/ip.ts';
+import { addressesOf as addressesIn, searchOf, textOf } from '../codec.ts';
 
 /** IANA "Dynamic Host Configuration Protocol for IPv6"; RFC 9915 unless another one is named. */
 export const Code = {

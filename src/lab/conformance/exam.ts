@@ -16,7 +16,7 @@ import {
   SINCE,
   type SpecVersion,
 } from '../../cni/result.ts';
-import { parseCidr, parseIp } from '../../net/ip.ts';
+import { ANYWHERE, parseCidr, parseIp } from '../../net/ip.ts';
 import { addAddress } from '../../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, setLink } from '../../netlink/rtnl/link.ts';
 import { addRoute } from '../../netlink/rtnl/route.ts';
@@ -537,7 +537,7 @@ function connect(host: Namespace, container: Container, { ifname, prevResult }: 
     if (!gateway) continue;
     const ip = parseIp(gateway);
     addAddress(host.route, hostEnd.index, { ip, prefix: cidr.prefix }, { nodad: true });
-    const dst = parseCidr(cidr.ip.family === 4 ? '0.0.0.0/0' : '::/0');
+    const dst = parseCidr(ANYWHERE[cidr.ip.family]);
     addRoute(container.route, { dst, gateway: ip, oif: end.index });
   }
   const macs = { [hostName]: hostEnd.mac, [name]: end.mac };
