@@ -6,7 +6,7 @@ import { awaiting } from './awaiting.ts';
 import { type Cluster, isReady, type Say } from './cluster.ts';
 import { collect } from './collect.ts';
 import { differences, type Holdings, holdingsOf } from './holdings.ts';
-import type { FiguresAsked, Scenario } from './scenario.ts';
+import { type FiguresAsked, type Scenario, untilPods } from './scenario.ts';
 import { SCENARIOS } from './scenarios.ts';
 
 /** Plays those whose name contains one of the words. @returns the exit code */
@@ -77,8 +77,10 @@ async function play(
   } catch (error) {
     // While its pods are there.
     await collect(cluster, placeOf(cluster, scenario));
-    // Why it failed says more than what follows from that.
-    await remove().catch(() => {});
+    // Why it failed says more than what follows from that. What its pods hold must not be taken for what the next scenario found.
+    await remove()
+      .then(() => untilPods(cluster, namespace, 0))
+      .catch(() => {});
     throw error;
   }
   await remove();
