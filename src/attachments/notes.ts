@@ -262,7 +262,7 @@ export function readRecord(
 }
 
 /** Files of the notes of a network, or of all. @throws CniError 5 */
-export function noteFiles(stateDir: string, network?: string): string[] {
+export function noteFiles(stateDir: string, network: string | undefined): string[] {
   const root = notesDir(stateDir);
   const names = network === undefined ? listNames(root) : [directoryOf(network)];
   return names.flatMap(name => {

@@ -53,14 +53,6 @@ export { findHolder } from './lock.ts';
 export type { AttachmentRecord, KnownAttachment, Settings } from './notes.ts';
 export { lifeOf, readRecord } from './notes.ts';
 
-/** What a state directory and the entries that it names hold. */
-interface RecordList {
-  /** Those with a note, then the settled ones of each directory of entries, sorted by file. */
-  readonly records: readonly AttachmentRecord[];
-  /** Notes and entries that are unreadable, with the reason. */
-  readonly damaged: readonly CniError[];
-}
-
 /** What is in the files of a node. */
 interface KnownList {
   /** Those of other runtimes, then those of each journal in turn: two journals may have one of the same name. */
@@ -78,31 +70,10 @@ interface Places {
 }
 
 /**
- * The records of a network, or of all. An unusable file does not hide the others.
- * @throws CniError 5 when a directory cannot be read; a missing one is empty
- */
-export function listRecords(stateDir: string, network?: string): RecordList {
-  const { known, notes, damaged } = readFiles('', [stateDir], network);
-  const changing = notes.filter(isTheirs).flatMap(note => standing(stateDir, note) ?? []);
-  return { records: [...changing, ...known.flatMap(({ record }) => record ?? [])], damaged };
-}
-
-/**
  * Lists attachments of all networks, or of one, whichever runtime made them. An unusable file does not hide the others.
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
  */
 export function listKnown({ cacheDir = '', journals }: Places, network?: string): KnownList {
-  const { known, damaged } = readFiles(cacheDir, journals, network);
-  return { attachments: known, damaged };
-}
-
-interface KnownFiles {
-  readonly known: readonly KnownAttachment[];
-  readonly notes: readonly AttachmentRecord[];
-  readonly damaged: readonly CniError[];
-}
-
-function readFiles(cacheDir: string, journals: readonly string[], network: string | undefined): KnownFiles {
   const damaged: CniError[] = [];
   const noted = journals.map(stateDir => {
     const notes = noteFiles(stateDir, network).flatMap(file => {
@@ -121,8 +92,7 @@ function readFiles(cacheDir: string, journals: readonly string[], network: strin
   const lists = [...dirs].map(dir => ({ dir, ...listAttachments(dir, filter) }));
   damaged.unshift(...lists.flatMap(list => list.damaged));
   const entries = new Map(lists.map(({ dir, attachments }) => [dir, attachments]));
-  const notes = noted.flatMap(one => one.notes);
-  return { known: joinKnown(cacheDir, entries, noted), notes, damaged };
+  return { attachments: joinKnown(cacheDir, entries, noted), damaged };
 }
 
 /** The note in a file of a journal; undefined if it has gone. @throws CniError 6 and 5 */
@@ -395,12 +365,12 @@ function noteEarlierBoots(
     );
   const stamp = join(stateDir, 'boot');
   if (tryRead(stamp) !== boot) {
-    const { records, damaged } = listRecords(stateDir);
+    const { attachments, damaged } = listKnown({ journals: [stateDir] });
     for (const problem of damaged) onWarning?.(problem);
-    for (const record of records)
-      if (!record.isNoted && isOfEarlierBoot(record, env)) writeNote(stateDir, record);
+    for (const { record } of attachments)
+      if (record?.isNoted === false && isOfEarlierBoot(record, env)) writeNote(stateDir, record);
     // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
-    const isThere = records.length || damaged.length || tryRead(stamp) !== undefined;
+    const isThere = attachments.length || damaged.length || tryRead(stamp) !== undefined;
     if (isThere || !onlyLooking) writeStamp(stamp, boot);
   }
   seen.set(stateDir, boot);

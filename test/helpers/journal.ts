@@ -5,13 +5,17 @@ import { parseRecord, writeAttachment } from '../../src/attachments/entries.ts';
 import { type HeldKnown, tryHold } from '../../src/attachments/hold.ts';
 import { endRunner, type Purpose, startRunner } from '../../src/attachments/lock.ts';
 import {
+  type AttachmentRecord,
   begunAdd,
   entryOf,
   type Intent,
   keepCacheDir,
+  noteFiles,
+  readNote,
   recordOf,
   renderNote,
 } from '../../src/attachments/notes.ts';
+import { listKnown } from '../../src/attachments/store.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { thisProcess } from '../../src/files/process-stat.ts';
 
@@ -59,6 +63,13 @@ export function unfinished(file: string): string {
   const runner = { ...record.runner, pid: 999_999, start: '1', pidns: thisProcess().pidns };
   const segment = JSON.parse(record.source).plugins.length - 1;
   return renderNote({ ...begunAdd({ ...record, runner }, record.file), segment });
+}
+
+/** What a journal has of attachments: its notes, then what is settled. */
+export function recordsIn(stateDir: string): AttachmentRecord[] {
+  const notes = noteFiles(stateDir, undefined).flatMap(file => readNote(file) ?? []);
+  const known = listKnown({ journals: [stateDir] }).attachments.flatMap(({ record }) => record ?? []);
+  return [...notes, ...known.filter(({ isNoted }) => !isNoted)];
 }
 
 /** Holds a recorded attachment, and begins its DEL if it is for that: until it is released, or by endClaims(). */

@@ -77,8 +77,8 @@ export function completeNetwork(
  * a list (`cniVersions`, `disableCheck`, `disableGC`) and record the configuration as it is.
  * @throws CniError 6 (not JSON), 7 (no plugin configuration, or without a name), 1 (no version we speak)
  */
-export function parsePlugin(text: string, what = 'plugin configuration'): Conflist {
-  const { name, cniVersion, plugins } = upgradeToConflist(parseObject(text, what));
+export function parsePlugin(text: string): Conflist {
+  const { name, cniVersion, plugins } = upgradeToConflist(parseObject(text, 'plugin configuration'));
   return completeNetwork(parseConflist({ name, cniVersion, plugins }), text, []);
 }
 

@@ -7,7 +7,7 @@ import { type DeviceRecord, parseRecord as parseDevice } from '../../../plugins/
 import { findBackup, findStaleBackups } from '../../../plugins/tuning/backup.ts';
 import { listAttachments, parseRecord as parseCached } from '../../../src/attachments/entries.ts';
 import { lastBegun, noteFileOf, notesDir, parseNote } from '../../../src/attachments/notes.ts';
-import { listRecords } from '../../../src/attachments/store.ts';
+import { listKnown } from '../../../src/attachments/store.ts';
 import { BETWEEN_SETTINGS } from '../../../src/between/plan.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
@@ -58,12 +58,15 @@ export const journalFile = door({
     const file = noteFileOf(stateDir, { network: 'podnet', containerId: 'c1', ifname: 'eth0' });
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.writeFileSync(file, text);
-    const { records, damaged } = listRecords(stateDir);
+    const { attachments, damaged } = listKnown({ journals: [stateDir] });
+    const records = attachments.flatMap(({ record }) => record ?? []);
     const note = answersOrRefuses(() => parseNote(text, file), ErrorCode.decodingFailure);
-    // Of what had been attached and has no entry, nothing is left.
+    // Of what had been attached and has no entry, nothing is left; and a change of another runtime's is recovered, not listed.
     const isOver = note?.added === true && note.attempts === 0;
+    const isTheirs = note?.foreign === true && note.phase === 'attached';
     const found = records.length + damaged.length;
-    if (found !== 1 && !(isOver && found === 0)) throw new Error('the file is neither read nor reported');
+    if (found !== 1 && !((isOver || isTheirs) && found === 0))
+      throw new Error('the file is neither read nor reported');
     if (records.some(record => noteFileOf(stateDir, record) !== file))
       throw new Error('it counts for another attachment');
     fs.rmSync(notesDir(stateDir), { recursive: true });

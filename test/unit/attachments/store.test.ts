@@ -19,9 +19,9 @@ import {
   readRecord,
   writeNote,
 } from '../../../src/attachments/notes.ts';
-import { listKnown, listRecords } from '../../../src/attachments/store.ts';
+import { listKnown } from '../../../src/attachments/store.ts';
 import { cacheFileOf } from '../../../src/cni/attachment.ts';
-import { filesBelow, intentOf, settle, withoutOurs } from '../../helpers/journal.ts';
+import { filesBelow, intentOf, recordsIn, settle, withoutOurs } from '../../helpers/journal.ts';
 
 let dir: string;
 let cacheDir: string;
@@ -100,8 +100,8 @@ describe('readRecord()', () => {
     make();
     expect(() => readRecord(dir, ID)).toThrow(`Cannot read note "${file()}": `);
     expect(() => readRecord(dir, ID)).toThrow(reason);
-    const { records, damaged } = listRecords(dir);
-    expect(records).toEqual([]);
+    const { attachments, damaged } = listKnown({ journals: [dir] });
+    expect(attachments).toEqual([]);
     expect(damaged.map(({ message }) => message)).toEqual([expect.stringContaining(reason)]);
   });
 
@@ -134,7 +134,7 @@ describe('a settled attachment', () => {
   test('of another journal is not ours', () => {
     settle(path.join(dir, 'delegates'), intent({ result }));
     fs.cpSync(path.join(dir, 'delegates/caches'), path.join(dir, 'caches'), { recursive: true });
-    expect([readRecord(dir, ID), listRecords(dir).records]).toEqual([undefined, []]);
+    expect([readRecord(dir, ID), recordsIn(dir)]).toEqual([undefined, []]);
     expect(readRecord(path.join(dir, 'delegates'), ID)?.phase).toBe('attached');
   });
 });
@@ -202,18 +202,6 @@ describe('a note is over', () => {
   });
 });
 
-describe('listRecords()', () => {
-  test('lists all, or those of one network, but none that is being written', () => {
-    for (const network of ['a', 'b']) createNote(dir, intent({ network }));
-    settle(dir, intent({ network: 'b', containerId: 'c2', result }));
-    fs.writeFileSync(path.join(dir, 'unsettled/a/.1.tmp'), 'half');
-    expect(listRecords(dir).records.map(({ network }) => network)).toEqual(['a', 'b', 'b']);
-    expect(listRecords(dir, 'b').records.map(({ containerId }) => containerId)).toEqual(['c1', 'c2']);
-    expect(listRecords(dir, 'c')).toEqual({ records: [], damaged: [] });
-    expect(listRecords(path.join(dir, 'missing'))).toEqual({ records: [], damaged: [] });
-  });
-});
-
 describe('dropRecord()', () => {
   test('removes note and entry, and ignores missing ones', () => {
     settle(dir, intent({ result }));
@@ -238,6 +226,16 @@ describe('listKnown()', () => {
     list(network).attachments.map(({ known, stateDir }) => {
       return `${known.containerId} ${stateDir === undefined ? 'theirs' : path.basename(stateDir)}`;
     });
+
+  test('lists all, or those of one network, but none that is being written', () => {
+    const names = (...of: (string | undefined)[]) =>
+      listKnown({ journals: [dir] }, ...of).attachments.map(({ known }) => known.containerId);
+    for (const network of ['a', 'b']) createNote(dir, intent({ network }));
+    settle(dir, intent({ network: 'b', containerId: 'c2', result }));
+    fs.writeFileSync(path.join(dir, 'unsettled/a/.1.tmp'), 'half');
+    expect([names(), names('b'), names('c')]).toEqual([['c1', 'c1', 'c2'], ['c1', 'c2'], []]);
+    expect(listKnown({ journals: [at('missing')] })).toEqual({ attachments: [], damaged: [] });
+  });
 
   test('tells ours from those of other runtimes', () => {
     attach('ours', 'state', 'cache');

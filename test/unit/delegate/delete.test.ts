@@ -2,14 +2,14 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { listGenerations, noteGeneration } from '../../../src/attachments/generation.ts';
-import { listRecords, readRecord } from '../../../src/attachments/store.ts';
+import { readRecord } from '../../../src/attachments/store.ts';
 import type { ChainRuntime } from '../../../src/chain/run/runtime.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { deletePod, recoverPods } from '../../../src/delegate/delete.ts';
 import { KEY, makePod, makeRunner, runtimeOf, type TestRunner } from '../../helpers/delegates.ts';
-import { withoutOurs } from '../../helpers/journal.ts';
+import { recordsIn, withoutOurs } from '../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 const NETNS = '/proc/self/ns/net';
@@ -267,7 +267,7 @@ describe('recoverPods()', () => {
       attachAgain('two');
       await recover();
       expect(deleted()).toEqual(['DEL one']);
-      expect(listRecords(runner.runtime.stateDir).records).toEqual([]);
+      expect(recordsIn(runner.runtime.stateDir)).toEqual([]);
       expect(readRecord(runner.podsDir, KEY)).toBeUndefined();
     });
 

@@ -5,7 +5,6 @@ import fs, { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { listAttachments } from '../../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
-import { listRecords } from '../../../../src/attachments/store.ts';
 import { collectGarbage, type GcScope, planGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { repairOne } from '../../../../src/chain/records/repair.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
@@ -15,6 +14,7 @@ import { runDir } from '../../../../src/cni/directories.ts';
 import type { CniError } from '../../../../src/cni/errors.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
 import { bootId } from '../../../../src/files/process-stat.ts';
+import { recordsIn } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -131,7 +131,7 @@ test('a stale attachment that another runtime has made again gets DEL, and its e
   await collectGarbage(list(), { valid: [] }, { ...runtime, exec: stub() });
   expect(named('DEL', id)).toBe(2);
   expect(readdirSync(results)).toEqual([]);
-  expect(listRecords(runtime.stateDir).records).toEqual([]);
+  expect(recordsIn(runtime.stateDir)).toEqual([]);
 });
 
 test('what another runtime made is not repaired during its DEL', async () => {
@@ -145,7 +145,7 @@ test('what another runtime made is not repaired during its DEL', async () => {
   });
   await collectGarbage(list(), { valid: [] }, { ...runtime, exec });
   expect(skipped).toContain(`process ${process.pid} is working on it`);
-  expect(listRecords(runtime.stateDir).records).toEqual([]);
+  expect(recordsIn(runtime.stateDir)).toEqual([]);
 });
 
 describe('what is garbage', () => {

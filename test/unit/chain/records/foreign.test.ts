@@ -12,7 +12,7 @@ import {
 import { forgetGeneration, noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, isBeingRemoved, takeLock } from '../../../../src/attachments/lock.ts';
 import { begunAdd } from '../../../../src/attachments/notes.ts';
-import { listKnown, listRecords } from '../../../../src/attachments/store.ts';
+import { listKnown } from '../../../../src/attachments/store.ts';
 import { changeNetwork } from '../../../../src/chain/change.ts';
 import { parseFrozen } from '../../../../src/chain/config/conflist.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
@@ -28,7 +28,7 @@ import { handOverOne, listAttached } from '../../../../src/node/handover/hand-ov
 import { standingOf } from '../../../../src/watch/attachments.ts';
 import { collectGone } from '../../../../src/watch/collect-gone.ts';
 import { examine } from '../../../../src/watch/examine.ts';
-import { intentOf } from '../../../helpers/journal.ts';
+import { intentOf, recordsIn } from '../../../helpers/journal.ts';
 
 const ID = { network: 'net', containerId: 'c1', ifname: 'eth0' };
 const RESULT = { cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] };
@@ -75,10 +75,7 @@ const DELETED = { ...ID, state: 'skipped', why: 'its runtime has just deleted it
 const repaired = async (more: Partial<ChainRuntime> = {}) =>
   (await repair({}, { ...runtime, ...more })).attachments;
 /** What is left of it: cached results, and records. */
-const left = () => [
-  fs.readdirSync(path.join(runtime.cacheDir, 'results')),
-  listRecords(runtime.stateDir).records,
-];
+const left = () => [fs.readdirSync(path.join(runtime.cacheDir, 'results')), recordsIn(runtime.stateDir)];
 
 test('an attachment that exists is repaired and kept, without a record', async () => {
   expect(await repaired()).toMatchObject([{ ...ID, links: [{ state: 'sound' }, { state: 'mended' }] }]);
@@ -139,7 +136,7 @@ describe('a change whose runner died', () => {
     fs.cpSync(kept, notes, { recursive: true });
     writeAttachment(runtime.cacheDir, cached);
     calls.length = 0;
-    const [record] = listRecords(runtime.stateDir).records;
+    const [record] = recordsIn(runtime.stateDir);
     expect(record).toMatchObject({ foreign: true, change: { plugins: [1] } });
     for (const runner of record?.runners ?? []) endRunner(runner);
   };
@@ -177,7 +174,7 @@ describe('a change whose runner died', () => {
     const skipped = await repairOne({ known: cached, record: undefined, stateDir }, {}, runtime);
     expect(skipped).toMatchObject({ state: 'skipped', why: 'it has just been deleted' });
     expect(calls).toEqual([]);
-    expect(listRecords(runtime.stateDir).records).toMatchObject([{ phase: 'deleting' }]);
+    expect(recordsIn(runtime.stateDir)).toMatchObject([{ phase: 'deleting' }]);
   });
 
   test.each(['', 'an earlier boot'])('does not keep GC from deleting it (%s)', async boot => {
@@ -227,7 +224,7 @@ describe('a change whose runner died', () => {
     act();
     await recover({ network: ID.network }, runtime);
     expect(calls).toEqual([]);
-    expect(listRecords(runtime.stateDir).records).toEqual([]);
+    expect(recordsIn(runtime.stateDir)).toEqual([]);
   });
 });
 
