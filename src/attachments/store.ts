@@ -195,7 +195,13 @@ export function knownLister(
   { cacheDir = '', journals }: Places,
   isDoubted: (file: object) => boolean,
 ): Lister<KnownAttachment> {
-  const noted = journals.map(stateDir => ({ stateDir, files: new FileCache(readNote, () => false) }));
+  const noted = journals.map(stateDir => ({
+    stateDir,
+    files: new FileCache(
+      file => noteIn(stateDir, file),
+      () => false,
+    ),
+  }));
   const isLasting = (dir: string) => (entry: CachedAttachment) =>
     ![entry, ...journals.map(stateDir => recordOf(stateDir, entry, dir))].some(one => one && isDoubted(one));
   const cached = new Map<string, FileCache<CachedAttachment>>();
