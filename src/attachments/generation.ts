@@ -9,10 +9,9 @@ import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'nod
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, directoryOf, fileNameOf } from '../cni/attachment.ts';
 import { cniCacheDir, notesDirs, runDir } from '../cni/directories.ts';
-import { RUNNER_VARIABLE } from '../cni/env.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
-import { bootId } from '../files/process-stat.ts';
+import { bootId, RUNNER_VARIABLE } from '../files/process-stat.ts';
 import { fileExists, namesIn } from '../files/read-file.ts';
 import { pause } from '../wait.ts';
 import { isBeingRemoved } from './lock.ts';

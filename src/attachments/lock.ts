@@ -24,7 +24,6 @@ import {
 import { dirname, join } from 'node:path';
 import { type AttachmentId, directoryOf, fileNameOf } from '../cni/attachment.ts';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
-import { RUNNER_VARIABLE, WORKER_VARIABLE } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import {
   ageMsOf,
@@ -33,8 +32,10 @@ import {
   isRunning,
   type ProcessId,
   processOf,
+  RUNNER_VARIABLE,
   readRunningStat,
   thisProcess,
+  WORKER_VARIABLE,
 } from '../files/process-stat.ts';
 import { fileFailure, namesIn } from '../files/read-file.ts';
 import { GRACE_MS, PLUGIN_DEADLINE_MS, pause } from '../wait.ts';

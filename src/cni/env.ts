@@ -40,12 +40,6 @@ export const ASKED_VARIABLE = 'CATENA_ASKED';
  */
 export const CHANGE_VARIABLE = 'CATENA_CHANGE';
 
-/** Marks a plugin with the process that runs its chain: it does not end with that. */
-export const RUNNER_VARIABLE = 'CATENA_RUNNER';
-
-/** The same for a worker, which serves all plugin calls of its runner, for any attachment. */
-export const WORKER_VARIABLE = 'CATENA_WORKER_OF';
-
 /** Names the file of a snapshot to plugins, so that all of them collect garbage as of the same moment. */
 export const SNAPSHOT_VARIABLE = 'CATENA_GC_SNAPSHOT';
 

@@ -96,6 +96,12 @@ export function thisProcess(): ProcessId {
   return own;
 }
 
+/** Marks a plugin with the process that runs its chain: it does not end with that. */
+export const RUNNER_VARIABLE = 'CATENA_RUNNER';
+
+/** The same for a worker, which serves all plugin calls of its runner, for any attachment. */
+export const WORKER_VARIABLE = 'CATENA_WORKER_OF';
+
 /** The process as one word, in the name of an operation and in a variable that tells a plugin or worker of it. */
 export function processOf({ pid, start }: Pick<ProcessId, 'pid' | 'start'> = thisProcess()): string {
   return `${pid}-${start}`;

@@ -2,8 +2,7 @@
 
 import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
 import { MAX_STDERR_BYTES, signalGroup } from '../chain/run/process-output.ts';
-import { WORKER_VARIABLE } from '../cni/env.ts';
-import { processOf } from '../files/process-stat.ts';
+import { processOf, WORKER_VARIABLE } from '../files/process-stat.ts';
 import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
 import { GRACE_MS, startTimer, type Timer } from '../wait.ts';
 import {

@@ -1,18 +1,12 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
-import {
-  type CniArgs,
-  type Command,
-  findPairProblem,
-  RUNNER_VARIABLE,
-  renderCniArgs,
-} from '../../cni/env.ts';
+import { type CniArgs, type Command, findPairProblem, renderCniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { NetworkPlugins } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
-import { processOf } from '../../files/process-stat.ts';
+import { processOf, RUNNER_VARIABLE } from '../../files/process-stat.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
 import { LONGEST_MS, PLUGIN_DEADLINE_MS } from '../../wait.ts';
 import type { Conflist } from '../config/conflist.ts';

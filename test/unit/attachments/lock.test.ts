@@ -21,7 +21,7 @@ import {
   sweepLocks,
   takeLock,
 } from '../../../src/attachments/lock.ts';
-import { RUNNER_VARIABLE, WORKER_VARIABLE } from '../../../src/cni/env.ts';
+import { RUNNER_VARIABLE, WORKER_VARIABLE } from '../../../src/files/process-stat.ts';
 import { untilStarted } from '../../helpers/until.ts';
 
 describe('isAlive()', () => {
