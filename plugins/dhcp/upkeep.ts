@@ -168,15 +168,19 @@ export function attachmentOf({ network, env }: Call): AttachmentId {
   return { network, containerId: env.containerId, ifname: env.ifname };
 }
 
+function findNote(call: Call, leases: Pick<LeaseFamily<never>, 'family'>): UpkeepNote | undefined {
+  return findUpkeep(stateDir(call.environment), PLUGIN, ownerOf(call, leases));
+}
+
 /** The record of the call's attachment; undefined if there is none that can be read. */
 function findRecord<S extends LeaseState>(call: Call, leases: LeaseFamily<S>): KeptLease<S> | undefined {
-  const note = findUpkeep(stateDir(call.environment), PLUGIN, ownerOf(call, leases));
+  const note = findNote(call, leases);
   return note && recordOf(leases, note);
 }
 
 /** Whether the attachment has a record of an IPv6 lease; cheap, so that code for it is loaded only if there is one. */
 export function hasIpv6Record(call: Call): boolean {
-  return findUpkeep(stateDir(call.environment), PLUGIN, ownerOf(call, { family: 6 })) !== undefined;
+  return findNote(call, { family: 6 }) !== undefined;
 }
 
 /** The same for all attachments of the network. */
@@ -329,7 +333,7 @@ const UNNOTED_ADD_S = 60;
 
 /** Releases and forgets the lease of the call's attachment, if it has one. */
 export async function returnLease<S extends LeaseState>(call: Call, leases: LeaseFamily<S>): Promise<void> {
-  const note = findUpkeep(stateDir(call.environment), PLUGIN, ownerOf(call, leases));
+  const note = findNote(call, leases);
   if (note === undefined) return;
   const record = recordOf(leases, note);
   const netns = call.findContainerNetns();
@@ -342,32 +346,32 @@ export async function collectLeases<S extends LeaseState>(call: Call, leases: Le
   const { kept } = call;
   if (kept === undefined) return;
   const { part } = ownerOf(call, leases);
-  const records = listUpkeep(stateDir(call.environment), PLUGIN, call.network)
-    .filter(note => note.part === part)
-    .flatMap(note => recordOf(leases, note) ?? []);
+  const notes = listUpkeep(stateDir(call.environment), PLUGIN, call.network);
   const now = bootClock();
-  const stale = records.filter(({ note, state }) => {
-    const isNew = note.boot === bootId(call.environment) && now - state.lease.since < UNNOTED_ADD_S;
-    return !kept.has(note) && (kept.isNoted(note) || !isNew);
+  const stale = notes.filter(note => {
+    const since = recordOf(leases, note)?.state.lease.since ?? 0;
+    const isNew = note.boot === bootId(call.environment) && now - since < UNNOTED_ADD_S;
+    return note.part === part && !kept.has(note) && (kept.isNoted(note) || !isNew);
   });
-  await tryAll(stale.map(record => () => collect(call, leases, record)));
+  await tryAll(stale.map(note => () => collect(call, leases, note)));
 }
 
 async function collect<S extends LeaseState>(
   call: Call,
   leases: LeaseFamily<S>,
-  record: KeptLease<S>,
+  note: UpkeepNote,
 ): Promise<void> {
-  const { note, state } = record;
-  call.log.info(`Releasing ${state.lease.address} of stale attachment ${note.containerId}/${note.ifname}`);
+  const record = recordOf(leases, note);
+  const what = record ? `Releasing ${record.state.lease.address}` : 'Removing the unknown record';
+  call.log.info(`${what} of stale attachment ${note.containerId}/${note.ifname}`);
   const path = note.call.env.CNI_NETNS ?? '';
-  const netns = findNetns(path);
+  const netns = record && findNetns(path);
   try {
     if (netns) await giveBack(call, leases, record, { netns, path });
   } finally {
     if (netns) closeNetns(netns);
   }
-  dropRecord(call, record);
+  dropRecord(call, { note });
 }
 
 /** Releases a lease, if its interface still exists. Best effort: the server forgets the lease in time. */
@@ -435,7 +439,7 @@ interface Visit<S extends LeaseState> {
  * Renews the lease of the call's attachment if it is time, or confirms it after a restart. Does nothing in the namespace of
  * another attachment, and nothing if that is gone.
  * @param restarted whether this is the first call since the daemon started
- * @throws Error when the kernel refuses a change; it is tried again
+ * @throws Error when the kernel refuses a change, or the record is of no lease; it is tried again
  */
 export async function keepLease<S extends LeaseState>(
   call: Call,
@@ -443,8 +447,13 @@ export async function keepLease<S extends LeaseState>(
   restarted: boolean,
   open: (place: OpenInterface, state: S) => LeaseKeeper<S['lease']>,
 ): Promise<void> {
-  const record = findRecord(call, leases);
-  if (record === undefined) return;
+  const note = findNote(call, leases);
+  if (note === undefined) return;
+  const record = recordOf(leases, note);
+  if (record === undefined)
+    throw new Error(
+      `Cannot keep the lease of "${note.ifname}": its record in "${stateDir(call.environment)}" is of no lease that this version knows; run DEL and ADD`,
+    );
   const { state } = record;
   const { lease } = state;
   const link = findInterface(call, record);
