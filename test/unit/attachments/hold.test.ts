@@ -221,6 +221,18 @@ test('an entry that outlived its attachment is not taken for that of an ADD whic
   held.release();
 });
 
+test('an ADD is noted with its first segment, and not before', () => {
+  const held = holdFree('add');
+  held.beginAdd(intentOf({ cacheDir: run }), false);
+  expect(fs.existsSync(noteFileOf(dir, ID))).toBe(false);
+  held.progress(2);
+  expect(readRecord(dir, ID)).toMatchObject({ phase: 'adding', segment: 2 });
+  held.commit({ result: { cniVersion: '1.1.0' } });
+  held.release();
+  expect(fs.existsSync(noteFileOf(dir, ID))).toBe(false);
+  expect(readRecord(dir, ID)).toMatchObject({ phase: 'attached', isNoted: false });
+});
+
 test('an ADD over an earlier one is found by its journal, which has never had a note', () => {
   const held = holdFree('add');
   held.beginAdd(intentOf({ cacheDir: run }), true);
