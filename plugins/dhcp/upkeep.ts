@@ -1,4 +1,4 @@
-// How is a lease kept: on disk, while the daemon calls, and until it is given back?
+// Who is a client to servers, and how is its lease noted on disk, given back, and renewed when the daemon calls?
 
 import * as z from 'zod/mini';
 import { awaitTraffic } from '../../src/attach/ready.ts';
