@@ -7,6 +7,7 @@ import { namesIfThere, readIfThere } from '../../src/files/read-file.ts';
 import type { KeptAttachments } from '../../src/plugin/define.ts';
 import { isSysctlPath } from './allowlist.ts';
 import { DEFAULT_DATA_DIR } from './config.ts';
+import type { TuningPlan } from './plan.ts';
 
 /** Values from before the first ADD; only those to be changed. The keys up to `txQLen` are the reference's. */
 export const Backup = z.looseObject({
@@ -107,15 +108,20 @@ export function mergeBackups(older: Backup, newer: Backup): Backup {
   };
 }
 
-/** The part of a backup whose values are still set, and the part to be restored because a change no longer sets them. */
+/**
+ * The part of a backup whose values are still set, and the part to be restored because a change no longer sets them.
+ * @param past what the plugin set before: the rest is that of another one of its type in the chain; undefined if that is not known
+ */
 export function splitBackup(
   { network, sysctl = {}, ...backup }: Backup,
   set: Backup,
+  past: TuningPlan | undefined,
 ): { readonly needed: Backup; readonly obsolete: Backup } {
-  const pick = <T extends object>(from: T, isWanted: (key: string) => boolean) =>
+  const pick = <T extends object>(from: T, isWanted: (key: string) => boolean | undefined) =>
     Object.fromEntries(Object.entries(from).filter(([key]) => isWanted(key))) as Partial<T>;
-  const isSet = (key: string) => !ATTRIBUTES.has(key) || key in set;
-  const isSysctlSet = (path: string) => Object.hasOwn(set.sysctl ?? {}, path);
+  const isSet = (key: string) => !ATTRIBUTES.has(key) || key in set || (past && !(key in past.link));
+  const isSysctlSet = (path: string) =>
+    Object.hasOwn(set.sysctl ?? {}, path) || past?.sysctls.every(({ paths }) => !paths.includes(path));
   return {
     needed: { ...pick(backup, isSet), ...defined({ network }), sysctl: pick(sysctl, isSysctlSet) },
     obsolete: { ...pick(backup, key => !isSet(key)), sysctl: pick(sysctl, path => !isSysctlSet(path)) },

@@ -85,7 +85,7 @@ export const tuning = definePlugin({
     applyDevice(target, plan.link, state);
   },
 
-  change(call, mode) {
+  change(call, mode, former) {
     refuseRepeatedSysctl(call);
     const { ifname, netns } = call.env;
     const plan = planAllowed(call);
@@ -93,6 +93,7 @@ export const tuning = definePlugin({
     const target = targetOf(call);
     const state = readState(target, plan);
     const found = backupOf(plan, state);
+    const past = former && planTuning(former, call.args, ifname);
     if (mode === 'look') return prevResult;
     const path = fileOf(call);
     const older = findBackup(path) ?? {};
@@ -101,7 +102,7 @@ export const tuning = definePlugin({
     writeBackup(path, whole);
     applySysctls(target, plan.sysctls, state);
     applyDevice(target, plan.link, state);
-    const { needed, obsolete } = splitBackup(whole, found);
+    const { needed, obsolete } = splitBackup(whole, found, past);
     restoreAll(target, obsolete);
     if (isEmpty(needed)) removeBackup(path);
     else writeBackup(path, needed);

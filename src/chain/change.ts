@@ -18,7 +18,7 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
 import { CHANGE_VARIABLE, type ChangeMode } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { type ChangeReply, parseChangeReply } from '../cni/invocation.ts';
+import { type ChangeReply, FORMER, parseChangeReply } from '../cni/invocation.ts';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import { convertResult, type ResultOf } from '../cni/result.ts';
 import { type Conflist, isSinglePlugin, parseFrozen } from './config/conflist.ts';
@@ -108,10 +108,10 @@ async function changeHeld(
   const begun: number[] = [];
   let result: JsonObject;
   try {
-    result = await changeParts(to, plugins, before, runtime, index => begun.unshift(index));
+    result = await changeParts({ from, to }, plugins, before, runtime, index => begun.unshift(index));
     held.commit({ ...settings, result });
   } catch (error) {
-    throw await undo(error, held, { from, begun, before }, runtime);
+    throw await undo(error, held, { back: { from: to, to: from }, begun, before }, runtime);
   }
   return result as ResultOf;
 }
@@ -120,15 +120,15 @@ async function undo(
   error: unknown,
   held: HeldKnown,
   {
-    from,
+    back,
     begun,
     before,
-  }: { readonly from: Goal; readonly begun: readonly number[]; readonly before: JsonObject },
+  }: { readonly back: Way; readonly begun: readonly number[]; readonly before: JsonObject },
   runtime: ChainRuntime,
 ): Promise<unknown> {
   try {
     // The signal that stopped the change must not stop its undo.
-    await changeParts(from, begun, before, { ...runtime, signal: undefined });
+    await changeParts(back, begun, before, { ...runtime, signal: undefined });
     held.abandon();
     return error;
   } catch (failure) {
@@ -223,14 +223,15 @@ export async function settleHeld(
 async function goBackOrOn(held: HeldKnown, runtime: ChainRuntime): Promise<void> {
   const { record } = held;
   const { change, result = {} } = record;
-  const { plugins = [] } = change ?? {};
+  const { plugins = [], to: settings = record } = change ?? {};
+  const [before, after] = [goalOf(record, record), goalOf(record, settings)];
   try {
-    await changeParts(goalOf(record, record), [...plugins].reverse(), result, runtime);
+    await changeParts({ from: after, to: before }, [...plugins].reverse(), result, runtime);
     held.abandon();
   } catch (cannotGoBack) {
     try {
-      const to = change?.to ?? record;
-      held.commit({ ...to, result: await changeParts(goalOf(record, to), plugins, result, runtime) });
+      const on = await changeParts({ from: before, to: after }, plugins, result, runtime);
+      held.commit({ ...settings, result: on });
     } catch (cannotGoOn) {
       const { message } = toCniError(cannotGoOn);
       throw withDetails(cannotGoBack, `an interrupted change cannot be finished either: ${message}`);
@@ -337,7 +338,7 @@ async function planChange(
   );
   for (const index of concerned) refuseForeign(to, index, runtime);
   for (const index of concerned) {
-    const { options } = await examinePart(to, index, result, runtime);
+    const { options } = await examinePart({ from, to }, index, result, runtime);
     refuseFixed(from.list.plugins[index], to.list.plugins[index], options);
   }
   return concerned;
@@ -386,6 +387,12 @@ interface Goal {
   readonly capabilityArgs: JsonObject;
 }
 
+/** Where a change comes from and where it goes, which may be back. */
+interface Way {
+  readonly from: Goal;
+  readonly to: Goal;
+}
+
 /** The attachment of a record with other settings. @throws CniError 6 and 7 for a list that cannot be used */
 function goalOf(record: AttachmentRecord, { capabilityArgs, source }: Settings): Goal {
   const { containerId, netns, ifname, args } = record;
@@ -400,40 +407,43 @@ function goalOf(record: AttachmentRecord, { capabilityArgs, source }: Settings):
  * @throws CniError of the first plugin that fails
  */
 async function changeParts(
-  goal: Goal,
+  way: Way,
   plugins: readonly number[],
   result: JsonObject,
   runtime: ChainRuntime,
   onCall: (index: number) => void = () => {},
 ): Promise<JsonObject> {
-  let last = convertResult(result, goal.list.version, 'recorded result') as JsonObject;
+  let last = convertResult(result, way.to.list.version, 'recorded result') as JsonObject;
   for (const index of plugins) {
     onCall(index);
-    last = (await callOne(goal, index, last, 'do', runtime)).changed;
+    last = (await callOne(way, index, last, 'do', runtime)).changed;
   }
   return last;
 }
 
 /** Asks a plugin whether it could change its part, and which options it can change. @throws CniError if it could not */
 async function examinePart(
-  goal: Goal,
+  way: Way,
   index: number,
   result: JsonObject,
   runtime: ChainRuntime,
 ): Promise<ChangeReply> {
-  const prevResult = convertResult(result, goal.list.version, 'recorded result') as JsonObject;
-  return await callOne(goal, index, prevResult, 'look', runtime);
+  const prevResult = convertResult(result, way.to.list.version, 'recorded result') as JsonObject;
+  return await callOne(way, index, prevResult, 'look', runtime);
 }
 
 async function callOne(
-  { attachment, list, capabilityArgs }: Goal,
+  { from, to: { attachment, list, capabilityArgs } }: Way,
   index: number,
   prevResult: JsonObject,
   mode: ChangeMode,
   runtime: ChainRuntime,
 ): Promise<ChangeReply> {
   const entry = list.plugins[index] as PluginEntry;
-  const request = buildRequest(list, entry, { prevResult, capabilityArgs });
+  const request = {
+    ...buildRequest(list, entry, { prevResult, capabilityArgs }),
+    [FORMER]: requestOf(from, index),
+  };
   const call = { list, verb: 'CHECK', order: [index], attachment, requestFor: () => request } as const;
   const asking = { ...runtime, env: { ...(runtime.env ?? process.env), [CHANGE_VARIABLE]: mode } };
   for await (const reply of callPlugins({ ...call, read: parseChangeReply }, asking)) {

@@ -45,6 +45,9 @@ export function errorIn({ stdout }: Pick<Reply, 'stdout'>): CniError {
   );
 }
 
+/** Key of a request with `CATENA_CHANGE`: the request that it takes the place of. */
+export const FORMER = 'catena/former';
+
 /** What a plugin that knows `CATENA_CHANGE` answers to CHECK with it. */
 export interface ChangeReply {
   /** `prevResult` with what the change affects. */

@@ -82,9 +82,14 @@ export interface PluginDefinition<S extends z.core.$ZodType = z.core.$ZodType> {
    * above all open connections; values from before ADD stay known to DEL. Runs in place of CHECK under `CATENA_CHANGE`, with
    * the result of the whole ADD as `prevResult`. The runner undoes a change by another one, so a second run with the same
    * request changes nothing. A plugin without it has no option that can be changed.
+   * @param former the request that this one takes the place of; undefined from a runner that does not tell
    * @returns `prevResult` with what has changed; with `look` nothing is changed, but what cannot be done is refused
    */
-  change?(call: Call<z.output<S>>, mode: ChangeMode): Result | Promise<Result>;
+  change?(
+    call: Call<z.output<S>>,
+    mode: ChangeMode,
+    former: z.output<S> | undefined,
+  ): Result | Promise<Result>;
   /** Options of the configuration that `change` may be given with another value, besides capabilities; none of them matters to DEL. */
   readonly changeable?: readonly string[];
   del(call: Call<z.output<S>>): Done;

@@ -16,8 +16,8 @@ import {
   UPKEEP_VARIABLE,
 } from '../cni/env.ts';
 import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
-import type { ChangeReply, HandoverReply, Reply } from '../cni/invocation.ts';
-import { decode, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
+import { type ChangeReply, FORMER, type HandoverReply, type Reply } from '../cni/invocation.ts';
+import { decode, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import {
   atLeast,
   CURRENT_VERSION,
@@ -241,7 +241,9 @@ async function changeInPlace(
       `Cannot change a running attachment: no option of "${definition.name}" can be changed in place; run DEL and ADD`,
     );
   }
-  const changed = renderResult(await definition.change(call, mode), call.version);
+  const before = call.request[FORMER];
+  const former = isObject(before) ? decode(definition.config, before, 'former configuration') : undefined;
+  const changed = renderResult(await definition.change(call, mode, former), call.version);
   const reply: ChangeReply = { changed, options: definition.changeable ?? [] };
   return JSON.stringify(reply);
 }

@@ -114,6 +114,38 @@ describeRoot(
       });
     });
 
+    test('of two plugins of one type, a change of one leaves what the other set', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const chain = changeableChain(lab, { type: 'tuning', mtu: 1400, dataDir: `${lab.tmp}/tuning` });
+        const original = await lab.sysctl(container, 'net/core/somaxconn');
+        await chain.add(container);
+        const found = async () => {
+          const [link] = await lab.ip(container, 'link', 'show', 'eth0');
+          expect(await chain.run('check', container)).toMatchObject(DONE);
+          return [await lab.sysctl(container, 'net/core/somaxconn'), link?.mtu];
+        };
+        const change = async (conf: object) => {
+          expect(await set(lab, container, { conf })).toMatchObject(DONE);
+          return await found();
+        };
+        expect(await change({ 5: { mtu: 1300 } })).toEqual(['321', 1300]);
+        expect(await change({ 4: { sysctl: { 'net.core.somaxconn': '654' } } })).toEqual(['654', 1300]);
+        expect(await change({ 4: { sysctl: null } })).toEqual([original, 1300]);
+        const failing = { 5: { mtu: 1200 }, 4: { sysctl: { 'net.core.somaxconn': '-1' } } };
+        expect(await set(lab, container, { conf: failing })).toMatchObject({ exitCode: 1 });
+        expect(await found()).toEqual([original, 1300]);
+        expect(await change({ 4: { sysctl: { 'net.core.somaxconn': '9' } } })).toEqual(['9', 1300]);
+        const kept = `${lab.tmp}/tuning/${container.id}_eth0.json`;
+        expect(JSON.parse(fs.readFileSync(kept, 'utf8'))).toMatchObject({
+          mtu: 1500,
+          sysctl: { 'net/core/somaxconn': original },
+        });
+        expect(await chain.run('del', container)).toMatchObject(DONE);
+        expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe(original);
+      });
+    });
+
     test('what cannot be changed is refused, and nothing changes', async () => {
       await withHost(async lab => {
         const [container, other] = [await lab.container(), await lab.container()];

@@ -14,8 +14,8 @@ export interface WantedChange {
 
 const MBIT = 1_000_000;
 
-/** A chain of every plugin that can change its part. */
-export function changeableChain(lab: Lab): Chain {
+/** A chain of every plugin that can change its part. @param more plugins after them */
+export function changeableChain(lab: Lab, ...more: Row[]): Chain {
   const range = { type: 'host-local', subnet: '10.88.0.0/16', dataDir: `${lab.tmp}/leases` };
   return writeChain(lab, {
     cniVersion: '1.1.0',
@@ -26,6 +26,7 @@ export function changeableChain(lab: Lab): Chain {
       { type: 'firewall' },
       { type: 'bandwidth', capabilities: { bandwidth: true } },
       { type: 'tuning', sysctl: { 'net.core.somaxconn': '321' }, dataDir: `${lab.tmp}/tuning` },
+      ...more,
     ],
   });
 }
