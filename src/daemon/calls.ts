@@ -138,7 +138,7 @@ export async function hasGone(signal: AbortSignal): Promise<boolean> {
  * `declined`: the daemon has not begun the call and never will. `lost`: it may have begun the call and will not continue it.
  * `wait`: it may be working on it.
  */
-export type CallState = 'declined' | 'lost' | 'wait';
+type CallState = 'declined' | 'lost' | 'wait';
 
 /** A daemon that runs but is silent for this long hangs. */
 const STANDSTILL_MS = 10_000;

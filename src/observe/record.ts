@@ -43,7 +43,7 @@ export type RequestRecord = Omit<ValueOf<typeof Request>, 'startedAt'> & {
 export type RecordingWatcher = RequestWatcher<RequestRecord>;
 
 /** A request in progress. */
-export interface OpenRequest {
+interface OpenRequest {
   readonly id: string;
   /** For {@link Runtime.onPlugin}. */
   readonly onPlugin: (event: PluginEvent) => void;

@@ -242,7 +242,7 @@ interface GiveBackOptions {
 export async function giveBack(
   claimant: Claimant,
   limitsOf: (pool: string) => Limits,
-  { ended = new Set(), endsKept = false, isMeant = () => true }: GiveBackOptions = {},
+  { ended = new Set(), endsKept = false, isMeant = () => true }: GiveBackOptions,
 ): Promise<string[]> {
   const returning: HeldBlock[] = [];
   changeHeld(
