@@ -1,5 +1,5 @@
 // Which network does a name or a path refer to, and what does a selection add to it?
-import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
+import { type Dirent, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { type Conflist, parseNetwork } from '../chain/config/conflist.ts';
 import {
@@ -123,7 +123,8 @@ function readConf(path: string): string {
  * @throws CniError 5, 6 and 7 if the file is broken; 11 if a directory holds none yet
  */
 export function loadPath(path: string): FoundNetwork {
-  if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) return labelled(loadFile(path));
+  // stat of a path below a file throws under Bun, even where it may be missing.
+  if (!(existsSync(path) && statSync(path).isDirectory())) return labelled(loadFile(path));
   const { networks, diagnostics } = listNetworks(path);
   const [first] = networks;
   if (first) return labelled(first.list);

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { definitionsOf, findDefinition, findNetwork } from '../../../src/delegate/find-network.ts';
+import { definitionsOf, findDefinition, findNetwork, loadPath } from '../../../src/delegate/find-network.ts';
 import type { NetworkPlaces } from '../../../src/delegate/options.ts';
 
 let dir: string;
@@ -39,6 +39,11 @@ test('the configuration names files of the node in any case, and a pod does with
   const byConfiguration = asked('kube-system', { byPod: false, isolated: true });
   expect((await findNetwork({ ...places, fetchDefinition }, byConfiguration)).label).toBe('storage');
   expect((await findNetwork(places, asked('a'))).label).toBe('storage');
+});
+
+test('a path below a file is told like one that is missing', () => {
+  for (const name of ['storage.conflist/below', 'missing.conflist'])
+    expect(() => loadPath(path.join(dir, name))).toThrow(expect.objectContaining({ code: 5 }));
 });
 
 test('a name that is neither a file nor a definition is told with both directories', async () => {
