@@ -121,7 +121,9 @@ export async function startNode(
       await awaiting(`${service} of ${place.name}`, 90, answers[service]);
     },
     async kill(service) {
-      await machine.ok(['kill', '-KILL', ...machine.processes(service)]);
+      // One of them may be a child that has just ended: that all are gone is what counts.
+      await machine.run(['kill', '-KILL', ...machine.processes(service)]);
+      await awaiting(`${service} to end`, 30, async () => machine.processes(service).length === 0);
     },
     async stopDocker() {
       await machine.ok(['kill', '-TERM', ...machine.processes('dockerd')]);
