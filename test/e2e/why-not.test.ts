@@ -102,6 +102,30 @@ COMMIT
 describeRoot(
   'why-not',
   () => {
+    test('containers that have IPv6 only are followed with it, and asked for nothing else', () =>
+      withHost(async lab => {
+        const { ask } = operator(lab);
+        const [web, db, old] = [await lab.container(), await lab.container(), await lab.container()];
+        const list = (name: string, bridge: string, subnet: string) => {
+          const ipam = { type: 'host-local', subnet, dataDir: `${lab.tmp}/leases` };
+          const plugins = [
+            { type: 'bridge', bridge, isDefaultGateway: true, ipam },
+            { type: 'portmap', capabilities: { portMappings: true } },
+          ];
+          return writeChain(lab, { cniVersion: '1.1.0', name, plugins });
+        };
+        const six = list('six', 'br6', 'fd00:6::/64');
+        await six.add(web, { cap: { portMappings: [{ hostPort: 8080, containerPort: 80 }] } });
+        await six.add(db);
+        await list('four', 'br4', '10.94.0.0/24').add(old);
+        await startServer(lab, web, { ...TCP, port: 80, seconds: 60 });
+        expect(await ask(`${web.id}:80`)).toMatchObject(ARRIVES);
+        expect(await ask(db.id, `${web.id}:80`)).toMatchObject(ARRIVES);
+        expect(await ask(db.id, ':8080')).toMatchObject(ARRIVES);
+        expect(await ask(old.id, `${web.id}:80`)).toMatchObject(stopped('mapping', 'no IPv4 address'));
+        expect(await ask('--ipv6', `${old.id}:80`)).toMatchObject(stopped('mapping', 'no IPv6 address'));
+      }));
+
     test(
       'follows containers, the node and hosts outside to each other, with UDP and IPv6',
       () =>

@@ -100,7 +100,7 @@ export function whyNot(
 
 function* begin(world: World, from: From, to: To): Walk<boolean> {
   const { node } = world;
-  const family = familyOf(from, to);
+  const family = familyOf(world, from, to);
   const isEcho = to.protocol === 'icmp';
   const isNode = !isEcho && (to.kind === 'node' || (to.address !== undefined && node.has(to.address)));
   const mapping = isNode ? yield* findMapping(world, to, family) : undefined;
@@ -151,14 +151,22 @@ function* findStart(world: World, from: From, packet: Packet): Walk<Start | unde
   return { site: node, sent: packet };
 }
 
-function familyOf(from: From, to: To): 4 | 6 {
+/** That of an address that is given; otherwise IPv6 where it is wanted, and where containers have nothing else in common. */
+function familyOf({ attachments }: World, from: From, to: To): 4 | 6 {
   const address = to.address ?? (from.kind === 'outside' ? from.address : undefined);
-  return address === undefined ? to.family : address.includes(':') ? 6 : 4;
+  if (address !== undefined) return address.includes(':') ? 6 : 4;
+  const ends = [from, to].flatMap(end => (end.kind === 'container' ? [end.containerId] : []));
+  const has = (family: 4 | 6) =>
+    ends.every(id => attachments.some(one => one.containerId === id && addressesOf(one).some(isOf(family))));
+  return to.family === 4 && !has(4) && has(6) ? 6 : to.family;
+}
+
+function isOf(family: 4 | 6): (address: string) => boolean {
+  return address => address.includes(':') === (family === 6);
 }
 
 function destinationOf({ node, attachments }: World, from: From, to: To, family: 4 | 6): string | undefined {
   if (to.address !== undefined) return to.address;
-  const isWanted = (address: string) => address.includes(':') === (family === 6);
   if (to.kind === 'container') {
     const own = attachments.filter(one => one.containerId === to.containerId);
     const networks =
@@ -166,7 +174,7 @@ function destinationOf({ node, attachments }: World, from: From, to: To, family:
         ? attachments.filter(one => one.containerId === from.containerId).map(one => one.network)
         : [];
     const nearest = own.toSorted((a, b) => rank(a) - rank(b));
-    return nearest.flatMap(addressesOf).find(isWanted);
+    return nearest.flatMap(addressesOf).find(isOf(family));
 
     function rank({ network }: NodeAttachment): number {
       return networks.includes(network) ? 0 : 1;
@@ -191,9 +199,8 @@ export function addressOfNode(node: Site, family: 4 | 6): string | undefined {
 
 /** The port of a container that a port of the node leads to. */
 function* findMapping(world: World, to: To, family: 4 | 6): Walk<Mapping | undefined> {
-  const isWanted = (address: string) => address.includes(':') === (family === 6);
   const found = world.attachments.flatMap(attachment => {
-    const address = addressesOf(attachment).find(isWanted);
+    const address = addressesOf(attachment).find(isOf(family));
     const mapped = attachment.ports.find(
       ({ hostPort, protocol, hostIP }) =>
         hostPort === to.port &&
