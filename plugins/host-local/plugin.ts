@@ -1,6 +1,6 @@
 // What does host-local do for each verb?
 
-import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, defined } from '../../src/cni/json.ts';
@@ -209,6 +209,8 @@ function findDns(conf: HostLocalConf): ResultDns | undefined {
  */
 export function readResolvConf(path: string): ResultDns {
   try {
+    // A device may never end, and a pipe without a writer never begin.
+    if (existsSync(path) && !statSync(path).isFile()) throw new Error('it is no regular file; name one');
     return parseResolvConf(readFileSync(path, 'utf8'));
   } catch (cause) {
     throw new Error(`Cannot read "ipam.resolvConf" ${path}: ${(cause as Error).message}`, { cause });

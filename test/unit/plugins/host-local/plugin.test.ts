@@ -40,6 +40,10 @@ describe('readResolvConf()', () => {
   test('names the file that is missing', () => {
     expect(() => readResolvConf('/nonexistent/resolv.conf')).toThrow('/nonexistent/resolv.conf');
   });
+
+  test('a device that never ends is refused', () => {
+    expect(() => readResolvConf('/dev/zero')).toThrow('/dev/zero: it is no regular file');
+  });
 });
 
 let dir: string;
