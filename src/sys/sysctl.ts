@@ -70,8 +70,7 @@ export function writeSysctl(path: string, value: string): void {
   try {
     writeFileSync(`/proc/sys/${path}`, value, { flag: 'r+' });
   } catch (cause) {
-    const reason = (cause as { code?: string }).code ?? String(cause);
-    throw new Error(`Cannot set sysctl "${path}" to "${value}": ${reason}`, { cause });
+    throw new Error(`Cannot set sysctl "${path}" to "${value}": ${(cause as Error).message}`, { cause });
   }
 }
 

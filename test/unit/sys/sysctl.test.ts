@@ -1,6 +1,7 @@
 // Are kernel parameters read and written at the place that their path names? Nothing is changed here.
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
+import { describeError } from '../../../src/cni/errors.ts';
 import { ensureSysctl, findSysctl, readSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
 
 const OSTYPE = 'kernel/ostype';
@@ -26,6 +27,16 @@ describe('writeSysctl()', () => {
   test('names the parameter and the value when it fails, and creates no file', () => {
     expect(() => writeSysctl('net/nothing', '1')).toThrow('Cannot set sysctl "net/nothing" to "1": ENOENT');
     expect(() => writeSysctl(OSTYPE, 'Hurd')).toThrow('Cannot set sysctl "kernel/ostype" to "Hurd"');
+  });
+
+  test('says once why it fails', () => {
+    let reason = '';
+    try {
+      writeSysctl('net/nothing', '1');
+    } catch (error) {
+      reason = describeError(error);
+    }
+    expect(reason.match(/ENOENT/g)).toEqual(['ENOENT']);
   });
 
   test('is not called by ensureSysctl() when the value is right', () => {
