@@ -375,10 +375,21 @@ export async function unwind(
 ): Promise<{ readonly final: unknown; readonly failures: readonly unknown[] }> {
   // The signal that stopped the ADD must not stop its undo.
   const undeterred = { ...runtime, signal: undefined };
-  const errors = await undoPlugins(list, lastBegun, attachment, undeterred, result);
+  const failed = await undoPlugins(list, lastBegun, attachment, undeterred, result);
+  // A plugin that refused the version of the list on ADD refuses it on every later DEL, whatever the list says by then.
+  const errors = failed.filter(one => !(refusesVersion(error) && refusesVersion(one) && isOfOne(error, one)));
   if (!errors.length) return { final: error, failures: [] };
   const text = `undoing it failed too: ${errors.map(describePluginError).join('; ')}`;
   return { final: withDetails(error, text, errors), failures: errors };
+}
+
+function refusesVersion(error: unknown): boolean {
+  return error instanceof CniError && error.code === ErrorCode.incompatibleVersion;
+}
+
+function isOfOne(a: unknown, b: unknown): boolean {
+  const [one, other] = [a, b].map(error => (error instanceof CniError ? error.plugin?.index : undefined));
+  return one !== undefined && one === other;
 }
 
 function findConverted(

@@ -282,6 +282,18 @@ describe('addNetwork()', () => {
     expect(fs.existsSync(cacheFile())).toBe(false);
   });
 
+  test('leaves nothing to undo of a plugin that refuses the version on ADD and DEL', async () => {
+    const refusing = { ReportError: 'incompatible CNI versions', ReportErrorCode: 1 };
+    const older = listOf('1.1.0', [chain.noop('one'), chain.noop('two', refusing)]);
+    const error = await errorOf(addNetwork(older, ATTACHMENT, chain.runtime));
+    expect(error).toMatchObject({ code: 1, plugin: { index: 1, verb: 'ADD' } });
+    expect(error.details ?? '').not.toContain('undoing it failed too');
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
+    // The list has been given another version since.
+    await addNetwork(listOf('1.0.0', [chain.noop('three')]), ATTACHMENT, chain.runtime);
+    expect(chain.order().slice(4)).toEqual(['ADD three']);
+  });
+
   test('reports how the process ended when the plugin does not', async () => {
     const list = listOf('1.1.0', [chain.noop('one'), { type: 'fail' }]);
     const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
