@@ -31,7 +31,7 @@ export async function holdingsOf(machine: Machine): Promise<Holdings> {
   };
 }
 
-/** A line for each thing that one of two has. @param stay names of devices that may remain */
+/** A line for each thing that one of two has. @param stay names of devices that may remain, or go */
 export function differences(before: Holdings, after: Holdings, stay?: RegExp): string[] {
   const mayStay = (kind: keyof Holdings, one: string): boolean =>
     kind === 'devices' && stay?.test(one) === true;
@@ -39,6 +39,8 @@ export function differences(before: Holdings, after: Holdings, stay?: RegExp): s
     ...after[kind]
       .filter(one => !before[kind].includes(one) && !mayStay(kind, one))
       .map(one => `${kind}: ${one} remains`),
-    ...before[kind].filter(one => !after[kind].includes(one)).map(one => `${kind}: ${one} is gone`),
+    ...before[kind]
+      .filter(one => !after[kind].includes(one) && !mayStay(kind, one))
+      .map(one => `${kind}: ${one} is gone`),
   ]);
 }
