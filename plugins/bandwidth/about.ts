@@ -20,6 +20,7 @@ const Limits = z.object({
 /** The bandwidth plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
+  once: true,
   summary: 'limits the rate of traffic to and from the container',
   capabilities: ['bandwidth'],
   config: z.extend(BandwidthConf, {

@@ -9,6 +9,7 @@ import { SHARED } from './iptables-rules.ts';
 /** The portmap plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
+  once: true,
   summary: 'forwards host ports to the pod',
   capabilities: ['portMappings'],
   config: z.extend(PortmapConf, {

@@ -78,6 +78,8 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
   readonly follows?: (conf: JsonObject) => boolean;
   /** What it does, after "it": `limits the rate of traffic to and from the container`. */
   readonly summary: string;
+  /** It keeps one state for each attachment: a second entry of a list replaces what the first has set. */
+  readonly once?: true;
   /** Keys of `runtimeConfig` that it reads. */
   readonly capabilities: readonly string[];
   /**

@@ -253,6 +253,12 @@ function judgePlace(
     const earlier = plugins[index - 1]?.plugin?.type ?? 'another plugin';
     return say('warning', `"${type}" creates its own interface: it should be first, not after "${earlier}"`);
   }
+  if (about.once && plugins.slice(0, index).some(other => other.plugin?.type === type)) {
+    return say(
+      'warning',
+      `a second "${type}" replaces what the first has set, and CHECK of the first fails: make one entry of both`,
+    );
+  }
   return undefined;
 }
 

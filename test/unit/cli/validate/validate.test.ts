@@ -243,6 +243,8 @@ describe('the order of plugins', () => {
   test.each([
     ['a meta plugin first', [PORTMAP, BRIDGE], ['error order']],
     ['a meta plugin alone', [{ type: 'tuning' }], ['error order']],
+    ['one of whose two entries the second undoes', [BRIDGE, PORTMAP, PORTMAP], ['warning order']],
+    ['one that may be there twice', [BRIDGE, { type: 'tuning' }, { type: 'tuning' }], []],
     ['a main plugin later', [BRIDGE, PORTMAP, { type: 'bridge' }], ['warning order']],
     [
       'an IPAM plugin in the list',
