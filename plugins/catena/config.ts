@@ -1,6 +1,5 @@
 // Which options does the delegate runner take, and how are they evaluated?
 
-import { existsSync, statSync } from 'node:fs';
 import * as z from 'zod/mini';
 import { DEVICE_INFO_DIR } from '../../src/cni/device-info.ts';
 import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/directories.ts';
@@ -22,6 +21,7 @@ import {
   parseSelections,
   selectByConfig,
 } from '../../src/delegate/selection.ts';
+import { isDirectory } from '../../src/files/read-file.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
 
 /** Keys of multus that have nothing to say here. */
@@ -316,8 +316,7 @@ function auxiliaryOf(
   if (problem !== undefined) throw invalid(`${what}: ${problem}`);
   if (!path?.includes('/'))
     throw invalid(`${what}, and "clusterNetwork" is not a path, next to which its directory would be`);
-  const isDirectory = existsSync(path) && statSync(path).isDirectory();
-  return { file: isDirectory ? `${path}/.conflist` : path, name };
+  return { file: isDirectory(path) ? `${path}/.conflist` : path, name };
 }
 
 function networksOf(networks: NonNullable<CatenaConf['networks']>, network: string): Selection[] {

@@ -1,5 +1,5 @@
 // Which network does a name or a path refer to, and what does a selection add to it?
-import { type Dirent, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { type Dirent, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { type Conflist, parseNetwork } from '../chain/config/conflist.ts';
 import {
@@ -12,6 +12,7 @@ import {
 } from '../chain/config/load.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
+import { isDirectory } from '../files/read-file.ts';
 import type { NetworkDefinition } from './cluster.ts';
 import type { NetworkPlaces } from './options.ts';
 
@@ -123,8 +124,7 @@ function readConf(path: string): string {
  * @throws CniError 5, 6 and 7 if the file is broken; 11 if a directory holds none yet
  */
 export function loadPath(path: string): FoundNetwork {
-  // stat of a path below a file throws under Bun, even where it may be missing.
-  if (!(existsSync(path) && statSync(path).isDirectory())) return labelled(loadFile(path));
+  if (!isDirectory(path)) return labelled(loadFile(path));
   const { networks, diagnostics } = listNetworks(path);
   const [first] = networks;
   if (first) return labelled(first.list);

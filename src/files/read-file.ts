@@ -127,6 +127,11 @@ export function namesIfThere(dir: string, what: string): string[] {
   }
 }
 
+/** Whether a directory is there. Bun's stat throws for a path below a file, even where it may be missing. */
+export function isDirectory(path: string): boolean {
+  return existsSync(path) && statSync(path).isDirectory();
+}
+
 /** Nothing is there: neither the file, nor perhaps the directory that it would be in. */
 const ABSENT: readonly (string | undefined)[] = ['ENOENT', 'ENOTDIR'];
 

@@ -3,7 +3,7 @@ import { closeSync, existsSync, openSync, realpathSync, rmSync, writeFileSync } 
 import { join, sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
 import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
-import { ANYWHERE, type Ip, kernelFamilies, parseCidr } from '../net/ip.ts';
+import { ANYWHERE, type Ip, parseCidr } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, type Link, removeLink, setLink } from '../netlink/rtnl/link.ts';
 import { addRoute } from '../netlink/rtnl/route.ts';
@@ -18,7 +18,7 @@ import {
   openOwnNetns,
   unmountNetns,
 } from '../sys/netns.ts';
-import { trySysctl } from '../sys/sysctl.ts';
+import { kernelFamilies, trySysctl } from '../sys/sysctl.ts';
 
 /** The directory that `ip netns` also uses; the lab of a command has its own copy of it. */
 export const NETNS_DIR = '/run/netns';

@@ -1,7 +1,5 @@
 // How are IP addresses and prefixes represented, parsed, formatted, and which addresses does one cover?
 
-import { existsSync } from 'node:fs';
-
 export type Family = 4 | 6;
 
 /** Both families, the older first. */
@@ -9,11 +7,6 @@ export const FAMILIES = [4, 6] as const satisfies readonly Family[];
 
 /** Where the default route of a family leads. */
 export const ANYWHERE = { 4: '0.0.0.0/0', 6: '::/0' } as const;
-
-/** The families that this kernel has. */
-export function kernelFamilies(): readonly Family[] {
-  return existsSync('/proc/sys/net/ipv6') ? FAMILIES : [4];
-}
 
 /** An IPv4 or IPv6 address as a number, so that ranges can be iterated and compared. */
 export interface Ip {

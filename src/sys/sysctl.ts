@@ -5,6 +5,7 @@ import {
   accessSync,
   closeSync,
   constants,
+  existsSync,
   fstatSync,
   openSync,
   readdirSync,
@@ -191,4 +192,9 @@ function findDeviceNode(path: string): DeviceNode | undefined {
   } finally {
     if (fd !== undefined) closeSync(fd);
   }
+}
+
+/** The families of IP that this kernel has. */
+export function kernelFamilies(): readonly (4 | 6)[] {
+  return existsSync('/proc/sys/net/ipv6') ? [4, 6] : [4];
 }

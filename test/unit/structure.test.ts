@@ -85,7 +85,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/delegate': [
     ...['src/chain', 'src/attachments', 'src/cni', 'src/net'],
     // What it asks the kubelet, and what other programs read.
-    ...['src/daemon/grpc/schema', 'src/files/put-file', 'src/sys/netns-identity'],
+    ...['src/daemon/grpc/schema', 'src/files/put-file', 'src/files/read-file', 'src/sys/netns-identity'],
   ],
   'src/daemon': [
     'src/sys/few-connections',
@@ -197,7 +197,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/observe',
       'src/watch',
     ],
-    ...['src/lab', 'src/cli/foreign', 'src/netlink', 'src/sys/netns', 'src/sys/flock'],
+    ...['src/lab', 'src/cli/foreign', 'src/netlink', 'src/sys/netns', 'src/sys/flock', 'src/sys/sysctl'],
     ...['src/chain', 'src/attachments', 'src/files', 'src/cni', 'src/net'],
   ],
   'plugins/*': [
@@ -225,6 +225,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/net',
       'src/observe/watcher',
       'src/observe/log-backups',
+      'src/files/read-file',
       'src/sys/netns',
     ],
   ],

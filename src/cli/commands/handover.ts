@@ -1,6 +1,6 @@
 // What does `catena handover` do?
-import { existsSync, statSync } from 'node:fs';
-import { absolutePath } from '../../files/read-file.ts';
+import { existsSync } from 'node:fs';
+import { absolutePath, isDirectory } from '../../files/read-file.ts';
 import { type Handover, listAttached } from '../../node/handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findExecutables, handOverAll, handoverRuntime, renderHandovers } from '../handover/hand-over-all.ts';
@@ -22,7 +22,7 @@ export async function run(call: CommandCall): Promise<number> {
       `Cannot hand over: --to <dir> is missing, and the reference is not in ${REFERENCE_DIRS.map(dir => `"${dir}"`).join(' or ')}`,
     );
   }
-  const strange = dirs.find(dir => !(existsSync(dir) && statSync(dir).isDirectory()));
+  const strange = dirs.find(dir => !isDirectory(dir));
   if (strange !== undefined) throw new UsageError(`Cannot hand over to "${strange}": it is not a directory`);
   const runtime = handoverRuntime(call);
   const attached = listAttached(network, runtime);
