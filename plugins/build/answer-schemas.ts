@@ -106,13 +106,15 @@ function readWords(): Map<string, Words> {
   const sources = [...files, join(ANSWERS, '../../node/model.ts')].map(file => readFileSync(file, 'utf8'));
   const constants = sources.flatMap(text => [
     ...text.matchAll(
-      /(?:^\/\*\* (?<summary>[^\n]*) \*\/\n)?^(?:export )?const (?<name>\w+) = [^\n{]*\{\n(?<body>.*?)^\}\)?;/gms,
+      /(?:^\/\*\* (?<summary>[^\n]*) \*\/\n)?^(?:export )?const (?<name>\w+) = (?:[^\n{]*\{\n(?<body>.*?)^\}\)?|(?<line>[^\n]*));$/gms,
     ),
   ]);
-  const bodies = new Map(constants.map(({ groups = {} }) => [groups.name, groups.body ?? '']));
+  const bodyIn = ({ body, line = '' }: Record<string, string>) => body ?? line;
+  const bodies = new Map(constants.map(({ groups = {} }) => [groups.name, bodyIn(groups)]));
   return new Map(
     constants.map(({ groups = {} }) => {
-      const { name = '', summary, body = '' } = groups;
+      const { name = '', summary } = groups;
+      const body = bodyIn(groups);
       const spread = [...body.matchAll(/\.\.\.(\w+)/g)].flatMap(([, other]) => bodies.get(other) ?? []);
       const keys = new Map([...spread, body].flatMap(text => [...readDocComments(text)]));
       return [name, { summary, keys }];

@@ -10,19 +10,24 @@ export const ATTACHMENT_ID = {
   ifname: z.string(),
 };
 
-/** The error object of the specification. */
-export const SpecError = z.strictObject({
+/** A list, which has nothing but its items. */
+export function listOf<T extends z.core.$ZodType>(item: T) {
+  return z.strictObject({ items: z.array(item) });
+}
+
+const SPEC_ERROR = {
   cniVersion: z.optional(z.string()),
   /** Of the specification below 100, else of the plugin. */
   code: z.int(),
   msg: z.string(),
   details: z.optional(z.string()),
-});
+};
+
+/** The error object of the specification. */
+export const SpecError = z.strictObject({ ...SPEC_ERROR });
 
 /** The identity of an attachment. */
-export const AttachmentName = z.strictObject({
-  ...ATTACHMENT_ID,
-});
+export const AttachmentName = z.strictObject({ ...ATTACHMENT_ID });
 
 /** How a plugin failed, and how its process ended. */
 export const PluginFailure = z.strictObject({
@@ -59,11 +64,7 @@ export const Warning = z.strictObject({
 
 /** The error object of the specification, with one more key. It has no envelope. */
 export const Failure = z.strictObject({
-  cniVersion: z.optional(z.string()),
-  /** Of the specification below 100, else of the plugin. */
-  code: z.int(),
-  msg: z.string(),
-  details: z.optional(z.string()),
+  ...SPEC_ERROR,
   /** If plugins failed. */
   catena: z.optional(FailureDetails),
 });

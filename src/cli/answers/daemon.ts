@@ -1,5 +1,6 @@
 // What is printed about processes that serve, and about requests?
 import * as z from 'zod/mini';
+import { ATTACHMENT_ID, listOf } from './attachment.ts';
 
 /** What a daemon answers to a ping. */
 export const PingReply = z.strictObject({
@@ -39,9 +40,7 @@ export const WorkerPool = z.strictObject({
 
 /** An attachment that is not as its ADD made it. */
 export const Drift = z.strictObject({
-  network: z.string(),
-  containerId: z.string(),
-  ifname: z.string(),
+  ...ATTACHMENT_ID,
   /** What CHECK reports. */
   problem: z.string(),
   /** ISO time. */
@@ -194,9 +193,7 @@ export const Request = z.strictObject({
   id: z.string(),
   traceId: z.optional(z.string()),
   verb: z.string(),
-  network: z.string(),
-  containerId: z.string(),
-  ifname: z.string(),
+  ...ATTACHMENT_ID,
   netns: z.string(),
   podNamespace: z.optional(z.string()),
   podName: z.optional(z.string()),
@@ -220,6 +217,4 @@ export const Request = z.strictObject({
 });
 
 /** `catena log --requests`, `GET /v1/traces`, oldest first. */
-export const RequestList = z.strictObject({
-  items: z.array(Request),
-});
+export const RequestList = listOf(Request);

@@ -1,6 +1,6 @@
 // What do the commands print that examine configurations, and examine or replace executables?
 import * as z from 'zod/mini';
-import { ATTACHMENT_ID } from './attachment.ts';
+import { ATTACHMENT_ID, listOf } from './attachment.ts';
 
 /** A failure, human-readable. */
 export const TrialFailure = z.strictObject({
@@ -194,14 +194,10 @@ const SURVEYED = {
 };
 
 /** What is known about the executable that a network calls for a plugin type. */
-export const Survey = z.strictObject({
-  ...SURVEYED,
-});
+export const Survey = z.strictObject({ ...SURVEYED });
 
 /** `catena swap` without `--to` and `--undo`. */
-export const SurveyList = z.strictObject({
-  items: z.array(Survey),
-});
+export const SurveyList = listOf(Survey);
 
 /** CHECK of an attachment. */
 export const AttachmentCheck = z.strictObject({
@@ -286,9 +282,7 @@ const EXPLAINED = {
 };
 
 /** The plugin that assigns addresses for another one. */
-export const IpamExplanation = z.strictObject({
-  ...EXPLAINED,
-});
+export const IpamExplanation = z.strictObject({ ...EXPLAINED });
 
 /** One plugin of a list. */
 export const PluginExplanation = z.strictObject({

@@ -1,7 +1,7 @@
 // What do the commands print that show a node or change it?
 import * as z from 'zod/mini';
 import { NodeAttachment } from '../../node/model.ts';
-import { ATTACHMENT_ID, AttachmentName, SpecError } from './attachment.ts';
+import { ATTACHMENT_ID, AttachmentName, listOf, SpecError } from './attachment.ts';
 import { Probe } from './executables.ts';
 
 /** An operation that is still to be undone. */
@@ -13,9 +13,7 @@ export const UnsettledRecord = z.strictObject({
 });
 
 /** `catena ls --unsettled`. */
-export const UnsettledList = z.strictObject({
-  items: z.array(UnsettledRecord),
-});
+export const UnsettledList = listOf(UnsettledRecord);
 
 /** An attachment that has, or is, what was asked for. */
 export const Owner = z.strictObject({
@@ -110,9 +108,7 @@ export const LogEntry = z.strictObject({
 });
 
 /** `catena log`, oldest first. */
-export const LogEntryList = z.strictObject({
-  items: z.array(LogEntry),
-});
+export const LogEntryList = listOf(LogEntry);
 
 /** A file of the configuration directory. */
 export const NetworkFile = z.strictObject({
@@ -173,9 +169,7 @@ export const Lease = z.strictObject({
 });
 
 /** `catena ipam ls`, by address. */
-export const LeaseList = z.strictObject({
-  items: z.array(Lease),
-});
+export const LeaseList = listOf(Lease);
 
 /** A node that holds blocks of a pool. */
 export const PoolHolder = z.strictObject({
@@ -201,9 +195,7 @@ export const ClusterPool = z.strictObject({
 });
 
 /** `catena ipam pools`, by network. */
-export const ClusterPoolList = z.strictObject({
-  items: z.array(ClusterPool),
-});
+export const ClusterPoolList = listOf(ClusterPool);
 
 /** The findings in one line, and what the exit code says. */
 export const DoctorVerdict = z.strictObject({
@@ -340,9 +332,7 @@ export const GoneAttachment = z.strictObject({
 });
 
 /** `catena gc --gone`. */
-export const GoneList = z.strictObject({
-  items: z.array(GoneAttachment),
-});
+export const GoneList = listOf(GoneAttachment);
 
 /** What only a plugin of ours can delete. */
 export const PluginParts = z.strictObject({
@@ -363,9 +353,7 @@ export const Handover = z.strictObject({
 });
 
 /** `catena handover`. */
-export const HandoverList = z.strictObject({
-  items: z.array(Handover),
-});
+export const HandoverList = listOf(Handover);
 
 /** A file of an installation. */
 export const InstallStep = z.strictObject({
