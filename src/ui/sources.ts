@@ -17,58 +17,46 @@ interface Snapshot {
 const REST_FACTOR = 9;
 
 /** Something that is read when it is asked for, at most once at a time, and again only after a rest. */
-export class Reading {
-  #latest: Snapshot | undefined;
-  #readAgainAt = 0;
-  #tookMs = 0;
-  #hurriedMs: number | undefined;
-  #running: Promise<Snapshot> | undefined;
-  readonly #read: () => Promise<string>;
-  readonly #restMs: number;
-  readonly #now: () => number;
+type Reading = ReturnType<typeof openReading>;
 
-  /** @param restMs the shortest time between the end of a reading and the start of the next */
-  constructor(read: () => Promise<string>, restMs: number, now: () => number = Date.now) {
-    this.#read = read;
-    this.#restMs = restMs;
-    this.#now = now;
-  }
-
-  /** The latest snapshot, whatever its age. */
-  get latest(): Snapshot | undefined {
-    return this.#latest;
-  }
-
-  /** A snapshot that is recent. @throws what reading throws; it is tried again at the next call */
-  async get(): Promise<Snapshot> {
-    if (this.#latest !== undefined && this.#now() < this.#readAgainAt) return this.#latest;
-    this.#running ??= this.#readNow().finally(() => {
-      this.#running = undefined;
-    });
-    return this.#running;
-  }
-
-  /** Shortens the rest because something has changed, to this time or to that which the reading took if that is longer. */
-  hurry(restMs: number): void {
-    // One that is running may have begun before the change.
-    if (this.#running !== undefined) this.#hurriedMs = restMs;
-    else if (this.#latest !== undefined) {
-      const earliest = this.#latest.at + Math.max(restMs, this.#tookMs);
-      this.#readAgainAt = Math.min(this.#readAgainAt, earliest);
-    }
-  }
-
-  async #readNow(): Promise<Snapshot> {
-    const started = this.#now();
-    this.#hurriedMs = undefined;
-    const text = await this.#read();
-    const at = this.#now();
-    this.#latest = { text, etag: etagOf(text), at };
-    this.#tookMs = at - started;
-    const usual = Math.max(this.#restMs, REST_FACTOR * this.#tookMs);
-    this.#readAgainAt = at + Math.min(usual, Math.max(this.#hurriedMs ?? usual, this.#tookMs));
-    return this.#latest;
-  }
+/** @param restMs the shortest time between the end of a reading and the start of the next */
+export function openReading(read: () => Promise<string>, restMs: number, now: () => number = Date.now) {
+  let latest: Snapshot | undefined;
+  let readAgainAt = 0;
+  let tookMs = 0;
+  let hurriedMs: number | undefined;
+  let running: Promise<Snapshot> | undefined;
+  const readNow = async (): Promise<Snapshot> => {
+    const started = now();
+    hurriedMs = undefined;
+    const text = await read();
+    const at = now();
+    latest = { text, etag: etagOf(text), at };
+    tookMs = at - started;
+    const usual = Math.max(restMs, REST_FACTOR * tookMs);
+    readAgainAt = at + Math.min(usual, Math.max(hurriedMs ?? usual, tookMs));
+    return latest;
+  };
+  return {
+    /** The latest snapshot, whatever its age. */
+    get latest(): Snapshot | undefined {
+      return latest;
+    },
+    /** A snapshot that is recent. @throws what reading throws; it is tried again at the next call */
+    async get(): Promise<Snapshot> {
+      if (latest !== undefined && now() < readAgainAt) return latest;
+      running ??= readNow().finally(() => {
+        running = undefined;
+      });
+      return running;
+    },
+    /** Shortens the rest because something has changed, to this time or to that which the reading took if that is longer. */
+    hurry(toMs: number): void {
+      // One that is running may have begun before the change.
+      if (running !== undefined) hurriedMs = toMs;
+      else if (latest !== undefined) readAgainAt = Math.min(readAgainAt, latest.at + Math.max(toMs, tookMs));
+    },
+  };
 }
 
 /** A tag for a text, as HTTP wants it. */
@@ -109,19 +97,19 @@ const MOST_PACKET_CHARS = 400;
 
 /** Nothing is read before the page asks for it. */
 export function openSources(ask: Ask): Sources {
-  const checks = new Reading(async () => {
+  const checks = openReading(async () => {
     const { attachments } = JSON.parse(await ask(['ls', '--check'])) as NodeModel;
     return JSON.stringify(attachments.map(one => [keyOf(one), one.health]));
   }, CHECK_REST_MS);
-  const node = new Reading(() => ask(['ls']), NODE_REST_MS);
+  const node = openReading(() => ask(['ls']), NODE_REST_MS);
   let nodeEtag = '';
   let checkProblem: string | undefined;
   const readings: Readonly<Record<string, Reading>> = {
-    findings: new Reading(() => ask(['doctor']), DOCTOR_REST_MS),
-    leases: new Reading(() => readLeases(ask, node), REST_MS),
-    networks: new Reading(() => ask(['networks']), CHECK_REST_MS),
-    log: new Reading(() => ask(['log', `--since=${LOG_SINCE}`]), REST_MS),
-    traces: new Reading(async () => JSON.stringify(summaries(await ask(['log', '--requests']))), REST_MS),
+    findings: openReading(() => ask(['doctor']), DOCTOR_REST_MS),
+    leases: openReading(() => readLeases(ask, node), REST_MS),
+    networks: openReading(() => ask(['networks']), CHECK_REST_MS),
+    log: openReading(() => ask(['log', `--since=${LOG_SINCE}`]), REST_MS),
+    traces: openReading(async () => JSON.stringify(summaries(await ask(['log', '--requests']))), REST_MS),
   };
 
   async function check(): Promise<void> {

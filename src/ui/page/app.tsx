@@ -13,28 +13,20 @@ import { Overview } from './overview.tsx';
 import { type Polled, shareRows, usePolled } from './polling.ts';
 import { Pools } from './pools.tsx';
 import { Ports } from './ports.tsx';
-import { parseRoute, type Route, VIEWS, type View, type ViewProps } from './route.ts';
+import { parseRoute, type Route, VIEWS, type ViewProps } from './route.ts';
 import { WhyNot } from './why-not.tsx';
 
 const EVERY_MS = 2_000;
 
-const TITLES: Readonly<Record<View, string>> = {
-  attachments: 'Attachments',
-  networks: 'Networks',
-  pools: 'Pools',
-  ports: 'Ports',
-  'why-not': 'Why not?',
-  findings: 'Findings',
-  log: 'Log',
-};
-
-const VIEWS_WITH_SEARCH = {
-  attachments: Overview,
-  networks: Networks,
-  pools: Pools,
-  ports: Ports,
-  findings: Findings,
-  log: Log,
+/** The title of each view, and what draws it; `Shown` draws the one that has no search. */
+const PAGES = {
+  attachments: { title: 'Attachments', Page: Overview },
+  networks: { title: 'Networks', Page: Networks },
+  pools: { title: 'Pools', Page: Pools },
+  ports: { title: 'Ports', Page: Ports },
+  'why-not': { title: 'Why not?' },
+  findings: { title: 'Findings', Page: Findings },
+  log: { title: 'Log', Page: Log },
 };
 
 /** The whole page. */
@@ -94,8 +86,8 @@ function Shown({ route, node, query }: ViewProps & { readonly route: Route }): J
   if (route.view === 'attachment')
     return <Detail key={keyOf(route.key)} node={node} id={route.key} trace={route.trace} />;
   if (route.view === 'why-not') return <WhyNot node={node} from={route.from} to={route.to} />;
-  const View = VIEWS_WITH_SEARCH[route.view];
-  return <View node={node} query={query} />;
+  const { Page } = PAGES[route.view];
+  return <Page node={node} query={query} />;
 }
 
 function Navigation({ current }: { readonly current: Route['view'] }): JSX.Element {
@@ -106,7 +98,7 @@ function Navigation({ current }: { readonly current: Route['view'] }): JSX.Eleme
         {VIEWS.map(view => (
           <li key={view}>
             <a href={`#/${view}`} aria-current={view === shown ? 'page' : undefined}>
-              {TITLES[view]}
+              {PAGES[view].title}
             </a>
           </li>
         ))}

@@ -4,24 +4,32 @@ import type { JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { type Condition, SIGNS } from '../../node/graph/layout.ts';
 
-/** The condition of an attachment. */
-export function Badge({ condition }: { readonly condition: Condition }): JSX.Element {
-  const { sign, meaning } = SIGNS[condition];
+/** A word with its sign. */
+export function Sign(props: {
+  /** Class of the colours. */
+  readonly look: string;
+  readonly sign: string;
+  readonly word: string;
+  readonly title?: string;
+}): JSX.Element {
+  const { look, sign, word, title } = props;
   return (
-    <span class={`badge ${condition}`} title={meaning}>
-      <span aria-hidden="true">{sign}</span> {condition}
+    <span class={`badge ${look}`} title={title}>
+      <span aria-hidden="true">{sign}</span> {word}
     </span>
   );
 }
 
+/** The condition of an attachment. */
+export function Badge({ condition }: { readonly condition: Condition }): JSX.Element {
+  const { sign, meaning } = SIGNS[condition];
+  return <Sign look={condition} sign={sign} word={condition} title={meaning} />;
+}
+
 /** The outcome of a request or a plugin: 0 is success, else an error code of the protocol. */
 export function Outcome({ code }: { readonly code: number }): JSX.Element {
-  const isFine = code === 0;
-  return (
-    <span class={`badge ${isFine ? 'sound' : 'broken'}`}>
-      <span aria-hidden="true">{isFine ? '✓' : '✕'}</span> {isFine ? 'success' : `code ${code}`}
-    </span>
-  );
+  if (code === 0) return <Sign look="sound" sign="✓" word="success" />;
+  return <Sign look="broken" sign="✕" word={`code ${code}`} />;
 }
 
 const COPIED_MS = 2_000;

@@ -1,6 +1,6 @@
 // What is known about one attachment: its facts, its chain and what each plugin added, its requests in time?
 
-import type { ComponentChildren, JSX } from 'preact';
+import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
@@ -244,9 +244,7 @@ export function Detail(props: {
 }): JSX.Element {
   const { node, id, trace } = props;
   const traces = usePolled<readonly RequestSummary[]>('traces', TRACES_EVERY_MS);
-  const own = (traces.value ?? []).filter(
-    one => keyOf({ ...one, containerId: one.containerId }) === keyOf(id),
-  );
+  const own = (traces.value ?? []).filter(one => keyOf(one) === keyOf(id));
   const chosen = trace ?? (own.find(({ verb, code }) => verb === 'ADD' && code === 0) ?? own[0])?.id;
   const record = usePolled<ShownRequest>(chosen && `traces/${chosen}`, SELDOM_MS);
   const list = usePolled<ShownList>(`lists/${id.network}`, SELDOM_MS);
@@ -293,6 +291,28 @@ function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: Sho
   const condition = conditionOf(one);
   const why = one.health?.problem ?? one.why;
   const pools = node.pools.filter(({ network }) => network === one.network);
+  const routes = one.routes.map(({ destination, gateway }) => {
+    return gateway === undefined ? destination : `${destination} via ${gateway}`;
+  });
+  const facts: readonly (readonly [name: string, text: string | undefined])[] = [
+    ['Network', one.network],
+    ['Container', one.containerId],
+    ['Addresses', one.addresses.join(', ')],
+    ['Ports', one.ports.map(renderPort).join(', ')],
+    ['In the container', describe(one.device)],
+    ['On the host', describe(one.hostDevice)],
+    ['Routes', routes.join(', ')],
+    ['Rates', renderRates(one.rates)],
+    ['Policies', one.policies.join('; ')],
+    ['Namespace', one.netns],
+    ['Since', one.since && `${renderAge(one.since, now)} ago, ${renderMoment(one.since)}`],
+    ['Made by', `${one.origin.runner} (${one.origin.evidence})`],
+    ['Through', one.through],
+    [
+      'Pools',
+      pools.map(({ range, used, size }) => `${range}: ${used} of ${renderSize(size)} used`).join(', '),
+    ],
+  ];
   return (
     <section aria-labelledby="detail-title">
       <div class="bar">
@@ -304,30 +324,15 @@ function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: Sho
       {why !== undefined && <p class={`notice ${condition === 'broken' ? 'broken' : 'unsettled'}`}>{why}</p>}
       {condition === 'broken' && <Mend one={one} />}
       <dl class="facts">
-        <Fact name="Network">{one.network}</Fact>
-        <Fact name="Container">{one.containerId}</Fact>
-        <Fact name="Addresses">{one.addresses.join(', ')}</Fact>
-        <Fact name="Ports">{one.ports.map(renderPort).join(', ')}</Fact>
-        <Fact name="In the container">{one.device ? describe(one.device) : 'no device'}</Fact>
-        <Fact name="On the host">{one.hostDevice ? describe(one.hostDevice) : 'no device'}</Fact>
-        <Fact name="Routes">
-          {one.routes
-            .map(({ destination, gateway }) =>
-              gateway === undefined ? destination : `${destination} via ${gateway}`,
-            )
-            .join(', ')}
-        </Fact>
-        <Fact name="Rates">{renderRates(one.rates)}</Fact>
-        <Fact name="Policies">{one.policies.join('; ')}</Fact>
-        <Fact name="Namespace">{one.netns}</Fact>
-        <Fact name="Since">
-          {one.since && `${renderAge(one.since, now)} ago, ${renderMoment(one.since)}`}
-        </Fact>
-        <Fact name="Made by">{`${one.origin.runner} (${one.origin.evidence})`}</Fact>
-        <Fact name="Through">{one.through}</Fact>
-        <Fact name="Pools">
-          {pools.map(({ range, used, size }) => `${range}: ${used} of ${renderSize(size)} used`).join(', ')}
-        </Fact>
+        {facts.map(
+          ([name, text]) =>
+            text && (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>{text}</dd>
+              </div>
+            ),
+        )}
       </dl>
     </section>
   );
@@ -342,17 +347,9 @@ function Mend({ one }: { readonly one: NodeAttachment }): JSX.Element | null {
   return <Fix mend={mend} />;
 }
 
-function Fact({ name, children }: { readonly name: string; readonly children?: ComponentChildren }) {
-  if (children === undefined || children === '') return null;
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
-
-function describe({ name, kind, mac, mtu, up, master, addresses }: NodeDevice): string {
+function describe(device: NodeDevice | undefined): string {
+  if (device === undefined) return 'no device';
+  const { name, kind, mac, mtu, up, master, addresses } = device;
   const facts = [kind, mac, `MTU ${mtu}`, up ? 'up' : 'down', master && `port of ${master}`, ...addresses];
   return `${name}: ${facts.filter(Boolean).join(', ')}`;
 }

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { count } from '../../lab/words.ts';
-import { Fix } from './badge.tsx';
+import { Fix, Sign } from './badge.tsx';
 import { usePolled } from './polling.ts';
 import { hrefOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
@@ -26,10 +26,8 @@ export function Findings({ query }: ViewProps): JSX.Element {
   const { value, problem } = usePolled<Pick<Diagnosis, 'verdict' | 'findings'>>('findings', EVERY_MS);
   const matches = matcherOf(query);
   const all = value?.findings.filter(({ id, found, mend = '' }) => matches(`${id} ${found} ${mend}`)) ?? [];
-  const [fine, others] = [
-    all.filter(({ severity }) => severity === 'ok'),
-    all.filter(({ severity }) => severity !== 'ok'),
-  ];
+  const fine = all.filter(({ severity }) => severity === 'ok');
+  const others = all.filter(({ severity }) => severity !== 'ok');
   return (
     <section aria-labelledby="findings-title">
       <h2 id="findings-title" tabIndex={-1}>
@@ -63,16 +61,9 @@ function List({ findings }: { readonly findings: readonly Finding[] }): JSX.Elem
         const [sign, look] = SIGNS[severity];
         return (
           <li key={`${id} ${found}`} class={look}>
-            <span class={`badge ${look}`}>
-              <span aria-hidden="true">{sign}</span> {severity}
-            </span>{' '}
-            <strong>{id}</strong>: {found}
-            {attachment !== undefined && (
-              <>
-                {' '}
-                <a href={hrefOf(attachment)}>Show it</a>
-              </>
-            )}
+            <Sign look={look} sign={sign} word={severity} /> <strong>{id}</strong>: {found}
+            {attachment !== undefined && ' '}
+            {attachment !== undefined && <a href={hrefOf(attachment)}>Show it</a>}
             <Fix mend={mend} />
           </li>
         );

@@ -1,5 +1,5 @@
 // How are the attachments listed, a thousand of them as well, and how does the keyboard move among them?
-import { Component, type JSX } from 'preact';
+import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { keyOf } from '../../cni/attachment.ts';
 import { conditionOf, isProblem } from '../../node/graph/layout.ts';
@@ -7,10 +7,9 @@ import type { NodeAttachment } from '../../node/model.ts';
 import { renderAge, renderPort, titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';
 import { hrefOf } from './route.ts';
-import { Cell, Frame, Name, Row, Whole } from './table.tsx';
+import { type Column, Name, Table, Whole } from './table.tsx';
 
 const AGES_EVERY_MS = 5_000;
-const TITLES = ['Name', 'Network', 'Address', 'Ports', 'Age', 'Health'];
 
 /** The row from which the list was left, which has the focus on return. */
 let left = '';
@@ -30,72 +29,63 @@ export function AttachmentList(props: {
     if (row !== null && row.dataset.row === left) row.focus();
     left = '';
   }, []);
+  const listed = rows.map(one => {
+    const age = one.since === undefined ? '–' : renderAge(one.since, now);
+    return { one, age, isActive: keyOf(one) === active, onFocus: setCurrent };
+  });
   return (
-    <Frame caption="Attachments, those with problems first" titles={TITLES} onKeyDown={move}>
-      {rows.map(one => {
-        const key = keyOf(one);
-        const age = one.since === undefined ? '–' : renderAge(one.since, now);
-        return <Attached key={key} one={one} age={age} isActive={key === active} onFocus={setCurrent} />;
-      })}
-    </Frame>
+    <Table<Listed>
+      caption="Attachments, those with problems first"
+      columns={COLUMNS}
+      rows={listed}
+      keyOf={({ one }) => keyOf(one)}
+      classOf={({ one }) => conditionOf(one)}
+      below={({ one }) => {
+        const why = one.health?.problem ?? one.why;
+        return isProblem(conditionOf(one)) && why !== undefined && <div class="why">{why}</div>;
+      }}
+      isSame={(a, b) => a.one === b.one && a.age === b.age && a.isActive === b.isActive}
+      onKeyDown={move}
+    />
   );
 }
 
-interface AttachedProps {
+interface Listed {
   readonly one: NodeAttachment;
   readonly age: string;
   readonly isActive: boolean;
   readonly onFocus: (key: string) => void;
 }
 
-/** It is drawn again only if it has changed. */
-class Attached extends Component<AttachedProps> {
-  override shouldComponentUpdate(next: AttachedProps): boolean {
-    const { one, age, isActive } = this.props;
-    return next.one !== one || next.age !== age || next.isActive !== isActive;
-  }
-
-  override render({ one, age, isActive, onFocus }: AttachedProps): JSX.Element {
-    const key = keyOf(one);
-    const condition = conditionOf(one);
-    const why = one.health?.problem ?? one.why;
-    return (
-      <Row
-        look={condition}
-        width={TITLES.length}
-        below={isProblem(condition) && why !== undefined && <div class="why">{why}</div>}
-      >
-        <Cell title="Name" isFirst>
-          <a
-            href={hrefOf(one)}
-            data-row={key}
-            tabIndex={isActive ? 0 : -1}
-            onFocus={() => onFocus(key)}
-            onClick={() => {
-              left = key;
-            }}
-          >
-            <Name text={titleOf(one)} />
-          </a>
-          <span class="quiet"> {one.ifname}</span>
-        </Cell>
-        <Cell title="Network">{one.network}</Cell>
-        <Cell title="Address">
-          <Whole words={one.addresses.map(text => text.replace(/\/\d+$/, ''))} />
-        </Cell>
-        <Cell title="Ports">
-          <Whole words={one.ports.map(renderPort)} />
-        </Cell>
-        <Cell title="Age" isNumber>
-          {age}
-        </Cell>
-        <Cell title="Health">
-          <Badge condition={condition} />
-        </Cell>
-      </Row>
-    );
-  }
-}
+const COLUMNS: readonly Column<Listed>[] = [
+  {
+    title: 'Name',
+    cell: ({ one, isActive, onFocus }) => (
+      <>
+        <a
+          href={hrefOf(one)}
+          data-row={keyOf(one)}
+          tabIndex={isActive ? 0 : -1}
+          onFocus={() => onFocus(keyOf(one))}
+          onClick={() => {
+            left = keyOf(one);
+          }}
+        >
+          <Name text={titleOf(one)} />
+        </a>
+        <span class="quiet"> {one.ifname}</span>
+      </>
+    ),
+  },
+  { title: 'Network', cell: ({ one }) => one.network },
+  {
+    title: 'Address',
+    cell: ({ one }) => <Whole words={one.addresses.map(text => text.replace(/\/\d+$/, ''))} />,
+  },
+  { title: 'Ports', cell: ({ one }) => <Whole words={one.ports.map(renderPort)} /> },
+  { title: 'Age', cell: ({ age }) => age, isNumber: true },
+  { title: 'Health', cell: ({ one }) => <Badge condition={conditionOf(one)} /> },
+];
 
 function move(event: KeyboardEvent): void {
   const links = Array.from(document.querySelectorAll<HTMLElement>('[data-row]'));

@@ -1,7 +1,7 @@
 // Which lists does this node have, which of them does each runtime use, and why?
 import type { JSX } from 'preact';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
-import { Command } from './badge.tsx';
+import { Command, Sign } from './badge.tsx';
 import { usePolled } from './polling.ts';
 import type { ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
@@ -110,10 +110,11 @@ function Verdicts({
           if (verdict === undefined) return null;
           return (
             <li key={runtime}>
-              <span class={`badge ${verdict.used ? 'sound' : ''}`}>
-                <span aria-hidden="true">{verdict.used ? '✓' : '–'}</span>{' '}
-                {verdict.used ? 'used' : 'not used'}
-              </span>{' '}
+              {verdict.used ? (
+                <Sign look="sound" sign="✓" word="used" />
+              ) : (
+                <Sign look="" sign="–" word="not used" />
+              )}{' '}
               <strong>{runtime}</strong>: {verdict.why}
             </li>
           );

@@ -20,7 +20,7 @@ import {
 import type { NodeAttachment } from '../../node/model.ts';
 import { titleOf, withoutStandIns } from '../../node/words.ts';
 import type { ShownNode } from '../shown.ts';
-import { Command } from './badge.tsx';
+import { Command, Sign } from './badge.tsx';
 import { AttachmentList } from './list.tsx';
 import { hrefOf, type ViewProps } from './route.ts';
 import { matcherOf, textOf } from './search.ts';
@@ -64,10 +64,7 @@ function Picture(props: {
       <ul class="legend quiet" aria-label="Signs">
         {CONDITIONS.filter(one => conditions.includes(one)).map(one => (
           <li key={one}>
-            <span class={`badge ${one}`}>
-              <span aria-hidden="true">{SIGNS[one].sign}</span> {one}
-            </span>{' '}
-            {SIGNS[one].meaning}
+            <Sign look={one} sign={SIGNS[one].sign} word={one} /> {SIGNS[one].meaning}
           </li>
         ))}
       </ul>
@@ -84,6 +81,10 @@ function GroupPicture({
 }): JSX.Element {
   const { box, kind, title, notes, uplinks, cells, isLarge, isUp } = group;
   const look = `${isUp ? '' : 'down'} ${kind}`;
+  const below = [
+    ...notes.map(note => [note, 'note'] as const),
+    ...uplinks.map(name => [`⇅ uplink ${name}`, 'note uplink'] as const),
+  ];
   return (
     <g>
       <path class={`wire ${look}`} d={`M${TRUNK_X} ${box.y + 16}H${box.x}`} />
@@ -93,14 +94,9 @@ function GroupPicture({
         {fit(title, box.width - (kind === 'bridge' ? 68 : 20), TITLE)}{' '}
         <tspan class="note">{kind === 'bridge' ? 'bridge' : ''}</tspan>
       </text>
-      {notes.map((note, i) => (
-        <text key={note} class="note" x={box.x + 10} y={box.y + 22 + 17 * (i + 1)}>
-          {fit(note, box.width - 20, NOTE)}
-        </text>
-      ))}
-      {uplinks.map((name, i) => (
-        <text key={name} class="note uplink" x={box.x + 10} y={box.y + 22 + 17 * (i + 1 + notes.length)}>
-          {fit(`⇅ uplink ${name}`, box.width - 20, NOTE)}
+      {below.map(([text, look], i) => (
+        <text key={text} class={look} x={box.x + 10} y={box.y + 22 + 17 * (i + 1)}>
+          {fit(text, box.width - 20, NOTE)}
         </text>
       ))}
       {cells.map(({ one, ...place }) => (

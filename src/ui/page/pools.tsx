@@ -10,7 +10,7 @@ import { usePolled } from './polling.ts';
 import { BLOCK, blocksOf, boundsOf, type MapCell, renderSize } from './pool-map.ts';
 import { hrefOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
-import { Name, Table } from './table.tsx';
+import { type Column, Name, Table } from './table.tsx';
 
 const EVERY_MS = 5_000;
 const COLUMNS = 32;
@@ -22,16 +22,31 @@ const MOST_BLOCKS = 16;
 export function Pools({ node, query }: ViewProps): JSX.Element {
   const { value, problem } = usePolled<readonly ShownLease[]>('leases', EVERY_MS);
   const matches = matcherOf(query);
-  const names = new Map(node.attachments.map(one => [keyOf(one), one]));
-  const nameOf = ({ network, containerId = '', ifname = '' }: ShownLease): string => {
-    const one = names.get(keyOf({ network, containerId, ifname }));
-    return one === undefined ? `${containerId} ${ifname}`.trim() : titleOf(one);
+  const attachments = new Map(node.attachments.map(one => [keyOf(one), one]));
+  const ownerOf = ({ network, containerId = '', ifname = '' }: ShownLease) =>
+    attachments.get(keyOf({ network, containerId, ifname }));
+  const nameOf = (lease: ShownLease): string => {
+    const owner = ownerOf(lease);
+    return owner ? titleOf(owner) : `${lease.containerId ?? ''} ${lease.ifname ?? ''}`.trim();
   };
   const leases = value ?? [];
   const shown = leases.filter(one => matches(`${one.network} ${one.address} ${one.state} ${nameOf(one)}`));
   const pools = node.pools.filter(
     pool => matches(`${pool.network} ${pool.range}`) || shown.some(({ network }) => network === pool.network),
   );
+  const columns: readonly Column<ShownLease>[] = [
+    { title: 'Address', cell: one => one.address },
+    { title: 'Network', cell: one => one.network },
+    {
+      title: 'Leased to',
+      cell: one => {
+        const owner = ownerOf(one);
+        const name = <Name text={nameOf(one)} />;
+        return owner ? <a href={hrefOf(owner)}>{name}</a> : name;
+      },
+    },
+    { title: 'State', cell: one => <span title={one.evidence.join('\n')}>{one.state}</span> },
+  ];
   return (
     <section aria-labelledby="pools-title">
       <h2 id="pools-title" tabIndex={-1}>
@@ -47,25 +62,11 @@ export function Pools({ node, query }: ViewProps): JSX.Element {
       </div>
       {shown.length > 0 && <h3>Leases</h3>}
       {shown.length > 0 && (
-        <Table<ShownLease>
+        <Table
           caption="Leases"
           rows={shown}
           keyOf={one => `${one.network} ${one.address}`}
-          columns={[
-            { title: 'Address', cell: one => one.address },
-            { title: 'Network', cell: one => one.network },
-            {
-              title: 'Leased to',
-              cell: one => {
-                const attachment = names.get(
-                  keyOf({ ...one, containerId: one.containerId ?? '', ifname: one.ifname ?? '' }),
-                );
-                const name = <Name text={nameOf(one)} />;
-                return attachment ? <a href={hrefOf(attachment)}>{name}</a> : name;
-              },
-            },
-            { title: 'State', cell: one => <span title={one.evidence.join('\n')}>{one.state}</span> },
-          ]}
+          columns={columns}
         />
       )}
     </section>
@@ -80,12 +81,8 @@ function Pool(props: {
   const { pool, leases, nameOf } = props;
   const blocks = useMemo(() => {
     const bounds = boundsOf(pool.range);
-    return bounds === undefined
-      ? []
-      : blocksOf(
-          bounds,
-          leases.filter(one => one.network === pool.network),
-        );
+    const own = leases.filter(one => one.network === pool.network);
+    return bounds === undefined ? [] : blocksOf(bounds, own);
   }, [pool.range, pool.network, leases]);
   const percent = (100 * pool.used) / Math.max(pool.size, 1);
   const share = percent === 0 ? '0' : percent < 0.1 ? 'less than 0.1' : percent.toFixed(percent < 10 ? 1 : 0);

@@ -5,7 +5,7 @@ import { conditionOf } from '../../node/graph/layout.ts';
 import type { NodeAttachment, NodePort } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';
-import { hrefOf, hrefOfPacket, type ViewProps } from './route.ts';
+import { endOf, hrefOf, hrefOfPacket, type ViewProps } from './route.ts';
 import { matcherOf, textOf } from './search.ts';
 import { type Column, Name, Table } from './table.tsx';
 
@@ -29,9 +29,7 @@ const COLUMNS: readonly Column<Row>[] = [
   { title: 'Network', cell: ({ one }) => one.network },
   {
     title: 'Packet',
-    cell: ({ port: { hostPort, protocol } }) => (
-      <a href={hrefOfPacket('outside', `:${hostPort}${protocol === 'udp' ? '/udp' : ''}`)}>follow it</a>
-    ),
+    cell: ({ port }) => <a href={hrefOfPacket('outside', endOf(port))}>follow it</a>,
   },
   { title: 'Health', cell: ({ one }) => <Badge condition={conditionOf(one)} /> },
 ];

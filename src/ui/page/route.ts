@@ -1,5 +1,6 @@
 // Which view does the address name?
 import type { AttachmentId } from '../../cni/attachment.ts';
+import type { NodePort } from '../../node/model.ts';
 import type { ShownNode } from '../shown.ts';
 
 /** The views of the page, in the order of its navigation. */
@@ -31,6 +32,11 @@ export function hrefOf({ network, containerId, ifname }: AttachmentId, trace?: s
 /** The address of the view that follows a packet. */
 export function hrefOfPacket(from: string, to: string): string {
   return `#/why-not/${[from, to].map(encodeURIComponent).join('/')}`;
+}
+
+/** A port of the host, as the end of a packet. */
+export function endOf({ hostPort, protocol }: NodePort): string {
+  return `:${hostPort}${protocol === 'udp' ? '/udp' : ''}`;
 }
 
 function decoded(part: string): string {

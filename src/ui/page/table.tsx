@@ -1,5 +1,5 @@
 // How is a table drawn that is read by screen readers, and that fits a phone?
-import { type ComponentChildren, Fragment, type JSX } from 'preact';
+import { Component, type ComponentChildren, Fragment, type JSX } from 'preact';
 
 /** One column; the first one of a table names its row. */
 export interface Column<T> {
@@ -8,102 +8,91 @@ export interface Column<T> {
   readonly isNumber?: boolean;
 }
 
-/** Where it does not fit, each row becomes a block, which would take the roles from the elements if they were not stated. */
-export function Table<T>(props: {
+interface TableProps<T> {
   readonly caption: string;
   readonly columns: readonly Column<T>[];
   readonly rows: readonly T[];
   readonly keyOf: (row: T) => string;
   readonly classOf?: (row: T) => string;
-  /** What is as wide as the table, below a row; undefined for nothing. */
+  /** What is as wide as the table, below a row: a long message would take the width from the other columns. */
   readonly below?: (row: T) => ComponentChildren;
-}): JSX.Element {
-  const { caption, columns, rows, keyOf, classOf, below } = props;
-  const titles = columns.map(({ title }) => title);
-  return (
-    <Frame caption={caption} titles={titles}>
-      {rows.map(row => (
-        <Row key={keyOf(row)} look={classOf?.(row)} width={columns.length} below={below?.(row)}>
-          {columns.map(({ title, cell, isNumber }, i) => (
-            <Cell key={title} title={title} isFirst={i === 0} isNumber={isNumber === true}>
-              {cell(row)}
-            </Cell>
-          ))}
-        </Row>
-      ))}
-    </Frame>
-  );
+  /** A row that is the same is not drawn again. */
+  readonly isSame?: (before: T, now: T) => boolean;
+  readonly onKeyDown?: (event: KeyboardEvent) => void;
 }
 
-/** A table without its rows. */
-export function Frame(props: {
-  readonly caption: string;
-  readonly titles: readonly string[];
-  readonly onKeyDown?: (event: KeyboardEvent) => void;
-  readonly children: ComponentChildren;
-}): JSX.Element {
-  const { caption, titles, onKeyDown, children } = props;
+/** Where it does not fit, each row becomes a block, which would take the roles from the elements if they were not stated. */
+export function Table<T>(props: TableProps<T>): JSX.Element {
+  const { caption, columns, rows, keyOf, onKeyDown } = props;
   return (
     <div class="frame">
       <table class="table" role="table" onKeyDown={onKeyDown}>
         <caption class="unseen">{caption}</caption>
         <thead role="rowgroup">
           <tr role="row">
-            {titles.map(title => (
+            {columns.map(({ title }) => (
               <th role="columnheader" scope="col" key={title}>
                 {title}
               </th>
             ))}
           </tr>
         </thead>
-        <tbody role="rowgroup">{children}</tbody>
+        <tbody role="rowgroup">
+          {rows.map(row => (
+            <Row key={keyOf(row)} row={row} table={props} />
+          ))}
+        </tbody>
       </table>
     </div>
   );
 }
 
-/** The cells of one row, and what stands below them: a long message would take the width from the other columns. */
-export function Row(props: {
-  readonly look?: string | undefined;
-  /** Its columns. */
-  readonly width: number;
-  readonly below: ComponentChildren;
-  readonly children: ComponentChildren;
-}): JSX.Element {
-  const { look = '', width, below, children } = props;
-  const hasBelow = below !== undefined && below !== false;
-  return (
-    <Fragment>
-      <tr role="row" class={hasBelow ? `${look} above` : look}>
-        {children}
-      </tr>
-      {hasBelow && (
-        <tr role="row" class={`${look} below`}>
-          <td role="cell" colSpan={width}>
-            {below}
-          </td>
-        </tr>
-      )}
-    </Fragment>
-  );
+interface RowProps<T> {
+  readonly row: T;
+  readonly table: TableProps<T>;
 }
 
-/** One cell; in a block its title stands before it. */
-export function Cell(props: {
-  readonly title: string;
-  readonly isFirst?: boolean;
-  readonly isNumber?: boolean;
-  readonly children?: ComponentChildren;
-}): JSX.Element {
-  const { title, isFirst, isNumber, children } = props;
-  const content = <div class="content">{children}</div>;
-  if (isFirst)
+class Row<T> extends Component<RowProps<T>> {
+  override shouldComponentUpdate({ row, table }: RowProps<T>): boolean {
+    return !table.isSame?.(this.props.row, row);
+  }
+
+  override render({ row, table: { columns, classOf, below } }: RowProps<T>): JSX.Element {
+    const look = classOf?.(row) ?? '';
+    const more = below?.(row);
+    const hasMore = more !== undefined && more !== false;
     return (
-      <th role="rowheader" scope="row">
-        {content}
-      </th>
+      <Fragment>
+        <tr role="row" class={hasMore ? `${look} above` : look}>
+          {columns.map((column, i) => (
+            <Cell key={column.title} column={column} row={row} isFirst={i === 0} />
+          ))}
+        </tr>
+        {hasMore && (
+          <tr role="row" class={`${look} below`}>
+            <td role="cell" colSpan={columns.length}>
+              {more}
+            </td>
+          </tr>
+        )}
+      </Fragment>
     );
-  return (
+  }
+}
+
+/** In a block, its title stands before it. */
+function Cell<T>(props: {
+  readonly column: Column<T>;
+  readonly row: T;
+  readonly isFirst: boolean;
+}): JSX.Element {
+  const { title, cell, isNumber } = props.column;
+  const content = <div class="content">{cell(props.row)}</div>;
+  return props.isFirst ? (
+    <th role="rowheader" scope="row">
+      {content}
+    </th>
+  ) : (
     <td role="cell" class={isNumber ? 'number' : ''} data-title={title}>
       {content}
     </td>

@@ -14,26 +14,18 @@ export interface WaterfallRow {
 
 /** Plugins, and the deferred removals that followed them. */
 export function rowsOf(record: ShownRequest): WaterfallRow[] {
-  const name = (what: string, { verb, network }: { readonly verb: string; readonly network: string }) =>
-    `${verb === record.verb ? '' : `${verb} `}${what}${network === record.network ? '' : ` of ${network}`}`;
-  const plugins = record.links.map((plugin, at) => ({
-    key: `plugin ${at}`,
-    name: name(plugin.link, plugin),
-    startMs: plugin.startMs,
-    durationMs: plugin.durationMs,
-    code: plugin.code,
-    transactions: plugin.transactions ?? [],
-  }));
-  const removals = (record.finishes ?? []).map((finish, at) => ({
-    key: `removals ${at}`,
-    name: name('removals', finish),
-    startMs: finish.startMs,
-    durationMs: finish.durationMs,
-    code: undefined,
-    transactions: finish.transactions ?? [],
-  }));
-  return [...plugins, ...removals].toSorted((a, b) => a.startMs - b.startMs);
+  const row = (key: string, what: string, code: number | undefined, call: Finish): WaterfallRow => {
+    const { verb, network, startMs, durationMs, transactions = [] } = call;
+    const name = `${verb === record.verb ? '' : `${verb} `}${what}${network === record.network ? '' : ` of ${network}`}`;
+    return { key, name, startMs, durationMs, code, transactions };
+  };
+  return [
+    ...record.links.map((plugin, at) => row(`plugin ${at}`, plugin.link, plugin.code, plugin)),
+    ...(record.finishes ?? []).map((finish, at) => row(`removals ${at}`, 'removals', undefined, finish)),
+  ].toSorted((a, b) => a.startMs - b.startMs);
 }
+
+type Finish = NonNullable<ShownRequest['finishes']>[number];
 
 /** Narrower bars could not be seen. */
 const LEAST_PERCENT = 0.8;

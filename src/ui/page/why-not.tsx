@@ -3,9 +3,9 @@ import type { JSX } from 'preact';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { leavesNode, titleOf } from '../../node/words.ts';
 import type { ShownNode } from '../shown.ts';
-import { Fix } from './badge.tsx';
+import { Fix, Sign } from './badge.tsx';
 import { usePolled } from './polling.ts';
-import { hrefOfPacket } from './route.ts';
+import { endOf, hrefOfPacket } from './route.ts';
 
 /** After a mend, it is seen to arrive. */
 const EVERY_MS = 10_000;
@@ -18,10 +18,10 @@ const OUTCOMES: Readonly<Record<Walk['outcome'], readonly [look: string, text: s
   unknown: ['unsettled', '? Unknown: no hop stops it for certain.'],
 };
 const BEYOND = '✓ It leaves the node, and a reply comes back; what is beyond it is not known.';
-const SIGNS: Readonly<Record<Walk['hops'][number]['state'], readonly [look: string, sign: string]>> = {
-  passes: ['sound', '✓'],
-  stops: ['broken', '✕'],
-  unknown: ['unsettled', '?'],
+const SIGNS = {
+  passes: { look: 'sound', sign: '✓' },
+  stops: { look: 'broken', sign: '✕' },
+  unknown: { look: 'unsettled', sign: '?' },
 };
 
 /** Two fields, and the hops of the packet that they name. Rules are simulated: nothing is sent. */
@@ -56,50 +56,40 @@ function Question(props: {
   readonly from: string;
   readonly to: string;
 }): JSX.Element {
-  const { attachments } = props.node;
-  const names = [...new Set(attachments.map(titleOf))];
+  const { node, from, to } = props;
+  const names = new Set(node.attachments.map(titleOf));
+  const ports = node.attachments.flatMap(one => one.ports.map(endOf));
+  const fields = [
+    ['from', 'From', from, 'outside, node, a container', ['outside', 'node', ...names]],
+    ['to', 'To', to, ':8080, web:80, 10.22.0.7:53/udp', ports],
+  ] as const;
   const ask = (event: SubmitEvent): void => {
     event.preventDefault();
-    const fields = new FormData(event.currentTarget as HTMLFormElement);
-    const text = (name: string): string => String(fields.get(name)).trim();
+    const typed = new FormData(event.currentTarget as HTMLFormElement);
+    const text = (name: string): string => String(typed.get(name)).trim();
     location.hash = hrefOfPacket(text('from'), text('to'));
   };
   return (
     <form class="bar question" onSubmit={ask}>
-      <label>
-        From{' '}
-        <input
-          name="from"
-          list="from-names"
-          // Not its value: the page is drawn again while a person types.
-          defaultValue={props.from}
-          placeholder="outside, node, a container"
-        />
-      </label>
-      <label>
-        To{' '}
-        <input
-          name="to"
-          list="to-names"
-          defaultValue={props.to}
-          placeholder=":8080, web:80, 10.22.0.7:53/udp"
-          required
-        />
-      </label>
+      {fields.map(([name, label, value, placeholder, offers]) => (
+        <label key={name}>
+          {label}{' '}
+          <input
+            name={name}
+            list={`${name}-names`}
+            // Not its value: the page is drawn again while a person types.
+            defaultValue={value}
+            placeholder={placeholder}
+            required={name === 'to'}
+          />
+          <datalist id={`${name}-names`}>
+            {offers.map(offer => (
+              <option key={offer} value={offer} />
+            ))}
+          </datalist>
+        </label>
+      ))}
       <button type="submit">Follow</button>
-      <datalist id="from-names">
-        {['outside', 'node', ...names].map(name => (
-          <option key={name} value={name} />
-        ))}
-      </datalist>
-      <datalist id="to-names">
-        {attachments
-          .flatMap(({ ports }) => ports)
-          .map(({ hostPort, protocol }) => `:${hostPort}${protocol === 'udp' ? '/udp' : ''}`)
-          .map(port => (
-            <option key={port} value={port} />
-          ))}
-      </datalist>
     </form>
   );
 }
@@ -112,10 +102,8 @@ function Hops({ walk: { outcome, hops } }: { readonly walk: Walk }): JSX.Element
       <ol class="findings">
         {hops.map(({ name, at, state, evidence, mend }, i) => (
           <li key={i}>
-            <span class={`badge ${SIGNS[state][0]}`}>
-              <span aria-hidden="true">{SIGNS[state][1]}</span> {state}
-            </span>{' '}
-            <strong>{name}</strong> <span class="quiet">{at}</span>: {evidence}
+            <Sign {...SIGNS[state]} word={state} /> <strong>{name}</strong> <span class="quiet">{at}</span>:{' '}
+            {evidence}
             <Fix mend={mend} />
           </li>
         ))}

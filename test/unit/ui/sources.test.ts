@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { openSources, Reading } from '../../../src/ui/sources.ts';
+import { openReading, openSources } from '../../../src/ui/sources.ts';
 import { until } from '../../helpers/until.ts';
 
 const ID = 'mwtixgohqiyq';
@@ -110,7 +110,7 @@ test('only the id of a trace reaches a command', async () => {
 function standing(tookMs: number) {
   const clock = { now: 0 };
   let times = 0;
-  const reading = new Reading(
+  const reading = openReading(
     async () => {
       clock.now += tookMs;
       return `reading ${++times}`;
@@ -167,7 +167,7 @@ test('a change during a reading leads to another one soon', async () => {
 
 test('a reading that fails is tried again', async () => {
   let fails = true;
-  const reading = new Reading(async () => {
+  const reading = openReading(async () => {
     if (fails) throw new Error('not yet');
     return 'done';
   }, 1_000);
@@ -177,7 +177,7 @@ test('a reading that fails is tried again', async () => {
 });
 
 test('the tag follows the content', async () => {
-  const of = async (text: string) => (await new Reading(async () => text, 0).get()).etag;
+  const of = async (text: string) => (await openReading(async () => text, 0).get()).etag;
   expect(await of('a')).toBe(await of('a'));
   expect(await of('a')).not.toBe(await of('b'));
   expect(await of('a')).toMatch(/^"[\w-]{22}"$/);
