@@ -74,32 +74,17 @@ function echoTo(to: Ip): Sent {
   return { from: 'container', to, port: 0, protocol: 'icmp' };
 }
 
+const CHEAP = [interfaceProbes, gatewayProbes, neighbourProbes, outsideProbes];
+
 /** Every probe, the cheap ones first. No plugin is known by name: each probe defines what promises it. */
 export function promisesOf(scene: Scene): Probe[] {
-  return [
-    interfaceProbes,
-    gatewayProbes,
-    neighbourProbes,
-    outsideProbes,
-    portProbes,
-    sysctlProbes,
-    rateProbes,
-  ].flatMap(probesOf => probesOf(scene));
+  return [...CHEAP, portProbes, sysctlProbes, rateProbes].flatMap(probesOf => probesOf(scene));
 }
 
 /** What can be sent for a container of a real host without a change to it. Rates fill its links for a moment. */
 export function trafficOf(scene: Scene, withRates: boolean): Probe[] {
-  const rates = withRates ? [rateProbes] : [];
-  return [
-    interfaceProbes,
-    gatewayProbes,
-    neighbourProbes,
-    outsideProbes,
-    beyondProbes,
-    dnsProbes,
-    portProbes,
-    ...rates,
-  ].flatMap(probesOf => probesOf(scene));
+  const more = [beyondProbes, dnsProbes, portProbes, ...(withRates ? [rateProbes] : [])];
+  return [...CHEAP, ...more].flatMap(probesOf => probesOf(scene));
 }
 
 /** What was observed; an error is a failure. */
@@ -145,6 +130,11 @@ function finding(holds: boolean, seen: string): Finding {
   return { outcome: holds ? 'ok' : 'failed', seen };
 }
 
+/** What a lab cannot determine. */
+function skipped(seen: string): Finding {
+  return { outcome: 'skipped', seen };
+}
+
 /** Promised by: each interface of the result that is in a sandbox, and the keys that configure the container's interface. */
 function interfaceProbes(scene: Scene): Probe[] {
   const { interfaces = [] } = scene.container.result;
@@ -165,20 +155,14 @@ interface Setting {
 /** Keys by which plugins configure the container's interface; the last plugin that sets a key wins. */
 function settingsOf(plugins: readonly ConfiguredPlugin[]): Setting[] {
   const wanted = new Map<string, Setting>();
-  for (const { conf } of plugins) {
-    const { mtu, mac, promisc, allmulti, txQLen } = conf;
-    if (isPositive(mtu)) wanted.set('mtu', { words: `mtu ${mtu}`, holds: link => link.mtu === mtu });
-    if (isPositive(txQLen)) {
-      wanted.set('txQLen', { words: `txqlen ${txQLen}`, holds: link => link.attrs.txqlen === txQLen });
-    }
-    if (typeof mac === 'string' && mac !== '') {
-      wanted.set('mac', { words: `mac ${mac}`, holds: link => link.mac === mac.toLowerCase() });
-    }
-    if (promisc === true)
-      wanted.set('promisc', { words: 'promisc', holds: ({ flags }) => !!(flags & IFF_PROMISC) });
-    if (allmulti === true) {
-      wanted.set('allmulti', { words: 'allmulti', holds: ({ flags }) => !!(flags & IFF_ALLMULTI) });
-    }
+  const want = (key: string, words: string, holds: Setting['holds']) => wanted.set(key, { words, holds });
+  for (const { mtu, mac, promisc, allmulti, txQLen } of plugins.map(({ conf }) => conf)) {
+    if (isPositive(mtu)) want('mtu', `mtu ${mtu}`, link => link.mtu === mtu);
+    if (isPositive(txQLen)) want('txQLen', `txqlen ${txQLen}`, link => link.attrs.txqlen === txQLen);
+    if (typeof mac === 'string' && mac !== '')
+      want('mac', `mac ${mac}`, link => link.mac === mac.toLowerCase());
+    if (promisc === true) want('promisc', 'promisc', ({ flags }) => !!(flags & IFF_PROMISC));
+    if (allmulti === true) want('allmulti', 'allmulti', ({ flags }) => !!(flags & IFF_ALLMULTI));
   }
   return [...wanted.values()];
 }
@@ -196,12 +180,10 @@ function lookAtInterface(
   const broken = settings.filter(({ holds }) => !holds(link));
   if (broken.length) return finding(false, `wrong: ${broken.map(({ words }) => words).join(', ')}`);
   const there = listAddresses(route, link.index).map(({ cidr }) => renderCidr(cidr));
-  const promised = (container.result.ips ?? [])
-    .filter(ip => ip.interface === index)
-    .map(({ address }) => {
-      const cidr = findCidr(address);
-      return cidr ? renderCidr(cidr) : address;
-    });
+  const promised = (container.result.ips ?? []).flatMap(({ address, interface: own }) => {
+    const cidr = findCidr(address);
+    return own === index ? [cidr ? renderCidr(cidr) : address] : [];
+  });
   const missing = promised.filter(address => !there.includes(address));
   if (missing.length) return finding(false, `missing: ${missing.join(', ')}`);
   return finding(true, promised.length ? promised.join(', ') : 'no addresses');
@@ -225,10 +207,7 @@ function gatewayProbes({ lab, container, live }: Scene): Probe[] {
         const seen = isOurs || live ? echo(container, ip, 0, live && PATIENCE_MS) : undefined;
         if (seen && (isOurs || seen.outcome === 'ok')) return seen;
         const silence = seen ? 'no reply; it is ' : '';
-        return {
-          outcome: 'skipped',
-          seen: `${silence}not an address of this host: another router is expected`,
-        };
+        return skipped(`${silence}not an address of this host: another router is expected`);
       },
     };
   });
@@ -254,21 +233,14 @@ function neighbourProbes({ plugins, container, neighbour, ifname }: Scene): Prob
   const index = findLink(container.place.route, ifname)?.index;
   const address = linkLocalOf(neighbour, ifname);
   if (own.length || index === undefined || address === undefined) return [];
-  return [
-    {
-      what: `a second container replies at ${renderIp(address)} (layer 2)`,
-      run: () => echo(container, address, index),
-    },
-  ];
+  const what = `a second container replies at ${renderIp(address)} (layer 2)`;
+  return [{ what, run: () => echo(container, address, index) }];
 }
 
 function linkLocalOf({ place }: Attached, ifname: string): Ip | undefined {
   const link = findLink(place.route, ifname);
-  if (link === undefined) return undefined;
-  const found = listAddresses(place.route, link.index).find(
-    ({ cidr, scope }) => cidr.ip.family === 6 && scope === RT_SCOPE_LINK,
-  );
-  return found?.cidr.ip;
+  const addresses = link ? listAddresses(place.route, link.index) : [];
+  return addresses.find(({ cidr, scope }) => cidr.ip.family === 6 && scope === RT_SCOPE_LINK)?.cidr.ip;
 }
 
 const ECHO_PORT = 7;
@@ -318,7 +290,7 @@ function beyondProbes(scene: Scene): Probe[] {
       run() {
         const seen = ask(container.place.netns);
         if (seen.outcome === 'ok' || ask(lab.host.netns).outcome === 'ok') return seen;
-        return { outcome: 'skipped', seen: `${seen.seen}, and none to the host itself` };
+        return skipped(`${seen.seen}, and none to the host itself`);
       },
     };
   });
@@ -352,20 +324,19 @@ function hasDefaultRoute({ container }: Scene, family: 4 | 6): boolean {
  */
 function portProbes(scene: Scene): Probe[] {
   const families = [...new Set(containerIps(scene.container).map(ip => ip.family))];
+  const { live } = scene;
   return mappingsOf(scene).flatMap(mapping =>
     families.flatMap(family => {
-      const address = addressFor(scene, mapping, family);
-      if (address === undefined) return [];
-      const { protocol = 'tcp', hostPort, containerPort } = mapping;
-      const port = `${protocol.toUpperCase()} port ${hostPort} of ${renderIp(address)} is forwarded to ${containerPort}`;
-      return callersOf(scene).map(([from, client, sender]) => ({
-        what: `${port}, from ${from}`,
-        ...(isKnown(protocol)
-          ? { sends: { from: sender, to: address, port: hostPort, protocol: lowered(protocol) } as Sent }
-          : {}),
-        isFollowed: scene.live !== undefined && lowered(protocol) === 'udp',
-        run: () =>
-          scene.live ? ask(scene.live, mapping, address, client) : call(scene, mapping, address, client),
+      const to = addressFor(scene, mapping, family);
+      if (to === undefined) return [];
+      const { hostPort: port, containerPort } = mapping;
+      const protocol = protocolOf(mapping);
+      const forwarded = `${protocol.toUpperCase()} port ${port} of ${renderIp(to)} is forwarded to ${containerPort}`;
+      return callersOf(scene).map(([who, client, from]) => ({
+        what: `${forwarded}, from ${who}`,
+        ...(protocol === 'tcp' || protocol === 'udp' ? { sends: { from, to, port, protocol } } : {}),
+        isFollowed: live !== undefined && protocol === 'udp',
+        run: () => (live ? ask(live, mapping, to, client) : call(scene, mapping, to, client)),
       }));
     }),
   );
@@ -400,34 +371,24 @@ function callersOf({ lab, container }: Scene): readonly Caller[] {
   ];
 }
 
-function lowered(protocol: string): string {
+function protocolOf({ protocol = 'tcp' }: PortMapping): string {
   return protocol.toLowerCase();
 }
 
-function isKnown(protocol: string): boolean {
-  return ['tcp', 'udp'].includes(lowered(protocol));
-}
-
 /** Asks the server that the container has: none of ours may take its port, and what a server does with a datagram is its own affair. */
-function ask(
-  live: Live,
-  { protocol = 'tcp', containerPort, hostPort }: PortMapping,
-  to: Ip,
-  client: Netns,
-): Finding {
-  if (lowered(protocol) === 'tcp') return timed(knock(client, to, hostPort, PATIENCE_MS));
-  if (lowered(protocol) === 'udp' && containerPort === DNS_PORT && live.isServed('udp', containerPort))
+function ask(live: Live, mapping: PortMapping, to: Ip, client: Netns): Finding {
+  const { protocol = 'tcp', containerPort, hostPort } = mapping;
+  const known = protocolOf(mapping);
+  if (known === 'tcp') return timed(knock(client, to, hostPort, PATIENCE_MS));
+  if (known === 'udp' && containerPort === DNS_PORT && live.isServed('udp', containerPort))
     return timed(askDns(client, to, hostPort), 'no answer');
-  return {
-    outcome: 'skipped',
-    seen: `nothing was sent: what replies to an unknown ${protocol} datagram is not known`,
-  };
+  return skipped(`nothing was sent: what replies to an unknown ${protocol} datagram is not known`);
 }
 
 function call({ container }: Scene, mapping: PortMapping, to: Ip, client: Netns): Finding {
   const { protocol = 'tcp', hostPort, containerPort } = mapping;
-  const talk = { tcp: talkTcp, udp: talkUdp }[lowered(protocol)];
-  if (talk === undefined) return { outcome: 'skipped', seen: `no test for protocol ${protocol}` };
+  const talk = { tcp: talkTcp, udp: talkUdp }[protocolOf(mapping)];
+  if (talk === undefined) return skipped(`no test for protocol ${protocol}`);
   const said = talk({ server: container.place.netns, port: containerPort, client, to, toPort: hostPort });
   return said.answered ? finding(true, `it saw ${renderIp(said.peer)}`) : finding(false, said.why);
 }
@@ -474,8 +435,6 @@ function spaced(value: string): string {
   return value.trim().split(/\s+/).join(' ');
 }
 
-const STEADY_AFTER_MS = 300;
-const MEASURE_MS = 1_000;
 /** A rate higher than the limit by this factor breaks it; TCP's payload is 4 % less than what is limited. */
 const TOLERANCE = 1.15;
 /** A rate below this share of the limit has another cause. */
@@ -485,44 +444,30 @@ const ATTEMPTS = 3;
 
 /** Promised by: rates in the configuration or in the `bandwidth` capability argument. The host is the other end. */
 function rateProbes(scene: Scene): Probe[] {
-  return scene.plugins.flatMap(plugin => [
-    ...limitProbes(scene, plugin, 'ingress', 'into the container'),
-    ...limitProbes(scene, plugin, 'egress', 'out of the container'),
-  ]);
-}
-
-function limitProbes(
-  scene: Scene,
-  plugin: ConfiguredPlugin,
-  side: 'ingress' | 'egress',
-  words: string,
-): Probe[] {
-  const rateBits = rateOf(plugin, `${side}Rate`);
-  if (rateBits === 0) return [];
-  const burstBytes = rateOf(plugin, `${side}Burst`) / 8;
-  return [
-    {
-      what: `at most ${renderRate(rateBits)} ${words}`,
-      run: () => measure(scene, plugin, side, { rateBits, burstBytes }),
-    },
-  ];
+  return scene.plugins.flatMap(plugin =>
+    (['ingress', 'egress'] as const).flatMap(side => {
+      const rateBits = rateOf(plugin, `${side}Rate`);
+      if (rateBits === 0) return [];
+      const what = `at most ${renderRate(rateBits)} ${side === 'ingress' ? 'into' : 'out of'} the container`;
+      return [{ what, run: () => measure(scene, plugin, side, rateBits) }];
+    }),
+  );
 }
 
 function measure(
   scene: Scene,
   plugin: ConfiguredPlugin,
   side: 'ingress' | 'egress',
-  { rateBits, burstBytes }: { rateBits: number; burstBytes: number },
+  rateBits: number,
 ): Finding {
+  const burstBytes = rateOf(plugin, `${side}Burst`) / 8;
   const pair = addressPair(scene);
-  if (pair === undefined) return { outcome: 'skipped', seen: 'the host has no address on this network' };
-  if (!isLimited(plugin, pair.host)) {
-    return { outcome: 'skipped', seen: `traffic with ${renderIp(pair.host)} is exempt from the limit` };
-  }
+  if (pair === undefined) return skipped('the host has no address on this network');
+  if (!isLimited(plugin, pair.host))
+    return skipped(`traffic with ${renderIp(pair.host)} is exempt from the limit`);
   const { lab, container } = scene;
   const { kind = '' } = findLink(container.place.route, scene.ifname) ?? {};
-  if (/^(macv|ipv)/.test(kind))
-    return { outcome: 'skipped', seen: `the kernel keeps the host apart from a container's ${kind}` };
+  if (/^(macv|ipv)/.test(kind)) return skipped(`the kernel keeps the host apart from a container's ${kind}`);
   // A firewall of the host may take no connections from the container.
   const route = { client: lab.host.netns, server: container.place.netns, to: pair.container };
   const sender = side === 'ingress' ? 'client' : 'server';
@@ -531,20 +476,12 @@ function measure(
   const holds = (seen: number) => seen <= rateBits * TOLERANCE && seen >= rateBits * TOO_SLOW;
   let seen: number | undefined;
   for (let attempt = 0; attempt < ATTEMPTS && !(seen && holds(seen)); attempt++) {
-    seen = measureRate(route, sender, {
-      burstBytes: drain,
-      steadyAfterMs: STEADY_AFTER_MS,
-      measureMs: MEASURE_MS,
-    });
+    seen = measureRate(route, sender, drain);
     if (seen === undefined) break;
   }
   if (seen === undefined) return finding(false, `no connection to ${renderIp(route.to)}`);
-  if (drain === 0 && burstBytes > 0) {
-    return {
-      outcome: 'skipped',
-      seen: `${renderRate(seen)}, within a burst of ${Math.round(burstBytes)} bytes`,
-    };
-  }
+  if (drain === 0 && burstBytes > 0)
+    return skipped(`${renderRate(seen)}, within a burst of ${Math.round(burstBytes)} bytes`);
   return finding(holds(seen), renderRate(seen));
 }
 

@@ -1,6 +1,15 @@
 // What does the report about a tried chain contain, and how is it rendered, with and without colours?
 import type { AnswerOf } from '../cli/answers/kinds.ts';
-import { COLOURS, count, oneLine, type Paint, painter, renderTime, type Style } from './words.ts';
+import {
+  COLOURS,
+  count,
+  oneLine,
+  type Paint,
+  painter,
+  renderTable,
+  renderTime,
+  type Style,
+} from './words.ts';
 
 type Trial = AnswerOf<'Trial'>;
 type TriedVerb = Trial['verbs'][number];
@@ -77,15 +86,10 @@ function renderVerb(
 ): string[] {
   const heading = paint('bold', verb.padEnd(5));
   if (skipped !== undefined) return ['', `${heading} skipped: ${skipped}`];
-  const quiet = plugins.every(
-    plugin => !plugin.failure && changesOf(plugin, paint).length + plugin.result.length === 0,
-  );
+  const quiet = plugins.every(one => !one.failure && changesOf(one).length + one.result.length === 0);
   const time = paint('dim', renderTime(durationMs));
   if (quiet && !failure) return ['', `${heading} ${count(plugins.length, 'plugin')} succeeded, ${time}`];
-  const rows = plugins.map(plugin => rowOf(plugin, paint));
-  const beside = renderTable([HEADER, ...rows], paint);
-  const isWide = beside.some(line => visibleLength(line.trimEnd()) > width);
-  const table = isWide ? renderTable(stack(rows), paint) : beside;
+  const table = plugins.length ? tableOf(plugins, paint, width) : [];
   return ['', `${heading} ${time}`, ...table, ...(failure ? renderFailure(failure, paint) : [])];
 }
 
@@ -130,64 +134,40 @@ function renderVerdict({ ok, failures, durationMs }: Of<'verdict'>, paint: Paint
   return ['', `${paint('red', `CHECKS FAILED: ${count(failures, 'problem')}`)}, ${time}`];
 }
 
-type Cell = readonly string[];
-
-const HEADER: readonly Cell[] = [['plugin'], ['time'], ['result'], ['kernel and files']];
-
-function rowOf(plugin: PluginReport, paint: Paint): readonly Cell[] {
-  const name = plugin.failure ? paint('red', plugin.link) : plugin.link;
-  return [
-    [name],
-    [renderTime(plugin.durationMs)],
-    plugin.result.map(line => sign(line, paint)),
-    changesOf(plugin, paint),
-  ];
+/** A row for each plugin, with its changes beside its result, or below it where the terminal is too narrow. */
+function tableOf(plugins: readonly PluginReport[], paint: Paint, width: number): string[] {
+  const results = plugins.map(({ result }) => result.join('\n'));
+  const changes = plugins.map(one => changesOf(one).join('\n'));
+  const title = 'kernel and files';
+  const beside = draw(
+    plugins,
+    [
+      ['result', ...results],
+      [title, ...changes],
+    ],
+    paint,
+  );
+  if (beside.every(line => line.replace(COLOURS, '').length <= width)) return beside;
+  const both = plugins.map(one => [...one.result, ...changesOf(one)].join('\n'));
+  return draw(plugins, [[results.some(Boolean) ? `result, ${title}` : title, ...both]], paint);
 }
 
-/** Results, and below them what changed. */
-function stack(rows: readonly (readonly Cell[])[]): (readonly Cell[])[] {
-  const hasResults = rows.some(([, , result = []]) => result.length > 0);
-  const title = hasResults ? 'result, kernel and files' : 'kernel and files';
-  return [
-    [['plugin'], ['time'], [title]],
-    ...rows.map(([name = [], time = [], result = [], changes = []]) => [name, time, [...result, ...changes]]),
-  ];
-}
-
-function changesOf({ host, container, files }: PluginReport, paint: Paint): string[] {
-  return [
-    ...host.map(line => sign(line, paint)),
-    ...container.map(line => `${sign(line, paint)}${paint('dim', ' (container)')}`),
-    ...files.map(line => sign(line, paint)),
-  ];
-}
-
-function sign(line: string, paint: Paint): string {
-  if (line.startsWith('+ ')) return `${paint('green', '+')}${line.slice(1)}`;
-  return line.startsWith('- ') ? `${paint('red', '-')}${line.slice(1)}` : line;
-}
-
-/** Columns are as wide as their widest line; empty columns are omitted. */
-function renderTable(rows: readonly (readonly Cell[])[], paint: Paint): string[] {
-  const body = rows.slice(1);
-  const columns = [0, 1, 2, 3].filter(column => body.some(row => row[column]?.length));
-  const widthOf = (column: number) =>
-    Math.max(...rows.flatMap(row => (row[column] ?? []).map(line => visibleLength(line))));
-  const widths = columns.map(widthOf);
-  return rows.flatMap((row, at) => {
-    const height = Math.max(...columns.map(column => row[column]?.length ?? 0));
-    return Array.from({ length: height }, (_, y) => {
-      const cells = columns.map((column, i) => pad(row[column]?.[y] ?? '', widths[i] ?? 0));
-      const line = `  ${cells.join('  ')}`;
-      return at === 0 ? paint('dim', line.trimEnd()) : line;
-    });
+/** @param more columns beside name and time, each with its title; one without any text is left out */
+function draw(plugins: readonly PluginReport[], more: readonly string[][], paint: Paint): string[] {
+  const names = ['plugin', ...plugins.map(({ link }) => link)];
+  const times = ['time', ...plugins.map(({ durationMs }) => renderTime(durationMs))];
+  const columns = [names, times, ...more.filter(([, ...texts]) => texts.some(Boolean))];
+  const rows = names.map((_, at) => columns.map(column => column[at] ?? ''));
+  const table = renderTable(rows, Infinity, (part, row, column) => {
+    if (row === 0) return paint('dim', part);
+    if (column === 0) return plugins[row - 1]?.failure ? paint('red', part) : part;
+    return part
+      .replace(/^[+-](?= )/, sign => paint(sign === '+' ? 'green' : 'red', sign))
+      .replace(/ \(container\)$/, where => paint('dim', where));
   });
+  return table.split('\n').flatMap(line => (line === '' ? [] : [`  ${line}`]));
 }
 
-function pad(text: string, width: number): string {
-  return text + ' '.repeat(Math.max(0, width - visibleLength(text)));
-}
-
-function visibleLength(text: string): number {
-  return text.replace(COLOURS, '').length;
+function changesOf({ host, container, files }: PluginReport): string[] {
+  return [...host, ...container.map(line => `${line} (container)`), ...files];
 }

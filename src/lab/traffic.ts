@@ -72,18 +72,17 @@ export function talkTcp(route: Route): Conversation {
 /** Opens a connection to a server that exists, and closes it again. @returns milliseconds, or why there is none */
 export function knock(from: Netns, to: Ip, port: number, patienceMs: number): number | string {
   const started = performance.now();
-  const client = inNetns(from, () => openSocket('tcp', to.family));
-  try {
-    connectSocket(client, { address: ipToBytes(to), port });
-    const isOpen = waitFor([[client, POLLOUT]], patienceMs);
-    const problem = takeError(client);
-    if (problem) return renderErrno(problem);
-    return isOpen ? performance.now() - started : 'no reply';
-  } catch (error) {
-    return describeError(error);
-  } finally {
-    closeSocket(client);
-  }
+  return withSocket('tcp', from, to.family, client => {
+    try {
+      connectSocket(client, { address: ipToBytes(to), port });
+      const isOpen = waitFor([[client, POLLOUT]], patienceMs);
+      const problem = takeError(client);
+      if (problem) return renderErrno(problem);
+      return isOpen ? performance.now() - started : 'no reply';
+    } catch (error) {
+      return describeError(error);
+    }
+  });
 }
 
 /** A query for the name servers of the root (RFC 1035, section 4.1), which every server may answer, be it by a refusal. */
@@ -92,25 +91,24 @@ const QUERY = [0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1] as const;
 /** Asks a DNS server over UDP. @returns milliseconds until any answer to the query; undefined when there is none */
 export function askDns(from: Netns, to: Ip, port = 53): number | undefined {
   const started = performance.now();
-  const client = inNetns(from, () => openSocket('udp', to.family));
-  try {
-    connectSocket(client, { address: ipToBytes(to), port });
-    const query = new Uint8Array(QUERY);
-    new DataView(query.buffer).setUint16(0, identifier());
-    while (performance.now() - started < DEADLINE_MS) {
-      sendBytes(client, query);
-      waitFor([[client, POLLIN]], DNS_RESEND_MS);
-      const { bytes } = receiveBytes(client, buffer()) ?? {};
-      if (bytes?.[0] === query[0] && bytes?.[1] === query[1]) return performance.now() - started;
-      // A refusal comes at once, and the server may be starting.
-      if (bytes === undefined && takeError(client)) Bun.sleepSync(RESEND_MS);
+  return withSocket('udp', from, to.family, client => {
+    try {
+      connectSocket(client, { address: ipToBytes(to), port });
+      const query = new Uint8Array(QUERY);
+      new DataView(query.buffer).setUint16(0, identifier());
+      while (performance.now() - started < DEADLINE_MS) {
+        sendBytes(client, query);
+        waitFor([[client, POLLIN]], DNS_RESEND_MS);
+        const { bytes } = receiveBytes(client, buffer()) ?? {};
+        if (bytes?.[0] === query[0] && bytes?.[1] === query[1]) return performance.now() - started;
+        // A refusal comes at once, and the server may be starting.
+        if (bytes === undefined && takeError(client)) Bun.sleepSync(RESEND_MS);
+      }
+      return undefined;
+    } catch {
+      return undefined;
     }
-    return undefined;
-  } catch {
-    return undefined;
-  } finally {
-    closeSocket(client);
-  }
+  });
 }
 
 /** Sends a datagram and waits for its echo, with repetitions in case of loss. */
@@ -138,21 +136,18 @@ export function talkUdp(route: Route): Conversation {
   });
 }
 
-/** When a rate is measured: after the burst that a token bucket passes at once. */
-interface Measurement {
-  readonly burstBytes: number;
-  readonly steadyAfterMs: number;
-  readonly measureMs: number;
-}
+const STEADY_AFTER_MS = 300;
+const MEASURE_MS = 1_000;
 
 /**
  * Bits per second received over TCP, at a port that the kernel chooses; undefined when no connection is established.
  * @param sender which end sends
+ * @param burstBytes that a token bucket passes at once: what is measured comes after them
  */
 export function measureRate(
   ends: Pick<Route, 'server' | 'client' | 'to'>,
   sender: 'server' | 'client',
-  { burstBytes, steadyAfterMs, measureMs }: Measurement,
+  burstBytes: number,
 ): number | undefined {
   const opened = performance.now();
   return withEnds('tcp', { ...ends, port: 0, toPort: 0 }, (listener, client, port) => {
@@ -173,14 +168,14 @@ export function measureRate(
           moved += got.bytes.length;
         }
         const now = performance.now();
-        if (steady === undefined && now - started > steadyAfterMs && received > burstBytes) {
+        if (steady === undefined && now - started > STEADY_AFTER_MS && received > burstBytes) {
           steady = { at: now, bytes: received };
         }
-        if (steady !== undefined && now - steady.at > measureMs) {
+        if (steady !== undefined && now - steady.at > MEASURE_MS) {
           return ((received - steady.bytes) * 8000) / (now - steady.at);
         }
         // Measure even traffic so slow that the burst has not yet passed.
-        if (now - started > steadyAfterMs + 4 * measureMs) return (received * 8000) / (now - started);
+        if (now - started > STEADY_AFTER_MS + 4 * MEASURE_MS) return (received * 8000) / (now - started);
         if (moved === 0) waitFor([[to, POLLIN]], 5);
       }
     } finally {
@@ -196,17 +191,23 @@ function withEnds<T>(
   talk: (server: InetSocket, client: InetSocket, port: number) => T,
 ): T {
   const { family } = route.to;
-  const server = inNetns(route.server, () => openSocket(transport, family));
-  try {
+  return withSocket(transport, route.server, family, server => {
     const { port } = bindSocket(server, transport, route.port);
-    const client = inNetns(route.client, () => openSocket(transport, family));
-    try {
-      return talk(server, client, port);
-    } finally {
-      closeSocket(client);
-    }
+    return withSocket(transport, route.client, family, client => talk(server, client, port));
+  });
+}
+
+function withSocket<T>(
+  transport: 'tcp' | 'udp' | 'icmp',
+  netns: Netns,
+  family: 4 | 6,
+  use: (socket: InetSocket) => T,
+): T {
+  const socket = inNetns(netns, () => openSocket(transport, family));
+  try {
+    return use(socket);
   } finally {
-    closeSocket(server);
+    closeSocket(socket);
   }
 }
 
@@ -257,9 +258,8 @@ const HEADER_BYTES = 8;
  * @returns milliseconds until the answer; undefined when there is none. Same as: `ping -c 1`
  */
 export function ping(from: Netns, to: Ip, scope = 0, patienceMs = DEADLINE_MS): number | undefined {
-  const socket = inNetns(from, () => openSocket('icmp', to.family));
   const started = performance.now();
-  try {
+  return withSocket('icmp', from, to.family, socket => {
     for (let sequence = 1; performance.now() - started < patienceMs; sequence++) {
       const sent = performance.now();
       if (!trySend(socket, to, scope, sequence)) {
@@ -273,9 +273,7 @@ export function ping(from: Netns, to: Ip, scope = 0, patienceMs = DEADLINE_MS): 
       }
     }
     return undefined;
-  } finally {
-    closeSocket(socket);
-  }
+  });
 }
 
 function trySend(socket: InetSocket, to: Ip, scope: number, sequence: number): boolean {

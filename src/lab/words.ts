@@ -2,15 +2,12 @@
 
 /** Bits per second with a unit: `10 Mbit`, `512 kbit`. */
 export function renderRate(bits: number): string {
-  for (const [size, unit] of [
-    [1e9, 'Gbit'],
-    [1e6, 'Mbit'],
-    [1e3, 'kbit'],
-  ] as const) {
-    if (bits >= size) return `${trim(bits / size)} ${unit}`;
-  }
-  return `${Math.round(bits)} bit`;
+  const [unit, size] = UNITS.find(([, least]) => bits >= least) ?? ['bit', 1];
+  // Three significant digits, without trailing zeros.
+  return `${size === 1 ? Math.round(bits) : Number((bits / size).toPrecision(3))} ${unit}`;
 }
+
+const UNITS = Object.entries({ Gbit: 1e9, Mbit: 1e6, kbit: 1e3 });
 
 /** `21.3 ms`, `1.84 s`. */
 export function renderTime(ms: number): string {
@@ -20,11 +17,6 @@ export function renderTime(ms: number): string {
 /** `1 plugin`, `4 plugins`. */
 export function count(number: number, one: string, many = `${one}s`): string {
   return `${number} ${number === 1 ? one : many}`;
-}
-
-/** Three significant digits, without trailing zeros. */
-function trim(value: number): string {
-  return String(Number(value.toPrecision(3)));
 }
 
 /** Whether to use colours. */
@@ -76,7 +68,7 @@ const JOINTS = /[,/:._-]/g;
 /**
  * Aligned columns, two spaces apart, each line with a line break. If they are wider than the terminal, the widest become narrower and their
  * cells go on below, between words if that is possible: nothing is cut.
- * @param rows the header first
+ * @param rows the header first; a cell may have several lines
  * @param width columns of the terminal, if there is one
  * @param paint gives a cell its colour, by its row and column
  */
@@ -85,13 +77,14 @@ export function renderTable(
   width = Infinity,
   paint: (cell: string, row: number, column: number) => string = cell => cell,
 ): string {
-  const widths = (rows[0] ?? []).map((_, i) => Math.max(...rows.map(row => row[i]?.length ?? 0)));
-  const longestWord = (_: unknown, i: number) =>
-    Math.max(LEAST, ...rows.flatMap(row => (row[i] ?? '').split(' ').map(word => word.length)));
+  const longest = (i: number, between: RegExp) =>
+    Math.max(...rows.flatMap(row => (row[i] ?? '').split(between).map(part => part.length)));
+  const widths = (rows[0] ?? []).map((_, i) => longest(i, /\n/));
+  const longestWord = (_: unknown, i: number) => Math.max(LEAST, longest(i, /[ \n]/));
   for (const least of [widths.map(longestWord), widths.map(() => LEAST)]) narrow(widths, least, width);
   return rows
     .flatMap((row, at) => {
-      const cells = row.map((cell, i) => breakCell(cell, widths[i] ?? 0));
+      const cells = row.map((cell, i) => cell.split('\n').flatMap(line => breakLine(line, widths[i] ?? 0)));
       return Array.from({ length: Math.max(...cells.map(lines => lines.length)) }, (_, y) => {
         const parts = cells.map((lines, i) => {
           const part = lines[y] ?? '';
@@ -114,9 +107,9 @@ function narrow(widths: number[], least: readonly number[], width: number): void
   }
 }
 
-function breakCell(cell: string, width: number): string[] {
+function breakLine(line: string, width: number): string[] {
   const lines: string[] = [];
-  let rest = cell;
+  let rest = line;
   while (rest.length > width) {
     const space = rest.lastIndexOf(' ', width);
     const joint = [...rest.slice(0, width).matchAll(JOINTS)].at(-1)?.index ?? -1;
@@ -129,8 +122,6 @@ function breakCell(cell: string, width: number): string[] {
 
 /** `2026-01-31 08:00:00`. @param time in ISO format, or milliseconds since 1970 */
 export function localTime(time: string | number): string {
-  const at = new Date(time);
-  const two = (value: number) => String(value).padStart(2, '0');
-  const date = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join('-');
-  return `${date} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(':')}`;
+  // Sweden writes ISO 8601.
+  return new Date(time).toLocaleString('sv');
 }
