@@ -16,14 +16,8 @@ export function diffRecords(scene: string, first: SceneRecord, second: SceneReco
     const { step, verb, index } = moment;
     const at = { scene, step, verb, ...defined({ index }) };
     if (!one || !other) {
-      const [ran, not] = [describeReply(moment.answer), 'not called'];
-      differences.push({
-        ...at,
-        where: 'answer',
-        what: '',
-        first: one ? ran : not,
-        second: other ? ran : not,
-      });
+      const [first, second] = [one, other].map(side => (side ? describeReply(side.answer) : 'not called'));
+      differences.push({ ...at, where: 'answer', what: '', ...defined({ first, second }) });
       continue;
     }
     differences.push(...diffReplies(one.answer, other.answer).map(found => ({ ...at, ...found })));
@@ -125,14 +119,12 @@ function describeFinding({ names, ...sides }: Finding): DifferenceFacts {
 }
 
 function renderSides({ first, second }: Omit<Finding, 'names'>): Pick<Difference, 'first' | 'second'> {
-  return {
-    ...(first !== undefined && { first: renderSide(first) }),
-    ...(second !== undefined && { second: renderSide(second) }),
-  };
+  return defined({ first: renderSide(first), second: renderSide(second) });
 }
 
 /** Renders an object's properties on one line; for an object without properties, says only that it exists. */
-function renderSide(value: unknown): string {
+function renderSide(value: unknown): string | undefined {
+  if (value === undefined) return undefined;
   if (value === null || typeof value !== 'object' || Array.isArray(value)) return toText(value);
   const entries = Object.entries(value);
   if (!entries.length) return 'exists';
@@ -173,7 +165,7 @@ const NUMBER_TIME = /\b\d{10}(\d{3}|\d{6}|\d{9})?\b/g;
  */
 export function withCommonNames(record: SceneRecord, given: string): SceneRecord {
   const inodes = Object.entries(record.namespaces).map(([name, inode]) => [inode, `{${name}}`] as const);
-  const files = (sight: SceneRecord['before']) => ({ ...sight, files: timeless(sight.files, record) });
+  const files = (sight: Sight) => ({ ...sight, files: timeless(sight.files, record) });
   const steady = {
     ...record,
     before: files(record.before),
@@ -248,11 +240,8 @@ export function normalise<T>(
 }
 
 function numberVeths(text: string): string {
-  const names = new Map<string, string>();
-  return text.replace(VETH, name => {
-    if (!names.has(name)) names.set(name, `veth#${names.size + 1}`);
-    return names.get(name) ?? name;
-  });
+  const names = [...new Set(text.match(VETH))];
+  return text.replace(VETH, name => `veth#${names.indexOf(name) + 1}`);
 }
 
 /** A bridge may adopt a port's address, so ports come first: the first holder of an address names it. */
@@ -261,20 +250,15 @@ function nameMacs(
   fixed: ReadonlySet<string>,
   findHolder: FindHolder,
 ): Map<string, string> {
-  const holders: [mac: string, holder: string][] = [];
-  collectHolders(observed, [], findHolder, holders);
-  const isPort = (holder: string): boolean => /veth#|eth/.test(holder);
-  const ordered = [
-    ...holders.filter(([, holder]) => isPort(holder)),
-    ...holders.filter(([, holder]) => !isPort(holder)),
-  ];
+  const holders = collectHolders(observed, [], findHolder);
+  const [ports = [], others = []] = [true, false].map(isPort =>
+    holders.filter(([, holder]) => /eth/.test(holder) === isPort),
+  );
   const names = new Map<string, string>();
-  const taken = new Set<string>();
-  for (const [mac, holder] of ordered) {
+  for (const [mac, holder] of [...ports, ...others]) {
     if (fixed.has(mac) || names.has(mac)) continue;
     let name = `mac of ${holder}`;
-    while (taken.has(name)) name += "'";
-    taken.add(name);
+    while ([...names.values()].includes(name)) name += "'";
     names.set(mac, name);
   }
   return names;
@@ -285,17 +269,15 @@ function collectHolders(
   value: unknown,
   path: readonly string[],
   findHolder: FindHolder,
-  holders: [string, string][],
-): void {
-  if (typeof value !== 'object' || value === null) return;
-  const row = value as Record<string, unknown>;
-  const { name, mac, sandbox } = row;
-  const found =
-    typeof mac === 'string' && typeof name === 'string'
-      ? ([mac, `${sandbox || 'host'}/${name}`] as const)
-      : findHolder(row, path);
-  if (found) holders.push([found[0], found[1]]);
-  for (const [key, child] of Object.entries(row)) collectHolders(child, [...path, key], findHolder, holders);
+): (readonly [mac: string, holder: string])[] {
+  if (!isContainer(value)) return [];
+  const { name, mac, sandbox } = value;
+  const isInterface = typeof mac === 'string' && typeof name === 'string';
+  const own = isInterface ? ([mac, `${sandbox || 'host'}/${name}`] as const) : findHolder(value, path);
+  const inside = Object.entries(value).flatMap(([key, child]) =>
+    collectHolders(child, [...path, key], findHolder),
+  );
+  return [...(own ? [own] : []), ...inside];
 }
 
 function macOfLinkLocal(address: string): string | undefined {

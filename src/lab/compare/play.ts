@@ -70,58 +70,39 @@ const NAMES = { 1: 'container', 2: 'second container' } as const;
 
 /** Plays a scene in the calling process's namespaces, which must be new and not shared. */
 export async function playScene(scene: Scene, twin: Twin): Promise<SceneRecord> {
-  const lab = createLab();
+  const { list, side, runtimes, ifname } = twin;
+  const { host } = createLab();
   const containers = new Map<string, Namespace>([
     [NAMES[1], createNamespace('one')],
     [NAMES[2], createNamespace('two')],
   ]);
-  const look = (): Sight => ({
-    places: Object.fromEntries(
-      [['host', lab.host] as const, ...containers].map(([name, place]) => [name, observeNetns(place)]),
-    ),
-    files: readContents(twin.shown),
-  });
-  const stage: Stage = { twin, lab: lab.host, containers, look };
-  const namespaces = Object.fromEntries(
-    [['host', lab.host] as const, ...containers].map(([name, { netns }]) => [name, String(netns.ino)]),
-  );
+  const ofEach = <T>(look: (place: Namespace) => T) =>
+    Object.fromEntries([['host', host] as const, ...containers].map(([name, place]) => [name, look(place)]));
+  const look = (): Sight => ({ places: ofEach(observeNetns), files: readContents(twin.shown) });
+  const perform = async (step: Step, runtime: Runtime): Promise<unknown> => {
+    const who = NAMES[step.who ?? 1];
+    if (step.verb !== 'damage' && step.verb !== 'remove namespace')
+      return await runChain(step.verb, list, attachmentTo(who, step, twin), runtime);
+    const place = containers.get(who);
+    if (place === undefined) return undefined;
+    if (step.verb === 'damage') return damage(place, ifname);
+    containers.delete(who);
+    return await removeContainer(host, place, () => removeNamespace(place), GONE_WITHIN_MS);
+  };
+  const namespaces = ofEach(({ netns }) => String(netns.ino));
   const [began, before] = [Date.now(), look()];
   const moments: Moment[] = [];
-  for (const step of scene.steps) moments.push(...(await takeStep(step, stage)));
-  return { namespaces, began, ended: Date.now(), before, moments };
-}
-
-interface Stage {
-  readonly twin: Twin;
-  readonly lab: Namespace;
-  readonly containers: Map<string, Namespace>;
-  readonly look: () => Sight;
-}
-
-async function takeStep(step: Step, stage: Stage): Promise<Moment[]> {
-  const { verb, name = verb, by = stage.twin.side } = step;
-  const act = (hook: Pick<Runtime, 'onPlugin'>) =>
-    perform(step, stage, { ...stage.twin.runtimes[by], ...hook });
-  const { plugins, error, durationMs, sight } = await play(act, stage.look);
-  return [
-    ...plugins.map(({ event, ...seen }) => {
+  for (const step of scene.steps) {
+    const { verb, name = verb, by = side } = step;
+    const played = await play(hook => perform(step, { ...runtimes[by], ...hook }), look);
+    const { plugins, error, durationMs, sight } = played;
+    const ofPlugins = plugins.map(({ event, ...seen }) => {
       const { verb: own, index, durationMs: took } = event;
       return { step: name, verb: own, index, answer: replyOf(event), durationMs: took, ...seen };
-    }),
-    { step: name, verb, answer: replyOf({ error }), durationMs, sight },
-  ];
-}
-
-async function perform(step: Step, stage: Stage, runtime: Runtime): Promise<unknown> {
-  const { twin, containers, lab } = stage;
-  const who = NAMES[step.who ?? 1];
-  if (step.verb !== 'damage' && step.verb !== 'remove namespace')
-    return await runChain(step.verb, twin.list, attachmentTo(who, step, twin), runtime);
-  const place = containers.get(who);
-  if (place === undefined) return undefined;
-  if (step.verb === 'damage') return damage(place, twin.ifname);
-  containers.delete(who);
-  return await removeContainer(lab, place, () => removeNamespace(place), GONE_WITHIN_MS);
+    });
+    moments.push(...ofPlugins, { step: name, verb, answer: replyOf({ error }), durationMs, sight });
+  }
+  return { namespaces, began, ended: Date.now(), before, moments };
 }
 
 function attachmentTo(who: string, { withoutNetns }: Step, { ifname, args, capabilities }: Twin): Attachment {

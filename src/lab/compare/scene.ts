@@ -36,68 +36,56 @@ export interface Scene {
 
 const [ADD, CHECK, DEL] = [{ verb: 'ADD' }, { verb: 'CHECK' }, { verb: 'DEL' }] as const;
 
-/** From the usual to the awkward; each starts from scratch. */
-export const SCENES: readonly Scene[] = [
-  { name: 'life', steps: [{ verb: 'STATUS' }, ADD, CHECK, DEL, { ...DEL, name: 'DEL again' }] },
-  {
-    name: 'two containers',
-    steps: [
-      ADD,
-      { ...ADD, who: 2, name: 'ADD of a second' },
-      { ...DEL, name: 'DEL of the first' },
-      { ...CHECK, who: 2, name: 'CHECK of the second' },
-      { ...DEL, who: 2, name: 'DEL of the second' },
-    ],
-  },
-  { name: 'twice', steps: [ADD, { ...ADD, name: 'ADD again' }, { ...CHECK, name: 'CHECK after that' }, DEL] },
-  {
-    name: 'out of order',
-    steps: [
-      { ...DEL, name: 'DEL before ADD' },
-      { ...CHECK, name: 'CHECK before ADD' },
-      ADD,
-      DEL,
-      { ...CHECK, name: 'CHECK after DEL' },
-    ],
-  },
-  { name: 'damaged', steps: [ADD, { verb: 'damage' }, { ...CHECK, name: 'CHECK of damage' }, DEL] },
-  {
-    name: 'namespace gone',
-    steps: [ADD, { verb: 'remove namespace' }, { ...DEL, name: 'DEL without the namespace' }],
-  },
-  {
-    name: 'namespace forgotten',
-    steps: [ADD, { ...DEL, withoutNetns: true, name: 'DEL with an empty CNI_NETNS' }],
-  },
-  {
-    name: 'garbage',
-    steps: [
-      ADD,
-      { ...ADD, who: 2, name: 'ADD of a second' },
-      { verb: 'GC' },
-      { ...CHECK, name: 'CHECK after GC' },
-      DEL,
-    ],
-  },
-  ...(['A', 'B'] as const).flatMap(maker =>
-    [DEL, CHECK].map(({ verb }) => ({
-      name: `ADD by ${maker}, ${verb}`,
-      steps: [{ ...ADD, by: maker }, { verb }],
-      crossing: { maker, verb },
-    })),
-  ),
-  {
-    name: 'ADD by A, handed over, DEL',
-    steps: [{ ...ADD, by: 'A' }, { verb: 'hand over', by: 'A' }, DEL],
-    crossing: { maker: 'A', verb: 'DEL' },
-    onDemand: true,
-  },
-];
-
 /** The scene that shows whether B can delete what A made. */
 export const DELETED_BY_B = 'ADD by A, DEL';
 /** The scene that shows whether B can delete what A made and handed over. */
 export const DELETED_AFTER_HANDOVER = 'ADD by A, handed over, DEL';
+
+const scene = (name: string, ...steps: readonly Step[]): Scene => ({ name, steps });
+
+/** From the usual to the awkward; each starts from scratch. */
+export const SCENES: readonly Scene[] = [
+  scene('life', { verb: 'STATUS' }, ADD, CHECK, DEL, { ...DEL, name: 'DEL again' }),
+  scene(
+    'two containers',
+    ADD,
+    { ...ADD, who: 2, name: 'ADD of a second' },
+    { ...DEL, name: 'DEL of the first' },
+    { ...CHECK, who: 2, name: 'CHECK of the second' },
+    { ...DEL, who: 2, name: 'DEL of the second' },
+  ),
+  scene('twice', ADD, { ...ADD, name: 'ADD again' }, { ...CHECK, name: 'CHECK after that' }, DEL),
+  scene(
+    'out of order',
+    { ...DEL, name: 'DEL before ADD' },
+    { ...CHECK, name: 'CHECK before ADD' },
+    ADD,
+    DEL,
+    { ...CHECK, name: 'CHECK after DEL' },
+  ),
+  scene('damaged', ADD, { verb: 'damage' }, { ...CHECK, name: 'CHECK of damage' }, DEL),
+  scene('namespace gone', ADD, { verb: 'remove namespace' }, { ...DEL, name: 'DEL without the namespace' }),
+  scene('namespace forgotten', ADD, { ...DEL, withoutNetns: true, name: 'DEL with an empty CNI_NETNS' }),
+  scene(
+    'garbage',
+    ADD,
+    { ...ADD, who: 2, name: 'ADD of a second' },
+    { verb: 'GC' },
+    { ...CHECK, name: 'CHECK after GC' },
+    DEL,
+  ),
+  ...(['A', 'B'] as const).flatMap(maker =>
+    [DEL, CHECK].map(({ verb }) => ({
+      ...scene(`ADD by ${maker}, ${verb}`, { ...ADD, by: maker }, { verb }),
+      crossing: { maker, verb },
+    })),
+  ),
+  {
+    ...scene(DELETED_AFTER_HANDOVER, { ...ADD, by: 'A' }, { verb: 'hand over', by: 'A' }, DEL),
+    crossing: { maker: 'A', verb: 'DEL' },
+    onDemand: true,
+  },
+];
 
 /** The complete state at one moment: namespaces by name, and files by path. */
 export interface Sight {

@@ -446,18 +446,16 @@ export function findLayoutProblems(object: JsonObject, version: SpecVersion): st
   } catch (thrown) {
     return [describeError(thrown)];
   }
-  if (!atLeast(version, '0.3.0')) {
-    const misplaced = ['ips', 'interfaces'].filter(key => key in object);
-    const addressed = isObject(object.ip4) || isObject(object.ip6);
-    return [
-      ...misplaced.map(key => `"${key}" does not exist in version ${version}`),
-      ...(addressed ? [] : ['it has neither "ip4" nor "ip6"']),
-    ];
+  const isOld = !atLeast(version, '0.3.0');
+  const misplaced = (isOld ? ['ips', 'interfaces'] : ['ip4', 'ip6'])
+    .filter(key => key in object)
+    .map(key => `"${key}" does not exist in version ${version}`);
+  if (isOld) {
+    const isAddressed = isObject(object.ip4) || isObject(object.ip6);
+    return [...misplaced, ...(isAddressed ? [] : ['it has neither "ip4" nor "ip6"'])];
   }
   return [
-    ...['ip4', 'ip6']
-      .filter(key => key in object)
-      .map(key => `"${key}" does not exist in version ${version}`),
+    ...misplaced,
     ...interfaceProblems(result),
     ...ipProblems(result),
     ...(atLeast(version, '1.0.0') ? [] : familyProblems(object)),
