@@ -3,7 +3,7 @@
 // Logs and traces mask what a key calls a secret. A report also contains what others wrote, so here more is masked: what looks like
 // a secret wherever it stands, and every value of an environment.
 
-import { isObject } from '../../cni/json.ts';
+import { isObject, tryParse } from '../../cni/json.ts';
 import { findIp, renderIp } from '../../net/ip.ts';
 import { isSecretName, maskText } from '../../observe/secrets.ts';
 
@@ -175,12 +175,7 @@ const WEB_TOKEN = /\beyJ[\w-]{8,}\.eyJ[\w-]{4,}(?:\.[\w-]*)?/g;
 const KUBECONFIG_LINE = /((?:certificate-authority|client-certificate|client-key)-data["']?\s*:\s*)\S+/gi;
 
 function parseJson(text: string): unknown {
-  if (!/^\s*[[{]/.test(text)) return undefined;
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
+  return /^\s*[[{]/.test(text) ? tryParse(text) : undefined;
 }
 
 function atobUtf8(text: string): string {

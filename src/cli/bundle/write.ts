@@ -1,4 +1,5 @@
 // What does `catena doctor --bundle` do?
+import { once } from 'node:events';
 import { closeSync, existsSync, readdirSync, statSync } from 'node:fs';
 import { arch, hostname, version as kernelVersion, release } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -96,17 +97,10 @@ function render(file: string, size: number, files: readonly BundleFile[], note: 
 }
 
 /** Where the facts are read. */
-interface BundlePlaces {
-  readonly confDir: string;
-  readonly pluginDirs: readonly string[];
-  readonly cacheDir: string;
-  readonly stateDir: string;
-  readonly runDir: string;
-  readonly traceDir: string;
-}
+type BundlePlaces = ReturnType<typeof placesOf>;
 
 /** The directories of the command line. */
-function placesOf(call: CommandCall): BundlePlaces {
+function placesOf(call: CommandCall) {
   const runtime = runtimeOf(call);
   return {
     confDir: confDirOf(call),
@@ -163,16 +157,11 @@ async function askCommands(
     const signal = AbortSignal.any([call.signal, AbortSignal.timeout(ANSWER_MS)]);
     const { plugins, workers } = call;
     const surroundings = { plugins, env, write, signal, ...(workers ? { workers } : {}) };
-    const code = await Promise.race([call.runCommand(args, surroundings), lateness(signal)]);
-    files.push({ name, what: `"${line}", exit code ${code ?? `none within ${ANSWER_MS / 1000} s`}`, text });
+    const code = await Promise.race([call.runCommand(args, surroundings), once(signal, 'abort')]);
+    const ended = typeof code === 'number' ? code : `none within ${ANSWER_MS / 1000} s`;
+    files.push({ name, what: `"${line}", exit code ${ended}`, text });
   }
   return files;
-}
-
-function lateness(signal: AbortSignal): Promise<undefined> {
-  return new Promise(resolve => {
-    signal.addEventListener('abort', () => resolve(undefined), { once: true });
-  });
 }
 
 /** What files and the kernel say. */
@@ -218,35 +207,34 @@ function settingsFile(call: CommandCall): BundleFile[] {
 
 /** The newest files of a directory and those below it. */
 function filesBelow(kind: string, dir: string, wanted: RegExp, max = MAX_FILES): BundleFile[] {
-  let names: string[];
   try {
-    names = readdirSync(dir, { recursive: true, encoding: 'utf8' });
+    return newestIn(dir, wanted, max).map(({ name }) =>
+      text(`${kind}/${name}`, `"${join(dir, name)}"`, () => tryRead(join(dir, name)) ?? '(cannot be read)'),
+    );
   } catch (error) {
     const { code = '', message } = error as NodeJS.ErrnoException;
     return code === 'ENOENT' ? [] : [text(`${kind}/unreadable.txt`, `"${dir}"`, () => message)];
   }
-  const files = names
-    .filter(name => wanted.test(name))
-    .flatMap(name => {
-      const stat = statSync(join(dir, name), { throwIfNoEntry: false });
-      return stat?.isFile() ? [{ name, at: stat.mtimeMs }] : [];
-    })
-    .sort((a, b) => b.at - a.at)
-    .slice(0, max);
-  return files.map(({ name }) =>
-    text(`${kind}/${name}`, `"${join(dir, name)}"`, () => tryRead(join(dir, name)) ?? '(cannot be read)'),
-  );
 }
 
+/** Executables are large: they are not read. */
 function describeDir(dir: string): unknown {
-  const names = filesBelow('', dir, /^[^/]+$/).map(({ name }) => name.slice(1));
+  const files = existsSync(dir) ? newestIn(dir, /^[^/]+$/, MAX_FILES) : [];
   return {
     dir,
-    files: names.map(name => {
-      const { size, mode, mtime, ino } = statSync(join(dir, name));
+    files: files.map(({ name, stat: { size, mode, mtime, ino } }) => {
       return { name, size, mode: mode.toString(8), changed: mtime, inode: ino };
     }),
   };
+}
+
+function newestIn(dir: string, wanted: RegExp, max: number) {
+  const names = readdirSync(dir, { recursive: true, encoding: 'utf8' }).filter(name => wanted.test(name));
+  const files = names.flatMap(name => {
+    const stat = statSync(join(dir, name), { throwIfNoEntry: false });
+    return stat?.isFile() ? [{ name, stat }] : [];
+  });
+  return files.sort((a, b) => b.stat.mtimeMs - a.stat.mtimeMs).slice(0, max);
 }
 
 function json(name: string, what: string, read: () => unknown): BundleFile {

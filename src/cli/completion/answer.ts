@@ -1,10 +1,10 @@
 // What may the word that is being typed become?
-import { readdirSync } from 'node:fs';
 import { parsePluginDirs } from '../../chain/config/find-plugin.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../../cni/directories.ts';
 import { defined } from '../../cni/json.ts';
+import { namesIn } from '../../files/read-file.ts';
 import { readRecords } from '../../node/facts.ts';
 import { namesOf, readStorageNames } from '../../node/names.ts';
 import { type Command, type CommandOption, optionsOf } from '../command.ts';
@@ -16,32 +16,34 @@ import { COMMANDS, GLOBAL_OPTIONS } from '../commands.ts';
  */
 export function answer(words: readonly string[], place: Surroundings): string {
   const line = readLine(words);
-  const { found, paths } = offer(line, place);
-  const lines = found
-    .filter(({ word }) => word.startsWith(line.word) && (line.word !== '' || !word.startsWith('-')))
-    .filter(({ word }) => !/[\s\p{Cc}]/u.test(word))
-    .map(({ word, about }) => `${line.prefix}${word}\t${about.replaceAll(/\s+/g, ' ')}`);
-  return [...new Set(lines), ...paths].map(text => `${text}\n`).join('');
+  const lines = offer(line, place).flatMap(one => {
+    if (typeof one === 'string') return one;
+    const { word, about } = one;
+    const isMeant = word.startsWith(line.word) && (line.word !== '' || !word.startsWith('-'));
+    return isMeant && !/[\s\p{Cc}]/u.test(word)
+      ? `${line.prefix}${word}\t${about.replaceAll(/\s+/g, ' ')}`
+      : [];
+  });
+  return [...new Set(lines)].map(text => `${text}\n`).join('');
 }
 
-interface Offer {
-  readonly found: readonly Candidate[];
-  readonly paths: readonly string[];
-}
+/** Words, and after them whether files or directories may stand there. */
+type Offer = readonly (Candidate | ':files' | ':dirs')[];
 
 function offer(line: Line, place: Surroundings): Offer {
   const { command, pending, word, positionals, argumentsOnly } = line;
   const options = optionsFor(command);
   if (pending !== undefined) {
     const option = options[pending];
-    return option?.type === 'string' ? ofKind(kindOfOption(pending, option), line, place) : nothing();
+    return option?.type === 'string' ? ofKind(kindOfOption(pending, option), line, place) : [];
   }
-  if (line.before.length === 0) return { ...nothing(), found: [...commands(), ...OF_THE_TOOL] };
+  if (line.before.length === 0)
+    return [...COMMANDS.map(({ name, summary }) => ({ word: name, about: summary })), ...OF_THE_TOOL];
   if (!argumentsOnly && word.startsWith('-')) {
     const open = Object.entries(options).filter(([name, { multiple }]) => multiple || !line.given.has(name));
-    return { ...nothing(), found: open.map(([name, { help }]) => ({ word: `--${name}`, about: help })) };
+    return open.map(([name, { help }]) => ({ word: `--${name}`, about: help }));
   }
-  return command ? ofKind(kindOfArgument(command, positionals.length), line, place) : nothing();
+  return command ? ofKind(kindOfArgument(command, positionals.length), line, place) : [];
 }
 
 /** What may stand in place of a command. */
@@ -50,43 +52,33 @@ const OF_THE_TOOL: readonly Candidate[] = [
   { word: '--version', about: "show the tool's version" },
 ];
 
-function commands(): Candidate[] {
-  return COMMANDS.map(({ name, summary }) => ({ word: name, about: summary }));
-}
-
 function ofKind(kind: ValueKind, line: Line, place: Surroundings): Offer {
   switch (kind.kind) {
     case 'none':
-      return nothing();
+      return [];
     case 'files':
     case 'dirs':
-      return { found: [], paths: [`:${kind.kind}`] };
+      return [`:${kind.kind}`];
     case 'known':
-      return { found: kind.words.map(word => ({ word, about: '' })), paths: [] };
+      return kind.words.map(word => ({ word, about: '' }));
     default: {
-      const { kind: names } = kind;
-      return { found: onNode(() => ON_NODE[names](line, place)), paths: alsoFiles(line) };
+      const { command, pending } = line;
+      const isAlsoFile = pending === undefined && ALSO_FILES.includes(command?.name ?? '');
+      return [...onNode(kind.kind, line, place), ...(isAlsoFile ? [':files' as const] : [])];
     }
   }
 }
 
-/** Arguments that are a name as well as a file. */
-function alsoFiles({ command, pending }: Line): string[] {
-  const both = ['explain', 'try', 'compare'];
-  return pending === undefined && both.includes(command?.name ?? '') ? [':files'] : [];
-}
+/** Commands whose argument is a name as well as a file. */
+const ALSO_FILES = ['explain', 'try', 'compare'];
 
 /** A shell must not show an error in the middle of a command line. */
-function onNode(read: () => Candidate[]): Candidate[] {
+function onNode(names: Dynamic, line: Line, place: Surroundings): Candidate[] {
   try {
-    return read();
+    return ON_NODE[names](line, place);
   } catch {
     return [];
   }
-}
-
-function nothing(): Offer {
-  return { found: [], paths: [] };
 }
 
 /** `known`: the words of a fixed list. `none`: only the user knows it. */
@@ -240,7 +232,7 @@ const ON_NODE: Readonly<Record<Dynamic, (line: Line, place: Surroundings) => Can
     { word: 'node', about: 'a process of this node' },
     ...offerContainers(line, place),
   ],
-  namespaces: () => readdirSync(NAMESPACES).map(word => ({ word, about: `${NAMESPACES}/${word}` })),
+  namespaces: () => namesIn(NAMESPACES).map(word => ({ word, about: `${NAMESPACES}/${word}` })),
   plugins: ({ values }, { env, types }) => {
     const given = values.get('bin-dir');
     const dirs = given === undefined ? parsePluginDirs(env.CNI_PATH || DEFAULT_BIN_DIR) : [given];
@@ -276,12 +268,4 @@ function containers({ values }: Line, { env }: Surroundings) {
     const name = containerName ?? (podName === undefined ? undefined : `${podNamespace}/${podName}`);
     return { id, network, ifname, name };
   });
-}
-
-function namesIn(dir: string): string[] {
-  try {
-    return readdirSync(dir);
-  } catch {
-    return [];
-  }
 }

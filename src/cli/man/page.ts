@@ -69,17 +69,9 @@ export function renderCommand(
 }
 
 function page(name: string, about: string, body: readonly string[]): string {
-  const heading = [
-    '.TH',
-    name.toUpperCase().replaceAll('-', '\\-'),
-    '1',
-    '""',
-    quoted(`catena ${TOOL_VERSION}`),
-    '"Catena"',
-  ];
-  return [heading.join(' '), '.SH NAME', `${escapeLiteral(name)} \\- ${escapeText(about)}`, ...body, ''].join(
-    '\n',
-  );
+  const heading = `.TH ${name.toUpperCase().replaceAll('-', '\\-')} 1 "" ${quoted(`catena ${TOOL_VERSION}`)} "Catena"`;
+  const line = `${escapeLiteral(name)} \\- ${escapeText(about)}`;
+  return [heading, '.SH NAME', line, ...body, ''].join('\n');
 }
 
 function renderOption([name, { placeholder, help, short }]: [string, CommandOption]): string[] {

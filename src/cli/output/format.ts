@@ -32,14 +32,8 @@ export function isData({ format }: Pick<CommandCall, 'format'>): boolean {
 
 /** Whether a command line asks for data, as far as that can be said of one that is wrong. */
 export function asksForData(args: readonly string[]): boolean {
-  return (
-    args.includes('--json') ||
-    DATA_FORMATS.some(
-      format =>
-        args.includes(`--output=${format}`) ||
-        args.some((one, at) => one === '--output' && args[at + 1] === format),
-    )
-  );
+  const given = args.flatMap((one, at) => (one === '--output' ? `--output=${args[at + 1]}` : one));
+  return given.includes('--json') || DATA_FORMATS.some(format => given.includes(`--output=${format}`));
 }
 
 /** Results of the specification look like those of cnitool. */

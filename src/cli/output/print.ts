@@ -36,18 +36,10 @@ export async function printAnswer<K extends AnswerKind>(
   value: AnswerOf<K>,
   texts: Texts | Texts['text'],
 ): Promise<void> {
-  const {
-    text,
-    wide = text,
-    names = () => [],
-  }: Texts = typeof texts === 'function' ? { text: texts } : texts;
+  const given: Texts = typeof texts === 'function' ? { text: texts } : texts;
+  const { text, wide = text, names = () => [] } = given;
   if (isData(call)) return printData(call, inEnvelope(kind, value));
-  if (call.format === 'name')
-    call.out(
-      names()
-        .map(name => `${name}\n`)
-        .join(''),
-    );
+  if (call.format === 'name') call.out([...names(), ''].join('\n'));
   // A row is a line, however wide the terminal is.
   else if (call.format === 'wide') call.out(wide());
   // Other formats are for programs that draw.

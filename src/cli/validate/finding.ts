@@ -1,11 +1,13 @@
 // What is a finding, and how is it shown?
-
-import { readFileSync } from 'node:fs';
-import { type Colour, painter, type Style } from '../../lab/words.ts';
+import { tryRead } from '../../files/read-file.ts';
+import { type Colour, count, painter, type Style } from '../../lab/words.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { excerptOf } from '../terminal/lines.ts';
 
+type Shown = AnswerOf<'Validation'>['findings'][number];
+
 /** `error`: the conflist does not load, or ADD fails. `warning`: it runs, but probably not as intended. */
-export type Severity = 'error' | 'warning';
+export type Severity = Shown['severity'];
 
 /** Category of a finding; stable, so that findings can be filtered by it. */
 export type Rule =
@@ -25,15 +27,8 @@ export type Rule =
   | 'overlap';
 
 /** A problem at a position; line and column count from 1. */
-export interface Finding {
-  readonly file: string;
-  readonly line: number;
-  readonly column: number;
-  readonly severity: Severity;
+export interface Finding extends Shown {
   readonly rule: Rule;
-  readonly message: string;
-  /** Further lines, such as the versions that each plugin supports. */
-  readonly details?: readonly string[];
 }
 
 /** The number of checked files, and the findings sorted by file and position. */
@@ -73,8 +68,8 @@ export function renderValidation(report: Report, { colour }: Style, width = PLAI
   });
   const { error, warning } = countFindings(report);
   const found =
-    error + warning === 0 ? 'no problems' : `${plural(error, 'error')}, ${plural(warning, 'warning')}`;
-  return [...lines, `${found} in ${plural(report.files, 'file')}`, ''].join('\n');
+    error + warning === 0 ? 'no problems' : `${count(error, 'error')}, ${count(warning, 'warning')}`;
+  return [...lines, `${found} in ${count(report.files, 'file')}`, ''].join('\n');
 }
 
 /** Whether the finding is about a place in the text, and not about the file. */
@@ -86,20 +81,8 @@ function isPlaced({ rule }: Finding): boolean {
 function reader(): (file: string) => readonly string[] {
   const known = new Map<string, readonly string[]>();
   return file => {
-    const lines = known.get(file) ?? read(file);
+    const lines = known.get(file) ?? tryRead(file)?.split('\n') ?? [];
     known.set(file, lines);
     return lines;
   };
-}
-
-function read(file: string): readonly string[] {
-  try {
-    return readFileSync(file, 'utf8').split('\n');
-  } catch {
-    return [];
-  }
-}
-
-function plural(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }

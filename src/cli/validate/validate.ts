@@ -91,14 +91,7 @@ function declaredBy({ conf }: PlacedPlugin): Declared {
   return isObject(declared) ? declared : {};
 }
 
-/**
- * Finds names that several files use, and subnets that several networks lease from.
- * @param networks in the order in which a runtime reads them
- */
-function judgeDirectory(networks: readonly PlacedNetwork[]): Finding[] {
-  return [...judgeNames(networks), ...judgeSubnets(networks)];
-}
-
+/** Finds names that several files use. @param networks in the order in which a runtime reads them */
 function judgeNames(networks: readonly PlacedNetwork[]): Finding[] {
   return networks.flatMap((network, i) => {
     const first = networks.findIndex(other => other.name === network.name);
@@ -121,6 +114,7 @@ interface PlacedRange {
   readonly range: AddressRange;
 }
 
+/** Finds subnets that several networks lease from. */
 function judgeSubnets(networks: readonly PlacedNetwork[]): Finding[] {
   const ranges = networks.flatMap(network => {
     return network.plugins.flatMap(placed => rangesOf(placed).map(range => ({ network, placed, range })));
@@ -171,7 +165,7 @@ export async function validatePath(
     findings.push(...(await judgeFile(read, executables)));
     if (read.network) networks.push(read.network);
   }
-  findings.push(...judgeDirectory(networks));
+  findings.push(...judgeNames(networks), ...judgeSubnets(networks));
   return { files: files.length, findings: inOrder(findings, files) };
 }
 
@@ -217,23 +211,17 @@ function inOrder(findings: readonly Finding[], files: readonly string[]): Findin
 
 /** Finds plugins in the wrong position; the right position of a third-party plugin is unknown. */
 function judgeOrder({ plugins }: PlacedNetwork): Finding[] {
-  return plugins.flatMap((placed, index) => {
-    const finding = judgePlace(placed, index, plugins);
-    return finding === undefined ? [] : [finding];
-  });
+  return plugins.flatMap((placed, index) => judgePlace(placed, index, plugins));
 }
 
-function judgePlace(
-  placed: PlacedPlugin,
-  index: number,
-  plugins: readonly PlacedPlugin[],
-): Finding | undefined {
+function judgePlace(placed: PlacedPlugin, index: number, plugins: readonly PlacedPlugin[]): Finding[] {
   const { document, path, plugin, conf } = placed;
-  if (plugin?.about === undefined) return undefined;
+  if (plugin?.about === undefined) return [];
   const { type, about } = plugin;
-  if (about.follows?.(conf)) return undefined;
-  const say = (severity: 'error' | 'warning', message: string) =>
-    atValue(document, [...path, 'type'], [severity, 'order', message]);
+  if (about.follows?.(conf)) return [];
+  const say = (severity: Severity, message: string) => [
+    atValue(document, [...path, 'type'], [severity, 'order', message]),
+  ];
   if (about.kind === 'ipam') {
     return say(
       'warning',
@@ -259,7 +247,7 @@ function judgePlace(
       `a second "${type}" replaces what the first has set, and CHECK of the first fails: make one entry of both`,
     );
   }
-  return undefined;
+  return [];
 }
 
 /**
@@ -380,12 +368,8 @@ function judgeReservedKeys({ document, path, conf }: PlacedPlugin): Finding[] {
 
 /** The general schema, the plugin's and its IPAM plugin's may all report the same mistake. */
 function uniquePlaces<T extends Problem>(problems: readonly T[]): T[] {
-  const byPlace = new Map<string, T>();
-  for (const problem of problems) {
-    const place = JSON.stringify(problem.path);
-    if (!byPlace.has(place)) byPlace.set(place, problem);
-  }
-  return [...byPlace.values()];
+  const placeOf = ({ path }: Problem) => JSON.stringify(path);
+  return problems.filter((one, i) => problems.findIndex(other => placeOf(other) === placeOf(one)) === i);
 }
 
 /** Where the reader should look: at a value that the message names with its key, else at such a key, else at such a value. */
