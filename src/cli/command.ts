@@ -98,35 +98,40 @@ export type ReadMultus = () => Promise<{
   optionsOf(entry: JsonObject, network: string, version: SpecVersion): RunnerOptions;
 }>;
 
-/** What the tool works with, apart from its command line. */
-export interface CommandContext {
+/** What a command works with, whatever its command line says. */
+interface Surroundings {
   /** The plugins that are part of this executable. */
   readonly plugins: PluginCatalog;
+  /** Workers that serve our own plugins, for a process that runs many commands; by default the command starts one of its own. */
+  readonly workers?: WorkerSource;
+  /** Notified of every chain that is run. */
+  readonly watcher?: RequestWatcher;
+  /** Milliseconds that the command was queued in the daemon. */
+  readonly queueMs?: number;
+  /** Deadline of each plugin if the command line does not set one. */
+  readonly deadlines?: Deadlines;
+  /** Identifies the request, so that a repetition is recognised. */
+  readonly request?: string;
+  /** Calls this executable as a plugin; undefined if the plugins are not available. */
+  readonly asPlugin?: AsPlugin;
+  /** How multus is read; undefined if the plugins are not available. */
+  readonly multus?: ReadMultus;
+}
+
+/** What the tool works with, apart from its command line. */
+export interface CommandContext extends Surroundings {
   /** By default this process's environment. */
   readonly env?: CommandCall['env'];
   /** Directory against which a remote caller's relative paths are resolved; without it, paths are left as they are. */
   readonly cwd?: string;
   /** Aborted when the command is to end; by default on a signal to this process. */
   readonly signal?: AbortSignal;
-  /** Workers that serve our own plugins, for a process that runs many commands. */
-  readonly workers?: WorkerSource;
-  /** Notified of every chain that is run. */
-  readonly watcher?: RequestWatcher;
-  /** Milliseconds that the command was queued. */
-  readonly queueMs?: number;
-  /** Deadline of each plugin if the command line does not set one. */
-  readonly deadlines?: Deadlines;
-  /** Identifies the request: see {@link CommandCall.request}. */
-  readonly request?: string;
-  /** Calls this executable as a plugin. */
-  readonly asPlugin?: AsPlugin;
-  readonly multus?: ReadMultus;
   /** Writes to file descriptor 1 or 2 on behalf of the command. */
   readonly write?: (fd: 1 | 2, text: string) => void;
 }
 
 /** One invocation of a command. */
-export interface CommandCall {
+export interface CommandCall extends Surroundings {
   readonly positionals: readonly string[];
   /** Value of a string option; undefined if it was not given. */
   text(option: string): string | undefined;
@@ -137,28 +142,12 @@ export interface CommandCall {
   /** `--output`, for which `--json` is short: one of the command's formats, or `text`. */
   readonly format: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The plugins that are part of this executable. */
-  readonly plugins: PluginCatalog;
   /** Directory against which relative paths are resolved; undefined if it was deleted or has no path for another reason. */
   readonly cwd: string | undefined;
-  /** Workers that serve our own plugins; by default the command starts one of its own. */
-  readonly workers?: WorkerSource | undefined;
-  /** Notified of every chain that is run. */
-  readonly watcher?: RequestWatcher | undefined;
-  /** Deadline of each plugin if the command line does not set one. */
-  readonly deadlines?: Deadlines | undefined;
-  /** Milliseconds that the command was queued in the daemon. */
-  readonly queueMs?: number | undefined;
   /** The tool's commands. */
   readonly table: CommandTable;
   /** Runs another command line, for a process that serves others. @returns its exit code */
   readonly runCommand: (args: readonly string[], surroundings: CommandContext) => Promise<number>;
-  /** Identifies the request, so that a repetition is recognised. */
-  readonly request?: string | undefined;
-  /** Calls this executable as a plugin; undefined if the plugins are not available. */
-  readonly asPlugin?: AsPlugin | undefined;
-  /** How multus is read; undefined if the plugins are not available. */
-  readonly multus?: ReadMultus | undefined;
   /** Aborted when the user or the system ends the tool; work in progress is then undone. */
   readonly signal: AbortSignal;
   /** Writes the text to standard output unchanged. */

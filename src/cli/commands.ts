@@ -1,6 +1,14 @@
 // Which commands does the tool have, and which options and arguments do they take?
 import { CAPABILITY_OPTIONS } from './capability-options.ts';
-import { type Command, type CommandOption, flag, UsageError, value, values } from './command.ts';
+import {
+  type Command,
+  type CommandModule,
+  type CommandOption,
+  flag,
+  UsageError,
+  value,
+  values,
+} from './command.ts';
 import { SHELLS } from './completion/question.ts';
 import { PRINTABLE, SWITCH_FROM_MULTUS } from './install/print-options.ts';
 import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
@@ -49,8 +57,6 @@ const LAB_OPTIONS: Readonly<Record<string, CommandOption>> = {
   cap: CAP,
 };
 
-const CACHE_DIR = value('<dir>', 'directory of the result cache (CATENA_CNI_CACHE_DIR; /var/lib/cni)');
-
 const ETC_DIR = value('<dir>', "directory of the runtimes' own configurations (/etc)");
 
 const INSTALL_BIN_DIR = values(
@@ -58,29 +64,20 @@ const INSTALL_BIN_DIR = values(
   'directory of plugins, repeatable; executables are installed in the first (/opt/cni/bin)',
 );
 
-const STATE_DIR = value(
-  '<dir>',
-  'directory of the journal of attachments (CATENA_STATE_DIR; /var/lib/catena)',
-);
-
 /** Where a model of the node is read from. */
 const NODE_OPTIONS: Command['options'] = {
   'conf-dir': CONF_DIR,
   'bin-dir': BIN_DIR,
-  'cni-cache-dir': CACHE_DIR,
-  'state-dir': STATE_DIR,
+  'cni-cache-dir': value('<dir>', 'directory of the result cache (CATENA_CNI_CACHE_DIR; /var/lib/cni)'),
+  'state-dir': value('<dir>', 'directory of the journal of attachments (CATENA_STATE_DIR; /var/lib/catena)'),
 };
 
 const TRACE_DIR = value('<dir>', 'directory of traces (CATENA_TRACE_DIR; traces below the run directory)');
 
-const DAEMON_RUN_DIR = value('<dir>', 'directory of its socket (CATENA_RUN_DIR; /run/catena)');
-
 const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   'conf-dir': CONF_DIR,
   file: value('<conflist>', 'read the network from this file instead of the directory'),
-  'bin-dir': BIN_DIR,
-  'cni-cache-dir': CACHE_DIR,
-  'state-dir': STATE_DIR,
+  ...NODE_OPTIONS,
   timeout: values('<seconds>', 'time limit per plugin call (60); del=120 sets it for one verb, repeatable'),
 };
 
@@ -101,30 +98,28 @@ const ATTACHMENT_OPTIONS: Readonly<Record<string, CommandOption>> = {
   ...CAPABILITY_OPTIONS,
 };
 
-const ATTACHMENT = { usage: '<network> <netns>', positionals: { min: 2, max: 2 } } as const;
-const NETWORK = { usage: '<network>', positionals: { min: 1, max: 2 } } as const;
+/** A command; how many arguments it may have follows from `usage` unless `positionals` says it. */
+type Row = Omit<Command, 'usage' | 'positionals'> & Partial<Pick<Command, 'usage' | 'positionals'>>;
 
-/** Every command, in the order of the usage text. */
-export const COMMANDS: readonly Command[] = [
+const ROWS: readonly Row[] = [
   {
     name: 'add',
     summary: 'attach a network namespace to a network and print the result',
-    ...ATTACHMENT,
+    usage: '<network> <netns>',
     options: { ...ATTACHMENT_OPTIONS, 'dry-run': DRY_CHAIN },
-    load: call =>
-      call.on('dry-run') ? import('./dry-run.ts').then(({ add }) => add) : import('./commands/add.ts'),
+    load: orDry('add', () => import('./commands/add.ts')),
   },
   {
     name: 'check',
     summary: 'ask every plugin whether its part of an attachment is intact',
-    ...ATTACHMENT,
+    usage: '<network> <netns>',
     options: ATTACHMENT_OPTIONS,
     load: () => import('./commands/check.ts'),
   },
   {
     name: 'del',
     summary: 'detach a network namespace from a network',
-    ...ATTACHMENT,
+    usage: '<network> <netns>',
     options: {
       ...ATTACHMENT_OPTIONS,
       forget: flag(
@@ -132,14 +127,12 @@ export const COMMANDS: readonly Command[] = [
       ),
       'dry-run': DRY_CHAIN,
     },
-    load: call =>
-      call.on('dry-run') ? import('./dry-run.ts').then(({ del }) => del) : import('./commands/del.ts'),
+    load: orDry('del', () => import('./commands/del.ts')),
   },
   {
     name: 'set',
     summary: 'change rates, ports, policy and sysctls of an attachment while its container runs',
     usage: '<container> <network or interface>',
-    positionals: { min: 2, max: 2 },
     options: {
       ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'trace'),
       cap: value('<json>', 'capability arguments to replace, {"portMappings": […]}; null takes one away'),
@@ -152,14 +145,12 @@ export const COMMANDS: readonly Command[] = [
         'have the plugins say whether they can make the change, and show which would be called',
       ),
     },
-    load: call =>
-      call.on('dry-run') ? import('./dry-run.ts').then(({ set }) => set) : import('./commands/set.ts'),
+    load: orDry('set', () => import('./commands/set.ts')),
   },
   {
     name: 'attach',
     summary: 'attach a running container to one more network and print the result',
     usage: '<container> <network>',
-    positionals: { min: 2, max: 2 },
     options: {
       ...CHAIN_OPTIONS,
       ifname: value('<name>', 'interface in the container (the next free of net1, net2, …)'),
@@ -169,25 +160,18 @@ export const COMMANDS: readonly Command[] = [
       'default-route': flag('allow the network to add a default route beside the one that the container has'),
       'dry-run': DRY_CHAIN,
     },
-    load: call =>
-      call.on('dry-run')
-        ? import('./dry-run.ts').then(({ attach }) => attach)
-        : import('./commands/attach.ts'),
+    load: orDry('attach', () => import('./commands/attach.ts')),
   },
   {
     name: 'detach',
     summary: 'detach a container from one of its networks',
     usage: '<container> <network or interface>',
-    positionals: { min: 2, max: 2 },
     options: {
       ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'trace'),
       force: flag("detach also the container's first interface, and what another program attached"),
       'dry-run': DRY_CHAIN,
     },
-    load: call =>
-      call.on('dry-run')
-        ? import('./dry-run.ts').then(({ detach }) => detach)
-        : import('./commands/detach.ts'),
+    load: orDry('detach', () => import('./commands/detach.ts')),
   },
   {
     name: 'gc',
@@ -213,7 +197,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'repair',
     summary: 'delete what a crash left behind, and restore missing parts of attachments',
     usage: '[<network>]',
-    positionals: { min: 0, max: 1 },
     options: {
       ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
       foreign: flag('run ADD again for third-party chained plugins whose CHECK fails'),
@@ -224,15 +207,14 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'status',
     summary: 'ask every plugin whether it could attach a container now',
-    ...NETWORK,
+    usage: '<network>',
+    positionals: { min: 1, max: 2 },
     options: CHAIN_OPTIONS,
     load: () => import('./commands/status.ts'),
   },
   {
     name: 'ls',
     summary: 'show or draw what is attached: containers, networks, addresses, ports and ages',
-    usage: '',
-    positionals: { min: 0, max: 0 },
     options: {
       network: value('<name>', 'only attachments to this network'),
       filter: values(
@@ -265,7 +247,6 @@ export const COMMANDS: readonly Command[] = [
     summary:
       'follow a packet and its reply, and name the first hop that stops it; exits with 0 if both arrive, 1 if stopped, 3 if unknown',
     usage: '[<outside, node, address or container>] <:port, container:port or address:port, with /udp>',
-    positionals: { min: 1, max: 2 },
     options: {
       ipv6: flag('follow IPv6 where a name has addresses of both families'),
       ...NODE_OPTIONS,
@@ -277,7 +258,6 @@ export const COMMANDS: readonly Command[] = [
     summary:
       'show what changed on this node, by whom and when; or one request: when each plugin ran and what it added',
     usage: '[<id>]',
-    positionals: { min: 0, max: 1 },
     options: {
       since: value('<time>', 'such as 15min, 2h, 3d, today, yesterday, 2026-01-31 or 2026-01-31T08:00Z (1d)'),
       network: value('<name>', 'only this network'),
@@ -294,8 +274,6 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'networks',
     summary: 'show every file of the configuration directory, and which ones container runtimes use',
-    usage: '',
-    positionals: { min: 0, max: 0 },
     options: {
       why: flag('explain for each file and runtime why it is used or not'),
       versions: value(
@@ -321,7 +299,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'ipam',
     summary: 'list the leases of this node, explain one, or free one; or list the pools of the cluster',
     usage: '<ls, why, free or pools> [<network>] [<address>]',
-    positionals: { min: 1, max: 3 },
     options: {
       'data-dir': value(
         '<dir>',
@@ -337,10 +314,8 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'daemon',
     summary: 'keep plugins loaded and serve commands and plugin calls',
-    usage: '',
-    positionals: { min: 0, max: 0 },
     options: {
-      'run-dir': DAEMON_RUN_DIR,
+      'run-dir': value('<dir>', 'directory of its socket (CATENA_RUN_DIR; /run/catena)'),
       'conf-dir': CONF_DIR,
       replace: flag('replace a daemon that already listens there; it finishes its requests first'),
       stop: flag('end the daemon that runs there, once its requests are finished'),
@@ -381,12 +356,8 @@ export const COMMANDS: readonly Command[] = [
     summary:
       'diagnose this node and suggest fixes, send packets for its containers, or write an archive for a bug report',
     usage: '[--traffic [<container>]]',
-    positionals: { min: 0, max: 1 },
     options: {
-      'conf-dir': CONF_DIR,
-      'bin-dir': BIN_DIR,
-      'cni-cache-dir': CACHE_DIR,
-      'state-dir': STATE_DIR,
+      ...NODE_OPTIONS,
       all: flag('also show checks that found nothing'),
       traffic: flag(
         'instead send packets for what is attached, or for one container: to gateways, neighbours, outside, DNS servers and published ports',
@@ -419,8 +390,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'ui',
     summary:
       'serve a page about this node to one browser on it: what is attached, what is broken, what happened',
-    usage: '',
-    positionals: { min: 0, max: 0 },
     options: {
       port: value('<number>', 'port of 127.0.0.1 to listen on (a free one)'),
       'idle-exit': value('<seconds>', 'end after this time without a request (1800)'),
@@ -433,7 +402,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'try',
     summary: 'run a list in temporary namespaces and show what each plugin does',
     usage: '<conflist or network>',
-    positionals: { min: 1, max: 1 },
     options: {
       ...LAB_OPTIONS,
       ...CAPABILITY_OPTIONS,
@@ -449,7 +417,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'compare',
     summary: 'run a list with two sets of executables in separate namespaces, and show the differences',
     usage: '<conflist or network>',
-    positionals: { min: 1, max: 1 },
     options: {
       with: value('<dir or executable>', 'the other executables: a directory of them, or one file'),
       link: value(
@@ -467,7 +434,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'swap',
     summary: 'replace the executable of a plugin: examined before, verified by CHECK after',
     usage: '<network>',
-    positionals: { min: 1, max: 1 },
     options: {
       link: value(
         '<type or index>',
@@ -491,7 +457,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'handover',
     summary: 'make existing attachments deletable by other executables, such as the reference plugins',
     usage: '[<network>]',
-    positionals: { min: 0, max: 1 },
     options: {
       to: values(
         '<dir>',
@@ -507,7 +472,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'conformance',
     summary: 'test whether an executable conforms to the CNI specification, in temporary namespaces',
     usage: '<executable>',
-    positionals: { min: 1, max: 1 },
     options: {
       conf: value('<file>', 'configuration of the plugin; without it, only rules that need none are tested'),
       from: value('<conflist>', 'take the configuration from this list'),
@@ -557,7 +521,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'install',
     summary: 'install the executables, and a list, where container runtimes look for them',
     usage: '[<conflist>]',
-    positionals: { min: 0, max: 1 },
     options: {
       'bin-dir': INSTALL_BIN_DIR,
       'conf-dir': CONF_DIR,
@@ -609,8 +572,6 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'uninstall',
     summary: 'remove exactly what was installed',
-    usage: '',
-    positionals: { min: 0, max: 0 },
     options: {
       'bin-dir': INSTALL_BIN_DIR,
       'conf-dir': CONF_DIR,
@@ -622,8 +583,7 @@ export const COMMANDS: readonly Command[] = [
       purge: flag(
         'remove records, tables, idle bridges, index files and the daemon as well: everything of ours',
       ),
-      'cni-cache-dir': CACHE_DIR,
-      'state-dir': STATE_DIR,
+      ...only(NODE_OPTIONS, 'cni-cache-dir', 'state-dir'),
       'dry-run': DRY_RUN,
     },
     load: () => import('./commands/uninstall.ts'),
@@ -633,7 +593,6 @@ export const COMMANDS: readonly Command[] = [
     summary:
       'write a list for a new network, by four questions on a terminal or by options; or the project of a new plugin',
     usage: '[<name>]',
-    positionals: { min: 0, max: 1 },
     options: {
       kind: value('<kind>', 'bridge, internal (a bridge without a way out), ptp, macvlan or ipvlan'),
       subnet: values(
@@ -656,7 +615,6 @@ export const COMMANDS: readonly Command[] = [
     name: 'help',
     summary: 'show usage, that of a command, or what an error code means',
     usage: '[<command or error code>]',
-    positionals: { min: 0, max: 1 },
     options: {
       man: flag('print the page of the manual instead, for man -l -'),
       completion: value('<shell>', 'print the completion of command lines for bash, zsh or fish', {
@@ -666,6 +624,21 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/help.ts'),
   },
 ];
+
+/** Every command, in the order of the usage text. */
+export const COMMANDS: readonly Command[] = ROWS.map(({ usage = '', ...row }) => {
+  const count = (kind: RegExp) => usage.match(kind)?.length ?? 0;
+  const max = count(/<[^>]*>/g);
+  return { usage, positionals: { min: max - count(/\[<[^>]*>\]/g), max }, ...row };
+});
+
+/** With `--dry-run`, the chain is only looked at. */
+function orDry(
+  name: 'add' | 'del' | 'set' | 'attach' | 'detach',
+  load: () => Promise<CommandModule>,
+): Command['load'] {
+  return call => (call.on('dry-run') ? import('./dry-run.ts').then(all => all[name]) : load());
+}
 
 function only(options: Command['options'], ...names: string[]): Command['options'] {
   return Object.fromEntries(Object.entries(options).filter(([name]) => names.includes(name)));

@@ -112,17 +112,17 @@ function toCall(
   positionals: readonly string[],
   surroundings: CommandContext,
 ): CommandCall {
-  const { env = process.env, plugins, cwd, workers, asPlugin, multus, request } = surroundings;
+  const { env = process.env, cwd, signal: given, write: _, ...shared } = surroundings;
   const write = writerOf(surroundings);
-  const { watcher, queueMs, deadlines } = surroundings;
   const format = readFormat(values);
-  let signal = surroundings.signal;
+  let signal = given;
   const err = (text: string) => write(2, isData({ format }) ? text : foldText(text, widthOf({ env }, 2)));
   const place = (option: string, text: string): string => {
     const { placeholder = '' } = command.options[option] ?? {};
     return cwd !== undefined && PATHS.includes(placeholder) ? resolve(cwd, text) : text;
   };
   return {
+    ...shared,
     positionals,
     text(option) {
       const value = values[option];
@@ -135,17 +135,9 @@ function toCall(
     on: option => values[option] === true,
     format,
     env,
-    plugins,
     cwd: cwd ?? workingDirectory(),
     table: TABLE,
     runCommand: runMain,
-    workers,
-    watcher,
-    queueMs,
-    deadlines,
-    asPlugin,
-    multus,
-    request,
     // Lazy: only a command that uses it gives up that a signal ends the tool at once.
     get signal() {
       signal ??= onSignal();
