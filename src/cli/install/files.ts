@@ -12,17 +12,16 @@ import {
   lstatSync,
   mkdirSync,
   openSync,
-  readFileSync,
   readSync,
   renameSync,
   rmdirSync,
   rmSync,
-  type Stats,
   writeFileSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import * as z from 'zod/mini';
 import { parseObject } from '../../cni/json.ts';
+import { readIfThere } from '../../files/read-file.ts';
 
 /** Prefix of temporary files. No runtime reads them, and the next installation removes them. */
 export const UNFINISHED = '.catena-install-';
@@ -141,28 +140,53 @@ export type Manifest = z.output<typeof Manifest>;
 /** File name of the manifest. */
 export const MANIFEST_NAME = '.catena-install.json';
 
-/** The manifest of a directory; undefined if nothing was installed there. @throws CniError 6 if it cannot be read */
+/** The manifest of a directory; undefined if nothing was installed there. @throws as {@link readNote} */
 export function findManifest(binDir: string): Manifest | undefined {
-  const path = join(binDir, MANIFEST_NAME);
-  let text: string;
-  try {
-    text = readFileSync(path, 'utf8');
-  } catch (cause) {
-    if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
-    throw new Error(`Cannot read "${path}": ${(cause as Error).message}`, { cause });
-  }
-  const parsed = z.safeParse(Manifest, parseObject(text, `installation record "${path}"`));
-  if (parsed.success) return parsed.data;
-  throw new Error(`Cannot read "${path}": it is not an installation record; remove it by hand`);
+  return readNote(join(binDir, MANIFEST_NAME), 'an installation record', Manifest);
 }
 
 /** Writes the manifest atomically. */
 export function writeManifest(binDir: string, manifest: Manifest, files: Files): void {
-  const unfinished = join(binDir, `${UNFINISHED}note`);
+  replaceNote(join(binDir, MANIFEST_NAME), manifest, join(binDir, `${UNFINISHED}note`), files);
+}
+
+/** Nothing is there: neither the file, nor perhaps the directory that it would be in. */
+const ABSENT: readonly string[] = ['ENOENT', 'ENOTDIR'];
+
+/** What the work returns; undefined if the file is not there. */
+export function ifThere<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (cause) {
+    if (ABSENT.includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
+    throw cause;
+  }
+}
+
+/**
+ * A note of ours; undefined if there is none.
+ * @param what it is, with its article: `a record of swaps`
+ * @throws CniError 5 or 6 if it cannot be read, Error if it is something else
+ */
+export function readNote<T extends z.ZodMiniType>(
+  path: string,
+  what: string,
+  schema: T,
+): z.output<T> | undefined {
+  const name = what.replace(/^an? /, '');
+  const text = readIfThere(path, name, ABSENT);
+  if (text === undefined) return undefined;
+  const parsed = z.safeParse(schema, parseObject(text, `${name} "${path}"`));
+  if (parsed.success) return parsed.data;
+  throw new Error(`Cannot read "${path}": it is not ${what}; remove it by hand`);
+}
+
+/** Writes a note atomically. @param unfinished its temporary file, in the same directory */
+export function replaceNote(path: string, note: object, unfinished: string, files: Files): void {
   files.remove(unfinished);
-  files.write(unfinished, `${JSON.stringify(manifest, null, 2)}\n`);
-  files.rename(unfinished, join(binDir, MANIFEST_NAME));
-  files.sync(binDir);
+  files.write(unfinished, `${JSON.stringify(note, null, 2)}\n`);
+  files.rename(unfinished, path);
+  files.sync(dirname(path));
 }
 
 /** What is at a path, without following symbolic links. */
@@ -179,7 +203,7 @@ export class Inspector {
 
   /** What is at a path; undefined if it does not exist. */
   find(path: string): FoundFile | undefined {
-    const stat = statOf(path);
+    const stat = ifThere(() => lstatSync(path));
     if (stat === undefined) return undefined;
     if (stat.isDirectory()) return { kind: 'directory' };
     if (!stat.isFile()) return { kind: 'other' };
@@ -193,15 +217,6 @@ export class Inspector {
 /** The digest of a text, equal to that of a file with this text. */
 export function digestOfText(text: string): string {
   return createHash('sha256').update(text).digest('hex');
-}
-
-function statOf(path: string): Stats | undefined {
-  try {
-    return lstatSync(path);
-  } catch (cause) {
-    if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
-    throw cause;
-  }
 }
 
 function digestOf(path: string): string {

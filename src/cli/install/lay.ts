@@ -1,7 +1,7 @@
 // How are our files installed so that a reader finds each of them either old or new at any moment?
 
 import { existsSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { CORE_NAME } from '../../cni/directories.ts';
 import { namesIn } from '../../files/read-file.ts';
 import { withFlock } from '../../sys/flock.ts';
@@ -20,11 +20,6 @@ import {
 } from './files.ts';
 import { judgeKubeconfig, kubeconfigIn, layKubeconfig, removeKubeconfig } from './kubeconfig.ts';
 import { type InstallOptions, type InstallPlan, planInstall, type Step, sourcesOf } from './plan.ts';
-import type { TextFile } from './units.ts';
-
-/** Lists may hold tokens, and only runtimes read them (CIS Kubernetes Benchmark 1.1.9). */
-const LIST_MODE = 0o600;
-const TEXT_MODE = 0o644;
 
 /**
  * Examines the present state and installs what is wanted. If it is interrupted at any point, each file is intact, and the
@@ -33,14 +28,12 @@ const TEXT_MODE = 0o644;
  * @returns the executed plan
  */
 export function install(wanted: InstallOptions, version: string, files: Files = REAL_FILES): InstallPlan {
-  const { binDir, confDir, conf } = wanted;
+  const { binDir } = wanted;
   files.makeDir(binDir);
-  if (conf) files.makeDir(confDir);
   return takeTurn(binDir, () => {
     const plan = planInstall(wanted);
     sweep(binDir, files);
-    if (conf) sweep(confDir, files);
-    for (const dir of textDirs(wanted)) {
+    for (const dir of textDirs(plan)) {
       files.makeDir(dir);
       sweep(dir, files);
     }
@@ -62,34 +55,32 @@ function sweep(dir: string, files: Files): void {
 }
 
 function layDown(plan: InstallPlan, version: string, files: Files): void {
-  const { wanted, steps, before } = plan;
-  const { binDir, confDir, conf } = wanted;
+  const { wanted, steps, texts, before } = plan;
+  const { binDir, confDir } = wanted;
   const after = noteOf(plan, version);
   writeManifest(binDir, before ? union(before, after) : after, files);
-  const written = steps.filter(({ action }) => isWritten(action));
   const sources = sourcesOf(wanted);
   for (const source of new Set(sources.map(one => one.source))) {
-    const isFromIt = ({ place, name }: Step): boolean =>
-      place === 'bin' && sources.some(one => one.name === name && one.source === source);
-    const executables = written.filter(isFromIt);
+    const names = sources.filter(one => one.source === source).map(({ name }) => name);
+    const own = steps.filter(({ place, name }) => place === 'bin' && names.includes(name));
+    const executables = own.filter(isWritten);
     if (executables.length === 0) continue;
     const fresh = join(binDir, `${UNFINISHED}executable`);
-    const there = steps.find(step => isFromIt(step) && step.action === 'same');
+    const there = own.find(({ action }) => action === 'same');
     if (there) linkOrCopy(there.path, fresh, files);
     else files.copy(source, fresh);
     for (const step of executables) put(step, files, target => linkOrCopy(fresh, target, files));
     files.remove(fresh);
     files.sync(binDir);
   }
-  if (written.some(({ place }) => place === 'account'))
-    layKubeconfig(confDir, wanted.kubeconfig ?? '', files);
-  for (const step of written.filter(({ place }) => place === 'conf'))
-    put(step, files, target => files.write(target, conf?.text ?? '', modeOf(step.path, LIST_MODE)));
-  for (const step of written.filter(({ place }) => place === 'starter' || place === 'shared'))
-    put(step, files, target => files.write(target, textOf(step, wanted), modeOf(step.path, TEXT_MODE)));
+  for (const step of steps.filter(isWritten)) {
+    const { text, mode = 0 } = texts.get(step.path) ?? {};
+    if (step.place === 'account') layKubeconfig(confDir, wanted.kubeconfig ?? '', files);
+    else if (text !== undefined)
+      put(step, files, target => files.write(target, text, modeOf(step.path, mode)));
+  }
   for (const { path, action } of steps) if (action === 'retire') files.remove(path);
-  for (const dir of textDirs(wanted)) files.sync(dir);
-  if (conf) files.sync(confDir);
+  for (const dir of textDirs(plan)) files.sync(dir);
   if (before) writeManifest(binDir, after, files);
 }
 
@@ -99,16 +90,8 @@ function modeOf(path: string, otherwise: number): number {
   return there?.isFile() ? there.mode & 0o777 : otherwise;
 }
 
-function textsOf({ starters = [], shared = [] }: InstallOptions): readonly TextFile[] {
-  return [...starters, ...shared];
-}
-
-function textDirs(wanted: InstallOptions): string[] {
-  return [...new Set(textsOf(wanted).map(({ path }) => dirname(path)))];
-}
-
-function textOf({ path }: Step, wanted: InstallOptions): string {
-  return textsOf(wanted).find(one => one.path === path)?.text ?? '';
+function textDirs({ texts }: InstallPlan): Set<string> {
+  return new Set(Array.from(texts.keys(), path => dirname(path)));
 }
 
 function put({ path, name, action }: Step, files: Files, make: (target: string) => void): void {
@@ -140,50 +123,47 @@ function linkOrCopy(source: string, target: string, files: Files): void {
   }
 }
 
-function isWritten(action: Step['action']): boolean {
+function isWritten({ action }: Step): boolean {
   return action === 'create' || action === 'update' || action === 'replace';
 }
 
-function isOurs({ action }: Step): boolean {
-  return isWritten(action) || action === 'same';
-}
+/** Where the manifest notes the files of a place, and by what; a kubeconfig of ours is known by its first line. */
+const NOTED = {
+  bin: ['executables', 'name'],
+  conf: ['configurations', 'name'],
+  starter: ['starters', 'path'],
+  shared: ['shared', 'path'],
+} as const;
 
 /** The manifest after the installation. It includes earlier files that this installation does not name. */
 function noteOf({ steps, digests, before }: InstallPlan, version: string): Manifest {
-  const executables: Record<string, string[]> = { ...before?.executables };
-  const configurations: Record<string, string[]> = { ...before?.configurations };
-  const texts = { starter: { ...before?.starters }, shared: { ...before?.shared } };
+  const note = { catena: version, ...listsOf(name => ({ ...before?.[name] })) };
   for (const step of steps) {
     if (step.place === 'account') continue;
-    if (step.place === 'starter' || step.place === 'shared') {
-      const noted: Record<string, string[]> = texts[step.place];
-      const digest = { starter: digests.starters, shared: digests.shared }[step.place][step.path];
-      if (isOurs(step) && digest !== undefined) noted[step.path] = [digest];
-      else if (step.action === 'retire') delete noted[step.path];
-      continue;
-    }
-    const [list, digest] =
-      step.place === 'bin' ? [executables, digests.executables[step.name]] : [configurations, digests.conf];
-    if (isOurs(step) && digest !== undefined) list[step.name] = [digest];
-    else if (step.action === 'retire') delete list[step.name];
+    const [list, by] = NOTED[step.place];
+    const digest = digests.get(step.path);
+    if (digest !== undefined && (isWritten(step) || step.action === 'same')) note[list][step[by]] = [digest];
+    else if (step.action === 'retire') delete note[list][step[by]];
   }
-  return { catena: version, executables, configurations, starters: texts.starter, shared: texts.shared };
+  return note;
 }
 
 function union(before: Manifest, after: Manifest): Manifest {
-  const both = (a: Manifest['executables'], b: Manifest['executables']) =>
+  const both = (a: Digests = {}, b: Digests = {}): Digests =>
     Object.fromEntries(
-      [...new Set([...Object.keys(a), ...Object.keys(b)])].map(name => [
-        name,
-        [...new Set([...(a[name] ?? []), ...(b[name] ?? [])])],
-      ]),
+      Object.keys({ ...a, ...b }).map(name => [name, [...new Set([...(a[name] ?? []), ...(b[name] ?? [])])]]),
     );
+  return { catena: after.catena, ...listsOf(name => both(before[name], after[name])) };
+}
+
+type Digests = Manifest['executables'];
+
+function listsOf(digestsOf: (name: (typeof NOTED)[keyof typeof NOTED][0]) => Digests) {
   return {
-    catena: after.catena,
-    executables: both(before.executables, after.executables),
-    configurations: both(before.configurations, after.configurations),
-    starters: both(before.starters ?? {}, after.starters ?? {}),
-    shared: both(before.shared ?? {}, after.shared ?? {}),
+    executables: digestsOf('executables'),
+    configurations: digestsOf('configurations'),
+    starters: digestsOf('starters'),
+    shared: digestsOf('shared'),
   };
 }
 
@@ -199,16 +179,13 @@ export function planUninstall(installed: Installed): UninstallStep[] {
   const inspector = new Inspector();
   const manifest = findManifest(binDir) ?? byContent(inspector, installed);
   const { [CORE_NAME]: core, ...others } = manifest.executables;
-  const judge = (dir: string, list: Manifest['executables']) =>
-    Object.entries(list).flatMap(([name, digests]) => judgeFile(join(dir, name), digests, inspector));
+  const judge = (dir: string, list: Digests = {}) =>
+    Object.entries(list).flatMap(([name, digests]) => judgeFile(resolve(dir, name), digests, inspector));
   const account = judgeKubeconfig(confDir, undefined) === 'ours' ? [kubeconfigIn(confDir)] : [];
-  const starters = Object.entries(manifest.starters ?? {});
   return [
     // First of all, so that nothing starts a daemon during the rest.
-    ...starters.flatMap(([path, digests]) => judgeFile(path, digests, inspector)),
-    ...Object.entries(manifest.shared ?? {}).flatMap(([path, digests]) =>
-      judgeFile(path, digests, inspector),
-    ),
+    ...judge(binDir, manifest.starters),
+    ...judge(binDir, manifest.shared),
     ...judge(confDir, manifest.configurations),
     ...account.map(path => ({ path, action: 'remove' as const })),
     ...judge(binDir, others),

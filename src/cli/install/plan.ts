@@ -1,6 +1,6 @@
 // What must be done to install our files without losing any file of other programs?
 
-import { basename, join } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { digestOfText, type FoundFile, findManifest, Inspector, type Manifest, REPLACED } from './files.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
@@ -35,14 +35,16 @@ export interface InstallPlan {
   readonly wanted: InstallOptions;
   /** Executables come first and the configuration last: a runtime must not see a network whose plugins are missing. */
   readonly steps: readonly Step[];
-  readonly digests: {
-    readonly executables: Readonly<Record<string, string>>;
-    readonly conf?: string;
-    readonly starters: Readonly<Record<string, string>>;
-    readonly shared: Readonly<Record<string, string>>;
-  };
+  /** Of the files to install, by path. */
+  readonly digests: ReadonlyMap<string, string>;
+  /** The text files to install, by path, with the mode of a new one. */
+  readonly texts: ReadonlyMap<string, { readonly text: string; readonly mode: number }>;
   readonly before: Manifest | undefined;
 }
+
+/** Lists may hold tokens, and only runtimes read them (CIS Kubernetes Benchmark 1.1.9). */
+const LIST_MODE = 0o600;
+const TEXT_MODE = 0o644;
 
 /** The file that each name is made from; those that others need come first. */
 export function sourcesOf({ source, names, core }: Pick<InstallOptions, 'source' | 'names' | 'core'>): {
@@ -54,81 +56,57 @@ export function sourcesOf({ source, names, core }: Pick<InstallOptions, 'source'
 
 /** Examines the present state. */
 export function planInstall(wanted: InstallOptions): InstallPlan {
-  const { binDir, confDir, conf, force } = wanted;
+  const { binDir, confDir, force } = wanted;
   const inspector = new Inspector();
   const before = findManifest(binDir);
   const files = sourcesOf(wanted).map(({ name, source }) => {
     const { digest } = inspector.find(source) ?? {};
     if (digest === undefined) throw new Error(`Cannot install "${source}": it is not a file`);
-    return { name, source, digest, found: inspector.find(join(binDir, name)) };
+    const path = join(binDir, name);
+    return { name, path, source, digest, found: inspector.find(path) };
   });
-  const steps: Step[] = files.map(({ name, source, digest, found }) => {
+  const steps: Step[] = files.map(({ name, path, source, digest, found }) => {
     const judged = judge(found, before?.executables[name], digest, force);
     // Names of one program are one file.
     const inodes = files.filter(one => one.source === source && one.found?.digest === digest);
     const scattered = judged.action === 'same' && new Set(inodes.map(one => one.found?.inode)).size > 1;
-    const at = { place: 'bin', name, path: join(binDir, name) } as const;
-    return { ...at, ...(scattered ? { action: 'update' as const } : judged) };
+    return { place: 'bin', name, path, ...(scattered ? { action: 'update' } : judged) };
   });
+  const digests = new Map(files.map(({ path, digest }) => [path, digest]));
+  const texts = new Map<string, { text: string; mode: number }>();
   if (wanted.kubeconfig !== undefined) steps.push(kubeconfigStep(confDir, wanted.kubeconfig));
-  if (wanted.starters) {
-    const at = {
-      place: 'starter',
-      known: before?.starters,
-      why: 'the daemon is started in another way',
-    } as const;
-    steps.push(...textSteps(at, wanted.starters, inspector, force));
+  for (const { place, own, noted = {}, why, mode } of textsOf(wanted, before)) {
+    const known = new Map(Object.entries(noted).map(([name, kept]) => [resolve(confDir, name), kept]));
+    const at = (path: string) => ({ place, name: basename(path), path });
+    for (const { path, text } of own) {
+      const digest = digestOfText(text);
+      digests.set(path, digest);
+      texts.set(path, { text, mode });
+      steps.push({ ...at(path), ...judge(inspector.find(path), known.get(path), digest, force) });
+      known.delete(path);
+    }
+    for (const [path, kept] of known) {
+      const found = inspector.find(path);
+      const isLeft = place === 'conf' ? kept.includes(found?.digest ?? '') : found !== undefined;
+      if (isLeft) steps.push({ ...at(path), action: 'retire', why });
+    }
   }
-  if (wanted.shared) {
-    const at = { place: 'shared', known: before?.shared, why: 'another directory has it now' } as const;
-    steps.push(...textSteps(at, wanted.shared, inspector, force));
-  }
-  const digest = conf && digestOfText(conf.text);
-  if (conf !== undefined) {
-    const path = join(confDir, conf.name);
-    const judged = judge(inspector.find(path), before?.configurations[conf.name], digest, force);
-    steps.push({ place: 'conf', name: conf.name, path, ...judged });
-    steps.push(...retired(wanted, before, inspector));
-  }
-  return {
-    wanted,
-    steps,
-    digests: {
-      starters: digestsOf(wanted.starters),
-      shared: digestsOf(wanted.shared),
-      executables: Object.fromEntries(files.map(({ name, digest: own }) => [name, own])),
-      ...(digest === undefined ? {} : { conf: digest }),
-    },
-    before,
-  };
+  return { wanted, steps, digests, texts, before };
 }
 
-function digestsOf(files: readonly TextFile[] = []): Record<string, string> {
-  return Object.fromEntries(files.map(({ path, text }) => [path, digestOfText(text)]));
-}
-
-/** @param at where they are noted, and why those that are no longer wanted are removed */
-function textSteps(
-  {
-    place,
-    known = {},
-    why,
-  }: Pick<Step, 'place'> & { readonly known: Manifest['starters']; readonly why: string },
-  wanted: readonly TextFile[],
-  inspector: Inspector,
-  force: boolean,
-): Step[] {
-  const at = (path: string) => ({ place, name: basename(path), path });
-  const others = Object.keys(known).filter(path => wanted.every(one => one.path !== path));
-  return [
-    ...wanted.map(({ path, text }) => ({
-      ...at(path),
-      ...judge(inspector.find(path), known[path], digestOfText(text), force),
-    })),
-    ...others
-      .filter(path => inspector.find(path) !== undefined)
-      .map(path => ({ ...at(path), action: 'retire' as const, why })),
-  ];
+/** The text files of each place, those that are noted there, and why one that is no longer wanted goes. */
+function textsOf({ confDir, conf, starters, shared }: InstallOptions, before: Manifest | undefined) {
+  // A network must not exist twice.
+  const lists = conf && [{ path: join(confDir, conf.name), text: conf.text }];
+  const confWhy = `"${conf?.name}" replaces it`;
+  const all = [
+    { place: 'starter', own: starters, noted: before?.starters, why: 'the daemon is started in another way' },
+    { place: 'shared', own: shared, noted: before?.shared, why: 'another directory has it now' },
+    { place: 'conf', own: lists, noted: before?.configurations, why: confWhy },
+  ] as const;
+  return all.flatMap(({ own, ...one }) =>
+    own === undefined ? [] : { ...one, own, mode: one.place === 'conf' ? LIST_MODE : TEXT_MODE },
+  );
 }
 
 function kubeconfigStep(confDir: string, text: string): Step {
@@ -153,18 +131,4 @@ function judge(
   const whose = ours ? 'it was changed after it was installed' : 'it belongs to another package';
   if (force) return { action: 'replace', why: `${whose}, and is kept with the suffix "${REPLACED}"` };
   return { action: 'keep', why: `${whose}; --force replaces it` };
-}
-
-/** Configurations that were installed earlier and now have another name: a network must not exist twice. */
-function retired(
-  { confDir, conf }: InstallOptions,
-  before: Manifest | undefined,
-  inspector: Inspector,
-): Step[] {
-  return Object.entries(before?.configurations ?? {}).flatMap(([name, digests]) => {
-    const path = join(confDir, name);
-    const digest = inspector.find(path)?.digest;
-    if (name === conf?.name || digest === undefined || !digests.includes(digest)) return [];
-    return [{ place: 'conf', name, path, action: 'retire', why: `"${conf?.name}" replaces it` }] as const;
-  });
 }

@@ -1,9 +1,8 @@
 // How is an executable replaced, so that its path always exists, and how is that undone?
-import { lstatSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import * as z from 'zod/mini';
-import { parseObject } from '../../cni/json.ts';
-import { type Files, Inspector, REAL_FILES } from './files.ts';
+import { type Files, Inspector, ifThere, REAL_FILES, readNote, replaceNote } from './files.ts';
 import { takeTurn } from './lay.ts';
 
 /** What is to replace what. */
@@ -20,12 +19,8 @@ export interface WantedSwap {
 
 /** The digest of the file that a path resolves to; undefined if there is no file. */
 export function findDigest(path: string): string | undefined {
-  try {
-    return new Inspector().find(realpathSync(path))?.digest;
-  } catch (cause) {
-    if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
-    throw cause;
-  }
+  const file = ifThere(() => realpathSync(path));
+  return file === undefined ? undefined : new Inspector().find(file)?.digest;
 }
 
 /** Where the next swap will keep the old executable. */
@@ -183,29 +178,14 @@ export function placeOf(target: string): SwapPlace {
 
 /** The swaps of an executable that can be undone, oldest first. @throws Error if the note cannot be read */
 export function listSwaps(target: string): Swap[] {
-  const { note } = placeOf(target);
-  let text: string;
-  try {
-    text = readFileSync(note, 'utf8');
-  } catch (cause) {
-    if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code ?? '')) return [];
-    throw new Error(`Cannot read "${note}": ${(cause as Error).message}`, { cause });
-  }
-  const parsed = z.safeParse(Note, parseObject(text, `record of swaps "${note}"`));
-  if (parsed.success) return [...parsed.data.swaps];
-  throw new Error(`Cannot read "${note}": it is not a record of swaps; remove it by hand`);
+  return [...(readNote(placeOf(target).note, 'a record of swaps', Note)?.swaps ?? [])];
 }
 
 /** Writes the note atomically, or removes it if there are no swaps. @param version of this tool */
 function writeSwaps(target: string, swaps: readonly Swap[], version: string, files: Files): void {
   const { dir, note } = placeOf(target);
-  if (swaps.length) {
-    const fresh = `${note}.new`;
-    files.remove(fresh);
-    files.write(fresh, `${JSON.stringify({ catena: version, swaps }, null, 2)}\n`);
-    files.rename(fresh, note);
-    files.sync(dir);
-  } else {
+  if (swaps.length) replaceNote(note, { catena: version, swaps }, `${note}.new`, files);
+  else {
     files.remove(note);
     files.removeDir(dir);
   }
