@@ -9,7 +9,8 @@ import { renderUnits } from './units.ts';
 interface Alert {
   readonly alert: string;
   readonly expr: string;
-  readonly for: string;
+  /** Ten minutes unless given. */
+  readonly for?: string;
   readonly severity: 'critical' | 'warning';
   /** With labels as `{{ $labels.network }}`. */
   readonly summary: string;
@@ -26,7 +27,6 @@ const ALERTS: readonly Alert[] = [
     expr:
       'sum by (instance, network, verb) (rate(catena_requests_total{verb=~"ADD|DEL", code!="0"}[5m]))' +
       ' / sum by (instance, network, verb) (rate(catena_requests_total{verb=~"ADD|DEL"}[5m])) > 0.1',
-    for: '10m',
     severity: 'critical',
     summary: `More than a tenth of {{ $labels.verb }} on network ${NETWORK} fail on ${NODE}`,
     action: 'catena log shows which and why, catena doctor what is wrong with the node',
@@ -34,7 +34,6 @@ const ALERTS: readonly Alert[] = [
   {
     alert: 'CatenaRequestsSlow',
     expr: 'histogram_quantile(0.9, sum by (instance, verb, le) (rate(catena_request_duration_seconds_bucket{verb=~"ADD|DEL"}[10m]))) > 5',
-    for: '10m',
     severity: 'warning',
     summary: `A tenth of {{ $labels.verb }} take more than five seconds on ${NODE}`,
     action:
@@ -43,7 +42,6 @@ const ALERTS: readonly Alert[] = [
   {
     alert: 'CatenaAddressesRunOut',
     expr: 'catena_range_addresses_used / catena_range_addresses > 0.9',
-    for: '10m',
     severity: 'warning',
     summary: `Nine tenths of {{ $labels.range }} of network ${NETWORK} are leased on ${NODE}`,
     action: 'catena ipam ls shows the leases; catena gc --gone frees those of containers that are gone',
@@ -51,7 +49,6 @@ const ALERTS: readonly Alert[] = [
   {
     alert: 'CatenaPoolRunsOut',
     expr: 'max by (network, pool) (catena_pool_blocks_claimed) / max by (network, pool) (catena_pool_blocks) > 0.9',
-    for: '10m',
     severity: 'critical',
     summary: `Nodes have claimed nine tenths of the blocks of pool {{ $labels.pool }} of network ${NETWORK}`,
     action: 'catena ipam pools shows which node has which; add a subnet to the pool',
@@ -59,7 +56,6 @@ const ALERTS: readonly Alert[] = [
   {
     alert: 'CatenaAttachmentsBroken',
     expr: 'catena_watched_drift{state="given up"} > 0',
-    for: '10m',
     severity: 'critical',
     summary: `{{ $value }} attachments on ${NODE} are not as their ADD made them, and repair did not help`,
     action: 'catena ls --check shows which; catena doctor what stops the repair',
@@ -75,7 +71,6 @@ const ALERTS: readonly Alert[] = [
   {
     alert: 'CatenaRoutesMissing',
     expr: 'catena_node_routes{state="problem"} > 0',
-    for: '10m',
     severity: 'critical',
     summary: `{{ $value }} routes to pods of other nodes are not as wanted on ${NODE}`,
     action: 'catena doctor names them',
@@ -83,7 +78,6 @@ const ALERTS: readonly Alert[] = [
   {
     alert: 'CatenaDaemonOverloaded',
     expr: 'sum by (instance) (rate(catena_declined_total{reason=~"busy|workers"}[10m])) > 0.1',
-    for: '10m',
     severity: 'warning',
     summary: `The daemon on ${NODE} leaves calls to their callers, which are slower`,
     action: 'give its container a greater cpu request',
@@ -102,9 +96,9 @@ const ALERTS: readonly Alert[] = [
 /** Rules for Prometheus, as YAML. */
 function alertRules(): string {
   const rules = ALERTS.map(
-    ({ alert, expr, severity, summary, action, ...rest }) => `      - alert: ${alert}
+    ({ alert, expr, for: during = '10m', severity, summary, action }) => `      - alert: ${alert}
         expr: ${quoted(expr)}
-        for: ${rest.for}
+        for: ${during}
         labels: { severity: ${severity} }
         annotations:
           summary: ${quoted(summary)}
@@ -132,27 +126,31 @@ type Panel = readonly [
 
 const ON = 'instance=~"$node"';
 
+/** What a counter grows by in a second, by these labels. @param more conditions, after a comma */
+function rate(by: string, counter: string, more = ''): string {
+  return `sum by (${by}) (rate(catena_${counter}{${ON}${more}}[$__rate_interval]))`;
+}
+
+function quantile(share: number, by: string, histogram: string, more = ''): string {
+  return `histogram_quantile(${share}, ${rate(by, `${histogram}_bucket`, more)})`;
+}
+
+const ADDS = ', verb="ADD"';
+const LEASED = (of: string) => `sum by (network, range) (catena_range_addresses${of}{${ON}})`;
+const BLOCKS = (of: string) => `max by (network, pool) (catena_pool_blocks${of})`;
+
 const PANELS: readonly Panel[] = [
-  [
-    'Requests',
-    'reqps',
-    [[`sum by (verb) (rate(catena_requests_total{${ON}}[$__rate_interval]))`, '{{verb}}']],
-  ],
+  ['Requests', 'reqps', [[rate('verb', 'requests_total'), '{{verb}}']]],
   [
     'Failed requests',
     'reqps',
-    [
-      [
-        `sum by (verb, network, code) (rate(catena_requests_total{${ON}, code!="0"}[$__rate_interval]))`,
-        '{{verb}} {{network}} code {{code}}',
-      ],
-    ],
+    [[rate('verb, network, code', 'requests_total', ', code!="0"'), '{{verb}} {{network}} code {{code}}']],
   ],
   [
     'ADD and DEL: median and 99 %',
     's',
     [0.5, 0.99].map(share => [
-      `histogram_quantile(${share}, sum by (verb, le) (rate(catena_request_duration_seconds_bucket{${ON}, verb=~"ADD|DEL"}[$__rate_interval])))`,
+      quantile(share, 'verb, le', 'request_duration_seconds', ', verb=~"ADD|DEL"'),
       `{{verb}} ${share * 100} %`,
     ]),
   ],
@@ -161,31 +159,17 @@ const PANELS: readonly Panel[] = [
     's',
     [
       [
-        `sum by (link) (rate(catena_link_duration_seconds_sum{${ON}, verb="ADD"}[$__rate_interval])) / sum by (link) (rate(catena_link_duration_seconds_count{${ON}, verb="ADD"}[$__rate_interval]))`,
+        ['sum', 'count'].map(part => rate('link', `link_duration_seconds_${part}`, ADDS)).join(' / '),
         '{{link}}',
       ],
     ],
   ],
   ['Attachments', 'short', [[`sum by (network) (catena_attachments{${ON}})`, '{{network}}']]],
-  [
-    'Leased addresses',
-    'percentunit',
-    [
-      [
-        `sum by (network, range) (catena_range_addresses_used{${ON}}) / sum by (network, range) (catena_range_addresses{${ON}})`,
-        '{{network}} {{range}}',
-      ],
-    ],
-  ],
+  ['Leased addresses', 'percentunit', [[`${LEASED('_used')} / ${LEASED('')}`, '{{network}} {{range}}']]],
   [
     'Claimed blocks of pools',
     'percentunit',
-    [
-      [
-        'max by (network, pool) (catena_pool_blocks_claimed) / max by (network, pool) (catena_pool_blocks)',
-        '{{network}} {{pool}}',
-      ],
-    ],
+    [[`${BLOCKS('_claimed')} / ${BLOCKS('')}`, '{{network}} {{pool}}']],
   ],
   [
     'Not as ADD made it',
@@ -200,21 +184,11 @@ const PANELS: readonly Panel[] = [
     'Waiting for the daemon: 99 %',
     's',
     [
-      [
-        `histogram_quantile(0.99, sum by (le) (rate(catena_queue_wait_seconds_bucket{${ON}}[$__rate_interval])))`,
-        'in its queue',
-      ],
-      [
-        `histogram_quantile(0.99, sum by (le) (rate(catena_lock_wait_seconds_bucket{${ON}}[$__rate_interval])))`,
-        'for another request of the container',
-      ],
+      [quantile(0.99, 'le', 'queue_wait_seconds'), 'in its queue'],
+      [quantile(0.99, 'le', 'lock_wait_seconds'), 'for another request of the container'],
     ],
   ],
-  [
-    'Calls left to their callers',
-    'reqps',
-    [[`sum by (reason) (rate(catena_declined_total{${ON}}[$__rate_interval]))`, '{{reason}}']],
-  ],
+  ['Calls left to their callers', 'reqps', [[rate('reason', 'declined_total'), '{{reason}}']]],
 ];
 
 /** Grafana's grid has 24 columns. */
@@ -252,15 +226,8 @@ function board(): string {
 
 /** The text of one of them. */
 export function printFor(what: Printable, options: PrintOptions): string {
-  const texts = {
-    systemd: systemdUnits,
-    daemonset: daemonSet,
-    containerfile,
-    crds,
-    alerts: alertRules,
-    board,
-  };
-  return texts[what](options);
+  const of = { systemd: systemdUnits, daemonset: daemonSet, containerfile, crds, alerts: alertRules, board };
+  return of[what](options);
 }
 
 function systemdUnits({ binDir }: PrintOptions): string {
