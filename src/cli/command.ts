@@ -161,12 +161,29 @@ export interface CommandCall extends Surroundings {
 /** A wrong command line: exit code 2, with a hint to the usage text. */
 export class UsageError extends Error {}
 
+interface Limits {
+  /** Whether 0 is allowed. */
+  readonly zero?: boolean;
+  readonly most?: number;
+}
+
+/** The seconds of an option. @throws UsageError */
+export function secondsOf<T extends number | undefined>(
+  call: Pick<CommandCall, 'text'>,
+  option: string,
+  fallback: T,
+  limits?: Limits,
+): number | T {
+  const text = call.text(option);
+  return text === undefined ? fallback : secondsIn(text, `--${option} "${text}"`, limits);
+}
+
 /**
  * The seconds in a text: above zero, at most what a timer can wait.
  * @param as names it in the error (`--timeout "add=x"`)
  * @throws UsageError
  */
-export function secondsIn(text: string, as: string, { zero = false, most = LONGEST_S } = {}): number {
+export function secondsIn(text: string, as: string, { zero = false, most = LONGEST_S }: Limits = {}): number {
   const seconds = Number(text);
   if (text.trim() !== '' && (seconds > 0 || (zero && seconds === 0)) && seconds <= most) return seconds;
   const range = `${zero ? 'from' : 'above'} 0 to ${most}`;

@@ -64,6 +64,11 @@ export function toFailureJson(thrown: unknown): FailureJson {
   return { ...error.toReply(CURRENT_VERSION), ...(failures.length ? { catena: { failures } } : {}) };
 }
 
+/** For JSON output: an error is the object of the specification. */
+export function withReply<T extends { readonly error?: CniError }>({ error, ...one }: T) {
+  return { ...one, ...(error ? { error: error.toReply() } : {}) };
+}
+
 function toPluginJson(
   { network, type, ...rest }: CalledPlugin,
   code: number,

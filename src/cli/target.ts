@@ -5,15 +5,31 @@ import { parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { type Diagnostic, loadFile, loadNetwork, NetworkNotFound } from '../chain/config/load.ts';
 import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
-import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../cni/directories.ts';
+import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, runDir, stateDir } from '../cni/directories.ts';
 import { type CniArgs, COMMANDS, parseCniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, didYouMean, type JsonObject } from '../cni/json.ts';
-import { namespacePath } from '../files/read-file.ts';
+import { absolutePath, namespacePath } from '../files/read-file.ts';
 import { deriveContainerId } from '../node/names.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
 import { capabilitiesOf } from './capability-options.ts';
 import { type CommandCall, secondsIn, UsageError } from './command.ts';
+
+/** The absolute path in an option. */
+export function pathOf(call: CommandCall, option: string): string | undefined {
+  const text = call.text(option);
+  return text === undefined ? undefined : absolutePath(text, call.cwd);
+}
+
+/** The directory of sockets, locks and traces. */
+export function runDirOf(call: CommandCall): string {
+  return pathOf(call, 'run-dir') ?? absolutePath(runDir(call.env), call.cwd);
+}
+
+/** The directory of the journal and the history. */
+export function stateDirOf(call: CommandCall): string {
+  return call.text('state-dir') || stateDir(call.env);
+}
 
 /** The directory of network configurations. */
 export function confDirOf(call: CommandCall): string {
@@ -43,15 +59,14 @@ export const segmentsOf = (call: CommandCall): SegmentRunner =>
 /** Where plugins are and how they run; the standard error of a plugin that succeeds is passed on. */
 export function runtimeOf(call: CommandCall): ChainRuntime {
   const cacheDir = call.text('cni-cache-dir');
-  const deadlines = deadlinesOf(call);
   return {
     pluginDirs: pluginDirsOf(call),
     env: call.env,
     signal: call.signal,
     segments: segmentsOf(call),
-    stateDir: call.text('state-dir') || stateDir(call.env),
+    stateDir: stateDirOf(call),
     owner: 'catena',
-    ...defined({ cacheDir, request: call.request, deadlineMs: deadlines }),
+    ...defined({ cacheDir, request: call.request, deadlineMs: deadlinesOf(call) }),
     openWitness: async () => (await import('../node/garbage/witness.ts')).nodeWitness(call.plugins.find),
     onPlugin({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);

@@ -1,19 +1,19 @@
 // Which observers are told of the chain that a command runs?
-import type { Attachment, ChainRuntime, RequestFacts, RequestWatcher } from '../chain/run/runtime.ts';
-import { runDir } from '../cni/directories.ts';
+import { join } from 'node:path';
+import type { Attachment, ChainRuntime, RequestWatcher } from '../chain/run/runtime.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { isObject } from '../cni/json.ts';
+import { defined, isObject } from '../cni/json.ts';
 import { absolutePath } from '../files/read-file.ts';
 import { appendHistory, eventOf, FAILED_WITHOUT_CODE, withHistory } from '../observe/history.ts';
 import { podOf } from '../observe/record.ts';
 import type { CommandCall } from './command.ts';
-import { runtimeOf } from './target.ts';
+import { runDirOf, runtimeOf, stateDirOf } from './target.ts';
 
 /** The directory of traces: `--trace-dir`, else `CATENA_TRACE_DIR`, else in the run directory. */
 export function traceDirFor(call: CommandCall): string {
   const named = call.text('trace-dir') || call.env.CATENA_TRACE_DIR;
-  return named ? absolutePath(named, call.cwd) : `${call.text('run-dir') ?? runDir(call.env)}/traces`;
+  return named ? absolutePath(named, call.cwd) : join(runDirOf(call), 'traces');
 }
 
 /**
@@ -29,13 +29,20 @@ export async function watched<T>(
   network = call.positionals[0] ?? '',
 ): Promise<T> {
   const runtime = runtimeOf(call);
-  const watcher = call.watcher ?? (await traceWatcher(call));
+  const watcher = call.watcher ?? (await traceWatcher(call)) ?? noting(runtime);
   const { containerId = '', ifname = '', netns = '', args = [] } = attachment ?? {};
-  if (watcher === undefined) return noted(runtime, { verb, network, containerId, ifname, netns, args }, work);
   const warm = call.watcher !== undefined;
-  const { queueMs } = call;
-  const facts = { verb, network, containerId, ifname, netns, args, warm };
-  const request = watcher.begin(queueMs === undefined ? facts : { ...facts, queueMs }, runtime.env ?? {});
+  const facts = {
+    verb,
+    network,
+    containerId,
+    ifname,
+    netns,
+    args,
+    warm,
+    ...defined({ queueMs: call.queueMs }),
+  };
+  const request = watcher.begin(facts, runtime.env ?? {});
   try {
     const result = await work({
       ...runtime,
@@ -54,26 +61,23 @@ export async function watched<T>(
   }
 }
 
-/** Without a watcher, only the history is told. */
-async function noted<T>(
-  runtime: ChainRuntime,
-  facts: Pick<RequestFacts, 'verb' | 'network' | 'containerId' | 'ifname' | 'netns' | 'args'>,
-  work: (runtime: ChainRuntime) => Promise<T>,
-): Promise<T> {
-  const note = (end: { code: number; message?: string }): void => {
-    const event = eventOf({ ...facts, ...podOf(facts.args ?? []), ...end }, { by: 'command' });
-    if (event !== undefined && runtime.stateDir !== undefined) appendHistory(runtime.stateDir, [event]);
+/** Tells the history alone. */
+function noting({ stateDir = '' }: ChainRuntime): RequestWatcher {
+  return {
+    begin: (facts, env) => ({
+      env,
+      id: '',
+      watch: {},
+      end({ error }) {
+        const failure = error === undefined ? undefined : toCniError(error);
+        // The protocol's code 0 is a failure of the runtime.
+        const code = failure ? failure.code || FAILED_WITHOUT_CODE : 0;
+        const end = { code, ...defined({ message: failure?.message }) };
+        const event = eventOf({ ...facts, ...podOf(facts.args ?? []), ...end }, { by: 'command' });
+        if (event !== undefined) appendHistory(stateDir, [event]);
+      },
+    }),
   };
-  try {
-    const result = await work(runtime);
-    note({ code: 0 });
-    return result;
-  } catch (error) {
-    const { code, message } = toCniError(error);
-    // The protocol's code 0 is a failure of the runtime.
-    note({ code: code || FAILED_WITHOUT_CODE, message });
-    throw error;
-  }
 }
 
 /** Without a daemon, a command keeps a trace only on request; only then is the code loaded. */
@@ -83,6 +87,5 @@ async function traceWatcher(call: CommandCall): Promise<RequestWatcher | undefin
   const watcher = openTraceWatcher(traceDirFor(call), ({ message }) =>
     call.warn(new CniError(ErrorCode.ioFailure, `Cannot write a trace: ${message}`)),
   );
-  const { stateDir } = runtimeOf(call);
-  return stateDir === undefined ? watcher : withHistory(watcher, stateDir, 'command');
+  return withHistory(watcher, stateDirOf(call), 'command');
 }

@@ -14,10 +14,10 @@ import {
 } from '../../lab/conformance/examine.ts';
 import { FRESH_DIRS, notOfPlugins, protectFiles } from '../../lab/host.ts';
 import { envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
-import { type CommandCall, secondsIn, UsageError } from '../command.ts';
+import { type CommandCall, secondsOf, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
-import { pluginDirsOf } from '../target.ts';
+import { pathOf, pluginDirsOf } from '../target.ts';
 import { foldText, styleOf, widthOf } from '../terminal/lines.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
 
@@ -26,19 +26,18 @@ const DEADLINE_S = 10;
 /** Examines an executable in namespaces where it can do no harm, which takes a second process: see `catena try`. */
 export async function run(call: CommandCall): Promise<number> {
   const subject = readSubject(call);
-  if (call.env[RIGHTS_VARIABLE] === undefined) {
-    return await rerunWithProgress(call);
-  }
-  const executables = [
-    ...[subject.executable, realpathSync(subject.executable), process.execPath].map(file => dirname(file)),
-    ...subject.pluginDirs,
-    ...(subject.beside === undefined ? [] : [dirname(subject.beside)]),
-  ];
+  if (call.env[RIGHTS_VARIABLE] === undefined) return await rerunWithProgress(call);
+  const { executable, beside, pluginDirs } = subject;
   // A configuration may refer to a file in its own directory.
-  const given = [call.text('conf') ?? call.text('from') ?? []]
-    .flat()
-    .map(file => dirname(absolutePath(file)));
-  const shown = [...executables, ...given];
+  const given = [call.text('conf') ?? call.text('from') ?? []].flat().map(file => absolutePath(file));
+  const files = [
+    executable,
+    realpathSync(executable),
+    process.execPath,
+    ...given,
+    ...(beside ? [beside] : []),
+  ];
+  const shown = [...files.map(file => dirname(file)), ...pluginDirs];
   protectFiles(shown);
   const watch = { dirs: FRESH_DIRS, skip: notOfPlugins(shown) };
   const [style, width] = [styleOf(call), widthOf(call)];
@@ -62,7 +61,6 @@ function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
   findPlugin(basename(executable), [dirname(executable)]);
   const dirs = call.texts('bin-dir').map(dir => absolutePath(dir));
   const prevResult = call.text('prev-result');
-  const beside = call.text('beside');
   const sample = readSample(call, executable);
   return {
     executable,
@@ -71,11 +69,11 @@ function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
     prevResult: prevResult === undefined ? undefined : readObject(prevResult),
     device: call.text('device'),
     bridge: call.text('on-bridge'),
-    beside: beside === undefined ? undefined : absolutePath(beside),
+    beside: pathOf(call, 'beside'),
     ifname: call.text('ifname') || 'eth0',
     pluginDirs: dirs.length ? dirs : [dirname(executable)],
     env: envOfPlugins(call.env),
-    deadlineMs: parseTimeout(call.text('timeout')) * 1000,
+    deadlineMs: 1_000 * secondsOf(call, 'timeout', DEADLINE_S),
   };
 }
 
@@ -86,8 +84,4 @@ function readSample(call: CommandCall, executable: string) {
   if (from === undefined) return undefined;
   const capabilities = cap === undefined ? {} : parseObject(cap, 'capability arguments (--cap)');
   return findSample(from, basename(executable), capabilities);
-}
-
-function parseTimeout(text = String(DEADLINE_S)): number {
-  return secondsIn(text, `--timeout "${text}"`);
 }

@@ -2,7 +2,7 @@
 
 import { dirname } from 'node:path';
 import { BETWEEN_SETTINGS } from '../../between/plan.ts';
-import { RUN_DIR, runDir, stateDir } from '../../cni/directories.ts';
+import { RUN_DIR } from '../../cni/directories.ts';
 import { nodeNameGiven } from '../../cni/node-name.ts';
 import {
   callByWorker,
@@ -30,7 +30,6 @@ import {
   watchSettings,
 } from '../../daemon/settings.ts';
 import { SeatTaken } from '../../daemon/who-listens.ts';
-import { absolutePath } from '../../files/read-file.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
 import { withHistory } from '../../observe/history.ts';
 import { chooseObserver, type Observer, openObserver } from '../../observe/observer.ts';
@@ -38,13 +37,13 @@ import { CallsInProgress } from '../../observe/watcher.ts';
 import { compileEagerly } from '../../sys/process.ts';
 import { notifyServiceManager, takeListeningSockets } from '../../sys/service-manager.ts';
 import { WATCH_SETTINGS } from '../../watch/settings.ts';
-import { type AsPlugin, type CommandCall, secondsIn, UsageError } from '../command.ts';
+import { type AsPlugin, type CommandCall, secondsOf, UsageError } from '../command.ts';
 import { DaemonEnd, petWatchdog, watchIdle } from '../daemon/daemon-end.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { type Background, shareClusters } from '../daemon/parts.ts';
 import { metricsAddressOf, readingsOf, serveMetrics, sourcesOf } from '../daemon/readings.ts';
 import { SOCKET_TAKEN } from '../exit-codes.ts';
-import { deadlinesOf } from '../target.ts';
+import { deadlinesOf, pathOf, runDirOf, stateDirOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. */
@@ -98,7 +97,7 @@ function placeOf(call: CommandCall, hasSockets: boolean): DaemonPlace {
   const isOnDemand = process.env[ON_DEMAND_VARIABLE] !== undefined;
   const isManaged = hasSockets || Boolean(call.env.NOTIFY_SOCKET);
   return {
-    socket: absolutePath(socketPathOf(call.text('run-dir') ?? runDir(call.env)), call.cwd),
+    socket: socketPathOf(runDirOf(call)),
     grpcSocket: pathOf(call, 'grpc-socket'),
     startedBy: isManaged ? 'systemd' : isOnDemand ? 'on-demand' : 'command',
   };
@@ -131,7 +130,7 @@ class Daemon {
     [this.#call, this.#place, this.#settings] = [call, place, settings];
     this.#end = new DaemonEnd(call.signal, text => call.err(`catena: ${text}\n`));
     this.#node = call.text('node-name') ?? nodeNameGiven(call.env);
-    this.#stateDir = call.text('state-dir') || stateDir(call.env);
+    this.#stateDir = stateDirOf(call);
     this.#pool = new WorkerPool(call.env, settings.pool, {
       failing: problem =>
         this.#log('error', 'cannot start workers; clients run their calls themselves', { problem }),
@@ -301,26 +300,16 @@ class Daemon {
   }
 }
 
-/** A path on the command line. It is made absolute, since the process leaves the directory that it is relative to. */
-function pathOf(call: CommandCall, option: string): string | undefined {
-  const text = call.text(option);
-  return text === undefined ? undefined : absolutePath(text, call.cwd);
-}
-
 function settingsOf(call: CommandCall): DaemonSettings {
+  const idleS = secondsOf(call, 'idle-exit', undefined);
   return {
     pool: { ...POOL_LIMITS, workers: countOf(call, 'workers', POOL_LIMITS.workers) },
     deadlines: deadlinesOf(call) ?? {},
     observe: observeChoicesOf(call),
     watch: WATCH_SETTINGS,
     between: BETWEEN_SETTINGS,
-    idleExitMs: secondsOf(call, 'idle-exit'),
+    idleExitMs: idleS && 1_000 * idleS,
   };
-}
-
-function secondsOf(call: CommandCall, option: string): number | undefined {
-  const text = call.text(option);
-  return text === undefined ? undefined : 1_000 * secondsIn(text, `--${option} "${text}"`);
 }
 
 /** Applies the settings file whenever it changes. @returns a function that stops this */

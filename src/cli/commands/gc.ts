@@ -21,7 +21,8 @@ import { type Look, lookOrTell } from '../../node/garbage/find-traced.ts';
 import { FAILED_WITHOUT_CODE } from '../../observe/history.ts';
 import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type CommandCall, secondsIn, UsageError } from '../command.ts';
+import { type CommandCall, secondsOf, UsageError } from '../command.ts';
+import { withReply } from '../failure.ts';
 import { noteDone } from '../log/events.ts';
 import { readTitles } from '../node/read.ts';
 import { printAnswer, printList } from '../output/print.ts';
@@ -80,10 +81,7 @@ function scopeOf(call: CommandCall): GcScope {
       'Cannot collect garbage: name the attachments to keep with --valid <id>/<ifname>, or keep none with --all',
     );
   }
-  const more = {
-    unrecorded: call.on('foreign'),
-    since: Number(call.env[ASKED_VARIABLE]) || startedAt(),
-  };
+  const more = { unrecorded: call.on('foreign'), since: Number(call.env[ASKED_VARIABLE]) || startedAt() };
   return call.on('all') ? { all: true, ...more } : { valid: valid.map(parseKey), ...more };
 }
 
@@ -95,10 +93,10 @@ async function lookFor(call: CommandCall, list: Conflist): Promise<Look> {
 
 function parseKey(text: string): AttachmentKey {
   const [containerID = '', ifname = '', ...more] = text.split('/');
-  const wrong = !containerID || !ifname || more.length > 0;
-  const problem = wrong
-    ? 'expected <container id>/<ifname>'
-    : (findContainerIdProblem(containerID) ?? findIfnameProblem(ifname));
+  const problem =
+    !containerID || !ifname || more.length > 0
+      ? 'expected <container id>/<ifname>'
+      : (findContainerIdProblem(containerID) ?? findIfnameProblem(ifname));
   if (problem === undefined) return { containerID, ifname };
   throw new UsageError(`Cannot use --valid "${text}": ${problem}`);
 }
@@ -132,36 +130,17 @@ function whyNoGc({ unnamed }: GarbagePlan): string {
     : ' of others: GC exists since version 1.1.0 of the specification';
 }
 
-function toJson({
-  network,
-  disabled,
-  stale,
-  kept,
-  unnamed,
-  links: collectors,
-  valid,
-  damaged,
-}: GarbagePlan): AnswerOf<'GarbagePlan'> {
-  const key = ({
-    containerId,
-    ifname,
-    why,
-    traces,
-  }: Pick<GarbagePlan['stale'][number], 'containerId' | 'ifname' | 'why' | 'traces'>) => ({
-    containerId,
-    ifname,
-    ...defined({ why, objects: traces }),
-  });
-  const problems = damaged.map(({ message }) => message);
+function toJson({ network, disabled, stale, kept, unnamed, ...plan }: GarbagePlan): AnswerOf<'GarbagePlan'> {
+  type Listed = Pick<GarbagePlan['stale'][number], 'containerId' | 'ifname' | 'why' | 'traces'>;
+  const key = ({ containerId, ifname, why, traces }: Listed) => {
+    return { containerId, ifname, ...defined({ why, objects: traces }) };
+  };
   return {
-    network,
-    disabled,
-    delete: stale.map(key),
-    keep: kept.map(key),
+    ...{ network, disabled, delete: stale.map(key), keep: kept.map(key) },
     ...(unnamed.length ? { unnamed: unnamed.map(key) } : {}),
-    valid: valid.map(({ containerID, ...one }) => ({ containerId: containerID, ...one })),
-    gc: collectors,
-    damaged: problems,
+    valid: plan.valid.map(({ containerID, ...one }) => ({ containerId: containerID, ...one })),
+    gc: plan.links,
+    damaged: plan.damaged.map(({ message }) => message),
   };
 }
 
@@ -172,7 +151,11 @@ const GRACE_SECONDS = 10;
 async function gcGone(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
   const runtime = runtimeOf(call);
-  const scope = { network, graceMs: graceOf(call) * 1000, dryRun: call.on('dry-run') };
+  const scope = {
+    network,
+    graceMs: 1_000 * secondsOf(call, 'grace', GRACE_SECONDS, { zero: true }),
+    dryRun: call.on('dry-run'),
+  };
   const titleOf = readTitles(call);
   const report = await during(call, 'gc', 'attachments that outlived their namespace', () =>
     collectGone(() => readRecords(runtime).standing, scope, runtime),
@@ -182,13 +165,8 @@ async function gcGone(call: CommandCall): Promise<number> {
       const code = state === 'deleted' ? 0 : error?.code || FAILED_WITHOUT_CODE;
       noteDone(call, 'DEL', error ? `${why}: ${error.message}` : why, { code, id });
     }
-  await printList(call, 'GoneList', report.map(goneToJson), () => render(report, titleOf));
+  await printList(call, 'GoneList', report.map(withReply), () => render(report, titleOf));
   return report.some(({ state }) => state === 'failed') ? 1 : 0;
-}
-
-function graceOf(call: CommandCall): number {
-  const text = call.text('grace') ?? String(GRACE_SECONDS);
-  return secondsIn(text, `--grace "${text}"`, { zero: true });
 }
 
 const WORDS = { found: 'DEL', deleted: 'DEL', kept: 'keep', failed: 'stuck' } as const;
@@ -201,8 +179,4 @@ function render(report: readonly GoneAttachment[], titleOf: (id: AttachmentId) =
       return `${WORDS[state].padEnd(5)} ${titleOf(id)}: ${why}${problem}\n`;
     })
     .join('');
-}
-
-function goneToJson({ error, ...one }: GoneAttachment) {
-  return { ...one, ...(error ? { error: error.toReply() } : {}) };
 }

@@ -6,7 +6,7 @@ import valid from 'semver/functions/valid.js';
 import { isFront } from '../../chain/config/find-plugin.ts';
 import { loadFile } from '../../chain/config/load.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
-import { COMMAND_NAME, CORE_NAME, DEFAULT_BIN_DIR, runDir } from '../../cni/directories.ts';
+import { COMMAND_NAME, CORE_NAME, DEFAULT_BIN_DIR } from '../../cni/directories.ts';
 import { defined, didYouMean } from '../../cni/json.ts';
 import { renderOnDemand } from '../../daemon/on-demand.ts';
 import { findRunning, succeed } from '../../daemon/running.ts';
@@ -40,7 +40,7 @@ import { printAnswer } from '../output/print.ts';
 import { type Configured, findMismatches, readConfigured } from '../runtimes/configured.ts';
 import { installedAs } from '../runtimes/libcni.ts';
 import { type Candidate, candidateOf, choose, type RuntimeName, readCandidates } from '../runtimes/rules.ts';
-import { confDirOf, runtimeOf } from '../target.ts';
+import { confDirOf, pathOf, runDirOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /**
@@ -133,9 +133,8 @@ async function readWanted(call: CommandCall) {
 
 /** What shells and man read, if a directory for it is given. */
 function sharedOf(call: CommandCall): { readonly shared?: readonly TextFile[] } {
-  const given = call.text('share-dir');
-  if (given === undefined) return {};
-  const dir = absolutePath(given);
+  const dir = pathOf(call, 'share-dir');
+  if (dir === undefined) return {};
   return {
     shared: [
       ...SHELLS.map(shell => ({ path: join(dir, SCRIPT_PATHS[shell]), text: SCRIPTS[shell] })),
@@ -329,7 +328,7 @@ function starterOf(call: CommandCall, binDir: string): Starting | undefined {
   const unitDir =
     etc === undefined && path !== undefined ? dirname(path) : join(absolutePath(etc || '/etc'), UNIT_DIR);
   const onDemand = renderOnDemand({
-    runDir: absolutePath(runDir(call.env), call.cwd),
+    runDir: runDirOf(call),
     args: ['--log', 'none', '--idle-exit', '300'],
   });
   return {
@@ -388,7 +387,7 @@ async function replaceDaemon(
 ): Promise<Awaited<ReturnType<typeof succeed>> | undefined> {
   const program = join(binDir, CORE_NAME);
   const found = statSync(program, { throwIfNoEntry: false });
-  const daemon = await findRunning(absolutePath(runDir(call.env), call.cwd)).catch(() => undefined);
+  const daemon = await findRunning(runDirOf(call)).catch(() => undefined);
   // Built without a C compiler, every name is the same program, and a daemon has been started by one of them.
   const from = daemon?.state?.program;
   if (found === undefined || daemon?.state === undefined || from === undefined || dirname(from) !== binDir)

@@ -10,7 +10,6 @@ import {
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { runnerJournals } from '../../cni/directories.ts';
-import type { CniError } from '../../cni/errors.ts';
 import { defined, didYouMean } from '../../cni/json.ts';
 import { recoverPods } from '../../delegate/delete.ts';
 import { listPods, whyEnded } from '../../delegate/record.ts';
@@ -19,6 +18,7 @@ import { withoutElements } from '../../node/words.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
+import { withReply } from '../failure.ts';
 import { eventsOfRepair } from '../log/events.ts';
 import { readNames, readTitles } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
@@ -108,11 +108,6 @@ function toJson({ recovered, attachments, damaged }: RepairReport): AnswerOf<'Re
     attachments: attachments.map(({ links: plugins, ...one }) => ({ ...one, links: plugins.map(withReply) })),
     damaged: damaged.map(({ message }) => message),
   };
-}
-
-/** An error is the object of the specification. */
-function withReply<T extends { readonly error?: CniError }>({ error, ...one }: T) {
-  return { ...one, ...(error ? { error: error.toReply() } : {}) };
 }
 
 /**

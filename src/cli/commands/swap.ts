@@ -49,7 +49,7 @@ import {
 import { noteDone } from '../log/events.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer, printList } from '../output/print.ts';
-import { confDirOf, loadTarget, runtimeOf } from '../target.ts';
+import { confDirOf, loadTarget, pathOf, runtimeOf } from '../target.ts';
 import { foldText, widthOf } from '../terminal/lines.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
@@ -276,8 +276,8 @@ function survey(call: CommandCall, list: Conflist, type: string, pluginDirs: rea
  * @throws UsageError if no file contains it
  */
 function findListFile(call: CommandCall, network: string): string {
-  const file = call.text('file');
-  if (file !== undefined) return absolutePath(file, call.cwd);
+  const file = pathOf(call, 'file');
+  if (file !== undefined) return file;
   const dir = absolutePath(confDirOf(call), call.cwd);
   const found = listNetworks(dir).networks.find(({ list }) => list.name === network);
   if (found !== undefined) return resolve(dir, found.file);

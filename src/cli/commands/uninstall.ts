@@ -4,7 +4,6 @@ import { basename, dirname, join } from 'node:path';
 import { listOwnRoutes, removeOwnRoutes } from '../../between/apply.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
-import { runDir, stateDir } from '../../cni/directories.ts';
 import { defined } from '../../cni/json.ts';
 import {
   backupDirsOf,
@@ -36,7 +35,7 @@ import { disableUnits, forgetUnits, installedStarter, isBooted } from '../instal
 import { noteDone } from '../log/events.ts';
 import { readTitles } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
-import { confDirOf, runtimeOf } from '../target.ts';
+import { confDirOf, runDirOf, runtimeOf, stateDirOf } from '../target.ts';
 import { placesOf } from './install.ts';
 
 /**
@@ -161,8 +160,8 @@ async function purgePlacesOf(call: CommandCall, binDirs: readonly string[]): Pro
   const backupDirs = lists.flatMap(list => backupDirsOf(list, find));
   const parents = [...leaseDirs, ...backupDirs, join(DEFAULT_DATA_DIR, '-')].map(dir => dirname(dir));
   return {
-    runDir: absolutePath(runDir(call.env), call.cwd),
-    stateDir: absolutePath(call.text('state-dir') || stateDir(call.env), call.cwd),
+    runDir: runDirOf(call),
+    stateDir: absolutePath(stateDirOf(call), call.cwd),
     leaseDirs,
     binDirs,
     shared: [

@@ -7,11 +7,11 @@ import { type BetweenSettings, BLOCKS, KUBERNETES } from '../../between/plan.ts'
 import { listNetworks } from '../../chain/config/load.ts';
 import { recover } from '../../chain/records/recover.ts';
 import { cacheDirOf, type RequestWatcher, type Runtime } from '../../chain/run/runtime.ts';
-import { RUN_DIR_VARIABLE, runDir, runnerJournals } from '../../cni/directories.ts';
+import { RUN_DIR_VARIABLE, runnerJournals } from '../../cni/directories.ts';
 import { argOf, podNamedIn, UPKEEP_VARIABLE } from '../../cni/env.ts';
 import { describeError } from '../../cni/errors.ts';
 import { errorIn, type Invocation } from '../../cni/invocation.ts';
-import { memberOf } from '../../cni/json.ts';
+import { defined, memberOf } from '../../cni/json.ts';
 import { NODE_VARIABLE, nodeName } from '../../cni/node-name.ts';
 import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
 import type { DaemonSettings } from '../../daemon/settings.ts';
@@ -21,7 +21,6 @@ import { eventOf } from '../../delegate/cluster-pod.ts';
 import { recoverPods } from '../../delegate/delete.ts';
 import { FollowedPods } from '../../delegate/followed-pods.ts';
 import { bootId } from '../../files/process-stat.ts';
-import { absolutePath } from '../../files/read-file.ts';
 import { appendHistory, withHistory } from '../../observe/history.ts';
 import type { Observer } from '../../observe/observer.ts';
 import type { WatchedAttachment } from '../../watch/attachments.ts';
@@ -30,7 +29,7 @@ import type { WatchSettings } from '../../watch/settings.ts';
 import { startWatching, type Watching } from '../../watch/watcher.ts';
 import type { CommandCall } from '../command.ts';
 import { recoveryEvent } from '../log/events.ts';
-import { confDirOf, runtimeOf } from '../target.ts';
+import { confDirOf, pathOf, runDirOf, runtimeOf } from '../target.ts';
 import type { Background, BackgroundParts } from './parts.ts';
 
 /** Starts all of it, with the directories of the command line. */
@@ -70,13 +69,11 @@ export function startBackground(
 }
 
 /** Directories given on the command line, for plugins that are called in the background. */
-function directoriesOf(call: CommandCall): Record<string, string> {
-  const pathOf = (option: string): string => {
-    const text = call.text(option);
-    return text === undefined ? '' : absolutePath(text, call.cwd);
-  };
-  const [runs, state] = [pathOf('run-dir'), pathOf('state-dir')];
-  return { ...(runs ? { [RUN_DIR_VARIABLE]: runs } : {}), ...(state ? { CATENA_STATE_DIR: state } : {}) };
+function directoriesOf(call: CommandCall): Record<string, string | undefined> {
+  return defined({
+    [RUN_DIR_VARIABLE]: pathOf(call, 'run-dir'),
+    CATENA_STATE_DIR: pathOf(call, 'state-dir'),
+  });
 }
 
 /** Interval between two looks at the journals; after a failure, an attachment waits longer each time. */
@@ -152,7 +149,7 @@ const ANSWER_MS = 10_000;
 function keepBetween({ call, observer }: BackgroundParts, settings: BetweenSettings): Keeping {
   const parts = {
     own: call.text('node-name') ?? nodeName(call.env, settings.kubeconfig),
-    runDir: absolutePath(call.text('run-dir') ?? runDir(call.env), call.cwd),
+    runDir: runDirOf(call),
     log: observer.log,
     openSource: async ({ nodes = '', kubeconfig }: BetweenSettings, events: NodeEvents) => {
       if (nodes !== KUBERNETES && nodes !== BLOCKS) return openFilesSource(nodes, events);

@@ -1,16 +1,15 @@
 // What do `catena daemon --ping`, `--stop` and `--status` do?
-import { runDir } from '../../cni/directories.ts';
 import { defined } from '../../cni/json.ts';
 import { type DaemonState, describePing } from '../../daemon/protocol.ts';
 import { findRunning, type Ping, ping, stopRunning } from '../../daemon/running.ts';
-import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
 import type { Drift, WatchState } from '../../watch/settings.ts';
 import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
-import { type CommandCall, secondsIn } from '../command.ts';
+import { type CommandCall, secondsOf } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
 import { callByName } from '../failure.ts';
 import { isData, printData } from '../output/format.ts';
+import { runDirOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Says what another daemon does, or ends it. */
@@ -51,10 +50,6 @@ async function showStatus(call: CommandCall): Promise<number> {
   return DAEMON_EXIT_CODES[found];
 }
 
-function runDirOf(call: CommandCall): string {
-  return absolutePath(call.text('run-dir') ?? runDir(call.env), call.cwd);
-}
-
 const STARTED_BY = { command: 'by a command', systemd: 'by systemd', 'on-demand': 'on demand, by a call' };
 
 function describe(state: DaemonState, socket: string): string {
@@ -92,8 +87,7 @@ const PING_DEADLINE_S = 2;
 
 /** Prints one line about the daemon, for probes; the exit code says the same. */
 async function pingDaemon(call: CommandCall): Promise<number> {
-  const text = call.text('deadline') ?? String(PING_DEADLINE_S);
-  const seconds = secondsIn(text, `--deadline "${text}"`, { most: 3_600 });
+  const seconds = secondsOf(call, 'deadline', PING_DEADLINE_S, { most: 3_600 });
   const dir = runDirOf(call);
   const found = await ping(dir, seconds * 1_000);
   if (isData(call)) await printData(call, inEnvelope('Ping', found));

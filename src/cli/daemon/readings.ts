@@ -1,5 +1,5 @@
 // What do the metrics of a daemon count, and how are they and the traces read?
-import { parseNetwork } from '../../chain/config/conflist.ts';
+import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { type FindAbout, loadAbouts, type SeenPool, seenPoolsOf } from '../../cni/plugin-about.ts';
 import type { makeBackend } from '../../daemon/backend.ts';
@@ -107,28 +107,19 @@ function look(runtime: ChainRuntime, findAbout: FindAbout): HostFacts {
   const lists = new Map(
     records.flatMap(({ network, source }) => (source ? [[network, source] as const] : [])),
   );
+  const inLists = <T>(find: (list: Conflist) => readonly T[]): T[] =>
+    [...lists.values()].flatMap(source => {
+      try {
+        return find(parseNetwork(source));
+      } catch {
+        // The conflist is outdated: no number is better than a wrong one.
+        return [];
+      }
+    });
   return {
     attachments,
     leaked: findGone(standing, runtime).filter(({ isSure }) => isSure).length,
-    ranges: [...lists.values()].flatMap(source => rangesIn(source, findAbout)),
-    pools: [...lists.values()].flatMap(source => poolsIn(source, findAbout)),
+    ranges: inLists(list => rangeUsesOf(list, findAbout)),
+    pools: inLists(list => seenPoolsOf(list, findAbout).map(pool => ({ network: list.name, ...pool }))),
   };
-}
-
-function poolsIn(source: string, findAbout: FindAbout): HostFacts['pools'] {
-  try {
-    const list = parseNetwork(source);
-    return seenPoolsOf(list, findAbout).map(pool => ({ network: list.name, ...pool }));
-  } catch {
-    return [];
-  }
-}
-
-function rangesIn(source: string, findAbout: FindAbout): RangeUse[] {
-  try {
-    return rangeUsesOf(parseNetwork(source), findAbout);
-  } catch {
-    // The conflist is outdated: no number is better than a wrong one.
-    return [];
-  }
 }

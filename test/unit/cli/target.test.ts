@@ -2,6 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import { parseNetwork } from '../../../src/chain/config/conflist.ts';
 import type { CommandCall } from '../../../src/cli/command.ts';
 import { attachmentOf, findUnread, runtimeOf } from '../../../src/cli/target.ts';
+import { traceDirFor } from '../../../src/cli/watched.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { deriveContainerId } from '../../../src/node/names.ts';
 
@@ -29,6 +30,12 @@ function call(
     said,
   };
 }
+
+test('traceDirFor() is absolute: a daemon leaves the directory in which it was started', () => {
+  expect(traceDirFor(call({ 'run-dir': 'run' }))).toBe('/somewhere/run/traces');
+  expect(traceDirFor(call({}, { CATENA_RUN_DIR: 'run' }))).toBe('/somewhere/run/traces');
+  expect(traceDirFor(call({ 'run-dir': 'run', 'trace-dir': 'own' }))).toBe('/somewhere/own');
+});
 
 test('deriveContainerId() returns the id that cnitool uses', () => {
   // printf /run/netns/x | sha512sum | cut -c1-20
