@@ -1,7 +1,7 @@
 // What does `catena init` do: which network does the user want, by options or by answers, and which list is that?
 import { closeSync, existsSync, fchmodSync, mkdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
-import { createInterface } from 'node:readline';
+import { createInterface, type Interface } from 'node:readline';
 import { isatty } from 'node:tty';
 import { decode, didYouMean, type JsonObject } from '../../cni/json.ts';
 import type { NetworkKind, PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
@@ -34,17 +34,10 @@ export async function run(call: CommandCall): Promise<number> {
   write(file, text, call.on('force'));
   const report = await validatePath(file, call.plugins, NO_EXECUTABLES);
   const { error } = countFindings(report);
-  await printAnswer(
-    call,
-    'NewNetwork',
-    { file, list },
-    {
-      text() {
-        const findings = report.findings.length ? renderValidation(report, styleOf(call), widthOf(call)) : '';
-        return `${findings}${nextSteps(call, file, describeWish(wish), wish.device)}`;
-      },
-    },
-  );
+  await printAnswer(call, 'NewNetwork', { file, list }, () => {
+    const findings = report.findings.length ? renderValidation(report, styleOf(call), widthOf(call)) : '';
+    return `${findings}${nextSteps(call, file, describeWish(wish), wish.device)}`;
+  });
   return error ? 1 : 0;
 }
 
@@ -69,12 +62,10 @@ function write(file: string, text: string, force: boolean): void {
 function nextSteps(call: CommandCall, file: string, what: string, device: string | undefined): string {
   const near = call.cwd === undefined ? file : relative(call.cwd, file);
   const shown = near.startsWith('..') ? file : near;
+  const on = device === undefined ? '' : ` --device ${device}`;
   const steps = [
     [`catena validate --explain ${shown}`, 'what each line does'],
-    [
-      `catena try ${shown}${device === undefined ? '' : ` --device ${device}`}`,
-      'run it in temporary namespaces',
-    ],
+    [`catena try ${shown}${on}`, 'run it in temporary namespaces'],
     [`catena install ${shown}`, 'put it where runtimes look'],
   ] as const;
   const width = Math.max(...steps.map(([line]) => line.length));
@@ -158,33 +149,24 @@ interface Offers {
 /** Asks each plugin. */
 export async function readOffers({ types, find }: Pick<PluginCatalog, 'types' | 'find'>): Promise<Offers> {
   const found = await Promise.all(types.map(async type => ({ type, about: await find(type) })));
-  const abouts = found.flatMap(({ type, about }) => (about ? [{ type, about }] : []));
+  const abouts = found.flatMap(({ type, about }) => (about ? { ...about, type } : []));
   return {
-    kinds: abouts.flatMap(({ type, about }) => (about.networkKinds ?? []).map(kind => ({ ...kind, type }))),
+    kinds: abouts.flatMap(({ type, networkKinds = [] }) => networkKinds.map(kind => ({ ...kind, type }))),
     forCapability(capability) {
-      const { type } = must(
-        abouts.find(({ about }) => serves(about, capability)),
-        capability,
-      );
+      const serves = ({ kind, capabilities }: PluginAbout) =>
+        kind === 'meta' && capabilities.includes(capability);
+      const { type } = abouts.find(serves) ?? refuse(capability);
       return { type, capabilities: { [capability]: true } };
     },
     ipamFor(addressing) {
       if (addressing === 'none') return undefined;
-      const confs = abouts.map(({ about }) => about.ipamFor?.(addressing));
-      return must(
-        confs.find(conf => conf !== undefined),
-        'addresses',
-      );
+      const confs = abouts.map(about => about.ipamFor?.(addressing));
+      return confs.find(conf => conf !== undefined) ?? refuse('addresses');
     },
   };
 }
 
-function serves({ kind, capabilities }: PluginAbout, capability: string): boolean {
-  return kind === 'meta' && capabilities.includes(capability);
-}
-
-function must<T>(found: T | undefined, what: string): T {
-  if (found !== undefined) return found;
+function refuse(what: string): never {
   throw new Error(`Cannot write a list with ${what}: no plugin of this executable serves it`);
 }
 
@@ -200,64 +182,48 @@ interface Answers {
  * @throws Error for a name, subnet or file that cannot be used
  */
 async function answersOf(call: CommandCall, kinds: readonly NetworkChoice[], inUse: InUse): Promise<Answers> {
-  const kind = call.text('kind');
+  const word = call.text('kind');
   // A wrong word is told before what is missing.
-  if (kind !== undefined) readKind(kind, kinds);
+  if (word !== undefined) readKind(word, kinds);
   const missing = [
     ...(call.positionals[0] === undefined ? ['<name>'] : []),
-    ...(kind === undefined ? ['--kind'] : []),
+    ...(word === undefined ? ['--kind'] : []),
     ...(call.texts('subnet').length ? [] : ['--subnet']),
   ];
-  if (missing.length === 0) return fromOptions(call, kinds, inUse);
-  if (isData(call) || !isatty(0) || !isatty(2)) {
+  if (missing.length && (isData(call) || !isatty(0) || !isatty(2))) {
     const reason = isData(call) ? 'beside data no question is asked' : 'there is no terminal to ask on';
     throw new UsageError(
       `Cannot write a list: ${missing.join(', ')} ${missing.length === 1 ? 'is' : 'are'} missing, and ${reason}; for example: catena init podnet --kind bridge --subnet auto`,
     );
   }
-  return fromTerminal(call, kinds, inUse);
-}
-
-function fromOptions(call: CommandCall, kinds: readonly NetworkChoice[], inUse: InUse): Answers {
-  const kind = readKind(call.text('kind') ?? '', kinds);
-  const device = deviceOf(call, kind);
-  const addressing = readAddressing(call.texts('subnet'), ...roomFor(kind, inUse));
-  const { ports, rates } = readExtras(call, kind, addressing);
-  const { name, file } = readPlace(call.positionals[0] ?? '', call, inUse);
-  return { wish: { name, kind, addressing, device, ports, rates }, file };
-}
-
-async function fromTerminal(
-  call: CommandCall,
-  kinds: readonly NetworkChoice[],
-  inUse: InUse,
-): Promise<Answers> {
-  const prompt = openPrompt(call);
+  const { ask, close } = openPrompt(call);
   try {
-    const { kind, device } = await askKind(call, kinds, prompt.ask);
-    const addressing = await askAddressing(call, kind, inUse, prompt.ask);
-    const extras = await askExtras(call, kind, addressing, prompt.ask);
-    const place = await askPlace(call, inUse, prompt.ask);
-    return { wish: { ...extras, name: place.name, kind, addressing, device }, file: place.file };
+    const { kind, device } = await askKind(call, kinds, ask);
+    const addressing = await askAddressing(call, kind, inUse, ask);
+    const extras = missing.length
+      ? await askExtras(call, kind, addressing, ask)
+      : readExtras(call, kind, addressing);
+    const { name, file } = await askPlace(call, inUse, ask);
+    return { wish: { ...extras, name, kind, addressing, device }, file };
   } finally {
-    prompt.close();
+    close();
   }
 }
 
-type Ask = ReturnType<typeof openPrompt>['ask'];
+type Ask = Prompt['ask'];
 
 async function askKind(call: CommandCall, kinds: readonly NetworkChoice[], ask: Ask) {
   const given = call.text('kind');
-  if (given !== undefined) {
-    const kind = readKind(given, kinds);
-    return { kind, device: deviceOf(call, kind) };
-  }
+  const read = (word: string, device = call.text('device')) => {
+    const kind = readKind(word, kinds);
+    return { kind, device: checkDevice(kind, device) };
+  };
+  if (given !== undefined) return read(given);
   const rows = kinds.map(({ name, text }) => [name, text] as const);
   call.err(`${renderColumns(rows, widthOf(call) ?? 80).join('\n')}\n`);
   return ask('1/4 Which kind of network?', kinds[0]?.name ?? '', answer => {
-    const [word = '', named] = answer.split(/[\s,]+/);
-    const kind = readKind(word, kinds);
-    return { kind, device: checkDevice(kind, named ?? call.text('device')) };
+    const [word = '', device] = answer.split(/[\s,]+/);
+    return read(word, device);
   });
 }
 
@@ -267,7 +233,9 @@ async function askAddressing(
   inUse: InUse,
   ask: Ask,
 ): Promise<Addressing> {
-  const [taken, mayUseDhcp] = roomFor(kind, inUse);
+  const { mayUseDhcp } = kind;
+  // Containers may have addresses of the node's own LAN.
+  const taken = kind.onLan ? inUse.ranges : inUse.addresses;
   if (call.texts('subnet').length) return readAddressing(call.texts('subnet'), taken, mayUseDhcp);
   const free = kernelFamilies().map(family => renderCidr(suggestSubnet(family, taken)));
   const words = `a subnet of one or both families${mayUseDhcp ? ', dhcp' : ''} or none; the suggested are free on this node`;
@@ -312,16 +280,6 @@ function readKind(word: string, kinds: readonly NetworkChoice[]): NetworkChoice 
   throw new UsageError(
     `Cannot use kind ${JSON.stringify(word)}${didYouMean(word, names) || `: there are ${names.join(', ')}`}`,
   );
-}
-
-/** The addresses to avoid, and whether the LAN's server may be asked. */
-function roomFor(kind: NetworkChoice, { addresses, ranges }: InUse) {
-  // Containers may have addresses of the node's own LAN.
-  return [kind.onLan ? ranges : addresses, kind.mayUseDhcp] as const;
-}
-
-function deviceOf(call: CommandCall, kind: NetworkChoice): string | undefined {
-  return checkDevice(kind, call.text('device'));
 }
 
 function checkDevice(kind: NetworkChoice, name: string | undefined): string | undefined {
@@ -385,42 +343,28 @@ interface Prompt {
   close(): void;
 }
 
-/** Reads standard input line by line; questions go to standard error. What was typed ahead answers the next question. */
+/**
+ * Reads standard input line by line, from the first question on; questions go to standard error. What was typed ahead answers the
+ * next question.
+ */
 function openPrompt(call: CommandCall): Prompt {
-  const lines: string[] = [];
-  let wake = () => {};
-  let ended = false;
-  const reader = createInterface({ input: process.stdin, terminal: false });
-  reader.on('line', line => {
-    lines.push(line);
-    wake();
-  });
-  reader.on('close', () => {
-    ended = true;
-    wake();
-  });
-  const nextLine = async (): Promise<string> => {
-    while (lines.length === 0 && !ended) {
-      await new Promise<void>(resolve => {
-        wake = resolve;
-      });
-    }
-    const line = lines.shift();
-    if (line === undefined) throw new Error('Cannot write a list: the input ended before the last answer');
-    return line.trim();
-  };
+  let reader: Interface | undefined;
+  let lines: AsyncIterator<string> | undefined;
   return {
     async ask(question, fallback, read) {
+      reader ??= createInterface({ input: process.stdin, terminal: false });
+      lines ??= reader[Symbol.asyncIterator]();
       for (;;) {
         call.err(`${question} [${fallback}] `);
-        const answer = (await nextLine()) || fallback;
+        const { done, value } = await lines.next();
+        if (done) throw new Error('Cannot write a list: the input ended before the last answer');
         try {
-          return read(answer);
+          return read(value.trim() || fallback);
         } catch (error) {
           call.err(`${(error as Error).message}\n`);
         }
       }
     },
-    close: () => reader.close(),
+    close: () => reader?.close(),
   };
 }
