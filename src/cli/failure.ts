@@ -1,7 +1,7 @@
 // How is a failure reported so that a user can act on it?
 
 import { NetworkNotFound } from '../chain/config/load.ts';
-import { type CalledPlugin, CniError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
+import { type CalledPlugin, CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/result.ts';
 import { COLOUR, oneLine } from '../lab/words.ts';
@@ -37,29 +37,16 @@ export function callByName(text: string): string {
   return text.replace(/(?<=\bcontainer "?)([\da-f]{32,}|cnitool-[\da-f]{20})\b/gi, id => titleOfId(id));
 }
 
-/** A plugin's failure in JSON output, where its type is called `link`. */
-type PluginFailureJson = Omit<CalledPlugin, 'type'> & {
-  readonly link: string;
-  readonly code: number;
-  readonly msg: string;
-};
-
-/** The error object of the specification, with one more key for what the specification has no place for. */
-interface FailureJson extends ErrorReply {
-  readonly catena?: {
-    /** Every plugin that failed, in the order of the failures: the chain's own failure, then those of undoing it. */
-    readonly failures: readonly PluginFailureJson[];
-  };
-}
-
 /**
- * What `--json` prints on standard error: `cniVersion`, `code`, `msg` and `details` as in the specification, and under `catena`
- * how the process of each failed plugin ended.
+ * What `--json` prints on standard error: `cniVersion`, `code`, `msg` and `details` as in the specification. Under `catena`, for
+ * which the specification has no place, is every plugin that failed, its type as `link`, and how its process ended; in the order of
+ * the failures: the chain's own failure, then those of undoing it.
  */
-export function toFailureJson(thrown: unknown): FailureJson {
+export function toFailureJson(thrown: unknown) {
   const error = toCniError(thrown);
-  const failures = [...findPluginErrors(thrown, error)].flatMap(({ plugin, code, message }) =>
-    plugin ? [toPluginJson(plugin, code, message)] : [],
+  const failures = Array.from(
+    findPluginErrors(thrown, error),
+    ([{ network, type: link, ...rest }, { code, message: msg }]) => ({ network, link, ...rest, code, msg }),
   );
   return { ...error.toReply(CURRENT_VERSION), ...(failures.length ? { catena: { failures } } : {}) };
 }
@@ -69,16 +56,8 @@ export function withReply<T extends { readonly error?: CniError }>({ error, ...o
   return { ...one, ...(error ? { error: error.toReply() } : {}) };
 }
 
-function toPluginJson(
-  { network, type, ...rest }: CalledPlugin,
-  code: number,
-  msg: string,
-): PluginFailureJson {
-  return { network, link: type, ...rest, code, msg };
-}
-
 /** The plugin errors behind an error, one per failure of a plugin: errors that only rephrase another one are left out. */
-function findPluginErrors(...thrown: readonly unknown[]): Set<CniError> {
+function findPluginErrors(...thrown: readonly unknown[]): ReadonlyMap<CalledPlugin, CniError> {
   const found = new Map<CalledPlugin, CniError>();
   const visit = (one: unknown): void => {
     if (one instanceof CniError && one.plugin && !found.has(one.plugin)) found.set(one.plugin, one);
@@ -86,7 +65,7 @@ function findPluginErrors(...thrown: readonly unknown[]): Set<CniError> {
     if (one instanceof Error) visit(one.cause);
   };
   thrown.forEach(visit);
-  return new Set(found.values());
+  return found;
 }
 
 function detailsOf(error: CniError): string[] {

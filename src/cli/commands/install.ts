@@ -39,7 +39,7 @@ import { manPages } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
 import { type Configured, findMismatches, readConfigured } from '../runtimes/configured.ts';
 import { installedAs } from '../runtimes/libcni.ts';
-import { type Candidate, candidateOf, choose, type RuntimeName, readCandidates } from '../runtimes/rules.ts';
+import { candidateOf, choose, type RuntimeName, readCandidates } from '../runtimes/rules.ts';
 import { confDirOf, pathOf, runDirOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
@@ -48,7 +48,10 @@ import { TOOL_VERSION } from '../tool-version.ts';
  */
 export async function run(call: CommandCall): Promise<number> {
   const what = call.text('print');
-  if (what !== undefined) return print(call, what);
+  if (what !== undefined) {
+    call.out(printFor(what as Printable, printOptionsOf(call)));
+    return 0;
+  }
   const { wanted, pluginDirs, reason } = await readWanted(call);
   const problem = findOlderProblem(call, wanted.binDir);
   if (problem !== undefined) throw new Error(`Cannot install: ${problem}`);
@@ -226,11 +229,6 @@ function minorOf(version: string): number {
   return Number(minor);
 }
 
-function print(call: CommandCall, what: string): number {
-  call.out(printFor(what as Printable, printOptionsOf(call)));
-  return 0;
-}
-
 /** What printed texts depend on. @throws UsageError */
 export function printOptionsOf(call: CommandCall): PrintOptions {
   const [binDir = DEFAULT_BIN_DIR] = call.texts('bin-dir');
@@ -403,35 +401,23 @@ const BY_ORDER: readonly RuntimeName[] = ['containerd', 'CRI-O'];
 /** What one runtime does with the directory. */
 type RuntimePick = AnswerOf<'Installation'>['picks'][number];
 
-/** Where runtimes look for configurations. */
-interface Lookup {
-  readonly confDir: string;
-  /** The settings in their own configurations. */
-  readonly configured: readonly Configured[];
-  /** Where the plugins are; without it only the files are read. */
-  readonly runtime?: Runtime;
-}
-
 /**
- * Reads the directory as each runtime does.
+ * Reads the directory as each runtime does, with the settings in its own configuration.
+ * @param lookup.runtime where the plugins are; without it only the files are read
  * @param planned text of a file that does not exist yet
  */
 async function checkPick(
-  { confDir, configured, runtime }: Lookup,
+  lookup: { confDir: string; configured: readonly Configured[]; runtime?: Runtime },
   name: string,
   planned?: string,
 ): Promise<RuntimePick[]> {
-  const there = (await readCandidates(confDir, runtime)).filter(
-    file => planned === undefined || file.name !== name,
-  );
-  const files: Candidate[] = planned === undefined ? there : [...there, candidateOf(name, planned)];
+  const there = await readCandidates(lookup.confDir, lookup.runtime);
+  const others = there.filter(file => planned === undefined || file.name !== name);
+  const files = planned === undefined ? others : [...others, candidateOf(name, planned)];
   files.sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
   return BY_ORDER.map(one => {
-    const {
-      files: taken,
-      verdicts,
-      problem,
-    } = choose(one, files, { ...configured.find(own => own.runtime === one), ...installedAs(one) });
+    const settings = { ...lookup.configured.find(own => own.runtime === one), ...installedAs(one) };
+    const { files: taken, verdicts, problem } = choose(one, files, settings);
     const why = verdicts.find(({ file }) => file === name)?.why ?? 'there is no such file';
     const isTaken = taken.includes(name) && problem === undefined;
     const instead = isTaken || !taken[0] || taken[0] === name ? '' : `"${taken[0]}" is used: `;

@@ -6,6 +6,7 @@ import type { Conflist } from '../../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { defined } from '../../cni/json.ts';
 import { inventoriesOf, leaseDirsOf, loadAbouts, typesOf } from '../../cni/plugin-about.ts';
 import { findHolders } from '../../ipam/holders.ts';
 import { DEFAULT_DATA_DIR, listLeases } from '../../ipam/lease-files.ts';
@@ -69,8 +70,7 @@ async function pools(call: CommandCall, [network]: Operands): Promise<number> {
 }
 
 async function why(call: CommandCall, operands: Operands): Promise<number> {
-  const { place, lease } = await find(call, operands);
-  const found = { ...place, ...lease };
+  const found = await find(call, operands);
   await printAnswer(call, 'Lease', toJson(found), {
     text: () => renderReason(found),
     names: () => [found.address],
@@ -79,28 +79,25 @@ async function why(call: CommandCall, operands: Operands): Promise<number> {
 }
 
 async function free(call: CommandCall, operands: Operands): Promise<number> {
-  const { place, lease } = await find(call, operands);
-  if (lease.state !== 'unused' && !call.on('force')) {
+  const found = await find(call, operands);
+  const { network, dir, address, owner, state, evidence } = found;
+  if (state !== 'unused' && !call.on('force')) {
     throw new CniError(
       ErrorCode.tryAgainLater,
-      `Cannot free ${lease.address} of network "${place.network}": it is ${WORDS[lease.state]}`,
-      { details: `${lease.evidence.join('; ')}; --force frees it anyway` },
+      `Cannot free ${address} of network "${network}": it is ${WORDS[state]}`,
+      { details: `${evidence.join('; ')}; --force frees it anyway` },
     );
   }
   if (call.on('dry-run')) {
-    const found = { ...place, ...lease };
     await printAnswer(call, 'Lease', toJson(found), () => `${renderReason(found)}it would be freed\n`);
     return 0;
   }
-  withStore(place.dir, { reclaim: false }, store => {
+  withStore(dir, { reclaim: false }, store => {
     // If the address has a new owner since we looked, that owner keeps it.
-    const holder = store.findOwner(lease.address);
-    if (JSON.stringify(holder) === JSON.stringify(lease.owner)) store.release([lease.address]);
+    const holder = store.findOwner(address);
+    if (JSON.stringify(holder) === JSON.stringify(owner)) store.release([address]);
     else
-      throw new CniError(
-        ErrorCode.tryAgainLater,
-        `Cannot free ${lease.address}: it has just got another holder`,
-      );
+      throw new CniError(ErrorCode.tryAgainLater, `Cannot free ${address}: it has just got another holder`);
   });
   return 0;
 }
@@ -111,22 +108,19 @@ const WORDS = {
   unknown: 'possibly in use',
 } as const;
 
-async function find(
-  call: CommandCall,
-  [network = '', text = '']: Operands,
-): Promise<{ place: LeasePlace; lease: InspectedLease }> {
+async function find(call: CommandCall, [network = '', text = '']: Operands): Promise<FoundLease> {
   const ip = findIp(text);
   if (ip === undefined) throw new UsageError(`Cannot look for "${text}": it is not an address`);
   const place = await placeOf(call, network);
   const lease = inspectLease(place.dir, renderIp(ip), findWitnesses(call, network));
-  if (lease) return { place, lease };
+  if (lease) return { ...place, ...lease };
   throw new CniError(
     ErrorCode.invalidConfig,
     `Cannot find ${renderIp(ip)} in "${place.dir}": it is not leased`,
   );
 }
 
-function inspectAll(call: CommandCall, place: LeasePlace): (InspectedLease & LeasePlace)[] {
+function inspectAll(call: CommandCall, place: LeasePlace): FoundLease[] {
   const witnesses = findWitnesses(call, place.network);
   return listLeases(place.dir)
     .map(parseIp)
@@ -260,16 +254,11 @@ function renderPools(pools: AnswerOf<'ClusterPoolList'>['items'], width?: number
     const share = blocks > 0 ? `${Math.round((100 * claimed) / blocks)} %` : '-';
     const own = [network, pool, `${blocks}`, `${blockSize}`, `${claimed}`, share, `${nodes.length}`];
     if (!wide) return [own];
-    return [
-      own,
-      ...nodes.map(one => {
-        const notes = [
-          ...(one.orphaned ? [`${one.orphaned} orphaned`] : []),
-          ...(one.kept ? [`${one.kept} kept`] : []),
-        ];
-        return ['', '', '', '', `${one.blocks}`, notes.join(', '), one.node];
-      }),
-    ];
+    const held = nodes.map(one => {
+      const notes = [one.orphaned && `${one.orphaned} orphaned`, one.kept && `${one.kept} kept`];
+      return ['', '', '', '', `${one.blocks}`, notes.filter(Boolean).join(', '), one.node];
+    });
+    return [own, ...held];
   });
   const head = ['NETWORK', 'POOL', 'BLOCKS', 'BLOCK SIZE', 'CLAIMED', 'SHARE', 'NODES'];
   return renderTable([head, ...rows], width);
@@ -293,8 +282,7 @@ function toJson({ network, address, owner, state, evidence, writtenAt }: FoundLe
   return {
     network,
     address,
-    ...(owner ? { containerId: owner.containerId } : {}),
-    ...(owner?.ifname ? { ifname: owner.ifname } : {}),
+    ...defined({ containerId: owner?.containerId, ifname: owner?.ifname || undefined }),
     state,
     evidence,
     writtenAt: writtenAt.toISOString(),

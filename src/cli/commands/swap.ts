@@ -36,7 +36,7 @@ import { type AttachmentCheck, checkAll } from '../../watch/examine.ts';
 import { outOfEnvelope } from '../answers/envelope.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { handoverRuntime } from '../handover/hand-over-all.ts';
+import { handoverRuntime, isFile } from '../handover/hand-over-all.ts';
 import {
   findDigest,
   listSwaps,
@@ -134,7 +134,7 @@ async function swapExamined(
   const { link: type, target } = found;
   const before = await checkOf(type, runtime);
   tell(call, `\n${renderChecked(before)}`);
-  const end = (outcome: SwapReport['outcome'], more: Partial<SwapReport> = {}) =>
+  const end = (outcome: SwapReport['outcome'], more: Ending = {}) =>
     conclude(call, { ...found, before, ...more, outcome });
   const { obstacle, doubt } = judge(found, call);
   if (obstacle !== undefined) return end('refused', { why: obstacle });
@@ -157,24 +157,26 @@ async function swapExamined(
 }
 
 async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Promise<number> {
-  const { link: type, target } = facts;
-  const { swap: last, how } = planUndo(target, call.on('force'));
-  tell(call, `network ${facts.network}, ${renderSurvey(facts)}`);
-  const why =
-    how === 'in place'
-      ? 'the swap, or another undo, was interrupted: the old executable is in place'
-      : undefined;
+  const { link: type, target, network } = facts;
+  const force = call.on('force');
+  const { swap: last, how } = planUndo(target, force);
+  tell(call, `network ${network}, ${renderSurvey(facts)}`);
+  const isInPlace = how === 'in place';
+  const why = isInPlace
+    ? 'the swap, or another undo, was interrupted: the old executable is in place'
+    : undefined;
+  const end = (outcome: SwapReport['outcome'], more: Ending = {}) =>
+    conclude(call, { ...facts, ...more, outcome });
   if (!call.on('dry-run')) refuseReadOnly(target);
-  const problem =
-    call.on('force') || how === 'in place' ? undefined : await findUndoProblem(facts, last.before, call);
-  if (problem !== undefined) return conclude(call, { ...facts, outcome: 'refused', why: problem });
+  const problem = force || isInPlace ? undefined : await findUndoProblem(facts, last.before, call);
+  if (problem !== undefined) return end('refused', { why: problem });
   const before = await checkOf(type, runtime);
   tell(call, `\n${renderChecked(before)}plan: restore the executable from before ${last.time} by rename\n`);
-  if (call.on('dry-run')) return conclude(call, { ...facts, before, outcome: 'planned', why });
-  if ((await confirm(call)) === 'no') return conclude(call, { ...facts, before, outcome: 'declined' });
-  undoSwap(target, call.on('force'), TOOL_VERSION);
+  if (call.on('dry-run')) return end('planned', { before, why });
+  if ((await confirm(call)) === 'no') return end('declined', { before });
+  undoSwap(target, force, TOOL_VERSION);
   const { worse, why: broken } = await verify(type, before, runtime, call);
-  return conclude(call, { ...facts, before, worse, outcome: 'undone', why: broken ?? why });
+  return end('undone', { before, worse, why: broken ?? why });
 }
 
 /** Runs before the examinations, which take minutes: the directory may be on a read-only file system. */
@@ -195,10 +197,12 @@ async function examine(examined: Examined, call: CommandCall): Promise<Seen> {
   if (rules.status === 'rejected') throw rules.reason;
   if (both.status === 'rejected') throw both.reason;
   const [conformance, comparison] = [rules.value, both.value];
-  tell(
-    call,
-    `conformance: ${renderRules(conformance)}\ncomparison of ${renderComparison(comparison, examined)}`,
+  const compared = renderSummary(
+    comparison,
+    examined.pluginDirs.join(':'),
+    `the candidate for ${examined.type}`,
   );
+  tell(call, `conformance: ${renderRules(conformance)}\ncomparison of ${compared}`);
   return { conformance, comparison };
 }
 
@@ -315,12 +319,11 @@ function listOtherNames(target: string): string[] {
   return readdirSync(dirname(target)).filter(isOwn).sort();
 }
 
-function isFile(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
-}
-
 /** Everything that `--json` prints. */
 type SwapReport = AnswerOf<'Replacement'>;
+
+/** What an outcome adds to what was known before. */
+type Ending = Pick<Partial<SwapReport>, 'before' | 'worse'> & { readonly why?: string | undefined };
 
 /** Prints text for people with lines that fit the terminal, unless the command prints JSON. */
 export function tell(call: CommandCall, text: string): void {
@@ -333,7 +336,7 @@ export function tell(call: CommandCall, text: string): void {
  */
 async function conclude(
   call: CommandCall,
-  report: Omit<SwapReport, 'why'> & { readonly why?: string | undefined },
+  report: Omit<SwapReport, 'why'> & Pick<Ending, 'why'>,
 ): Promise<number> {
   const { outcome, why, ...seen } = report;
   const { target, candidate, worse } = seen;
@@ -429,11 +432,6 @@ function renderRules(report: AnswerOf<'Conformance'>): string {
     return `  ${level.padEnd(6)}  ${id}: ${title}${details === undefined ? '' : `; seen: ${details}`}\n`;
   });
   return `${renderVerdict(report)}${lines.join('')}`;
-}
-
-/** The differences between the two. */
-function renderComparison(report: CompareReport, { pluginDirs, type }: Examined): string {
-  return renderSummary(report, pluginDirs.join(':'), `the candidate for ${type}`);
 }
 
 function dirsOf({ pluginDirs }: Examined): string[] {

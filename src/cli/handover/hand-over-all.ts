@@ -75,7 +75,8 @@ async function withPluginDir<T>(executables: Executables, work: (dir: string) =>
   }
 }
 
-function isFile(path: string): boolean {
+/** Whether a file is there, or a link to one. */
+export function isFile(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
 }
 
@@ -109,14 +110,15 @@ export async function handOverAll(
       const missing = findMissing(one, plan.executables, plan.place);
       if (missing !== undefined || list === undefined || one.isGone || plan.force) return missing;
       const kind = kindOf(one);
-      if (!problems.has(kind))
-        problems.set(kind, await findTrialProblem({ list, example: one }, dir, plan.visible, call));
+      if (!problems.has(kind)) problems.set(kind, await findTrialProblem(list, one, dir, plan.visible, call));
       return problems.get(kind);
     };
     const limits = { groupOf: ({ network }: HandedAttachment) => network, signal: call.signal };
     const look = async (one: HandedAttachment): Promise<Handover> => {
       const why = await findProblem(one);
-      return why === undefined ? handOverOne(one, 'look', runtime) : refusal(one, why);
+      if (why === undefined) return handOverOne(one, 'look', runtime);
+      const { network, containerId, ifname } = one;
+      return { network, containerId, ifname, state: 'refused', links: [], why };
     };
     const found = await visitAll(attached, limits, look);
     const isRefused = !plan.force && found.some(({ state }) => state === 'refused');
@@ -133,29 +135,24 @@ export async function handOverAll(
   });
 }
 
-function refusal({ network, containerId, ifname }: HandedAttachment, why: string): Handover {
-  return { network, containerId, ifname, state: 'refused', links: [], why };
-}
-
-/** The attachments of one conflist with the same kinds of capability arguments: what holds for one of them holds for all. */
-interface TrialCase {
-  readonly list: Conflist;
-  readonly example: HandedAttachment;
-}
-
-/** A key that is equal for attachments of the same kind. */
+/**
+ * A key that is equal for the attachments of one conflist with the same kinds of capability arguments: what holds for one of them
+ * holds for all.
+ */
 function kindOf({ list, capabilityArgs }: HandedAttachment): string {
   return JSON.stringify([list?.source, Object.keys(capabilityArgs).sort()]);
 }
 
 /**
  * Runs the conflist with our plugins, hands over, and has the other executables delete.
+ * @param example one of the attachments of a kind
  * @param dir directory with the other executables, to which the conflist is written
  * @param visible directories that these executables need
  * @returns why it does not work; undefined if it does
  */
 async function findTrialProblem(
-  { list, example }: TrialCase,
+  list: Conflist,
+  { args, capabilityArgs, ifname }: HandedAttachment,
   dir: string,
   visible: readonly string[],
   call: CommandCall,
@@ -163,7 +160,6 @@ async function findTrialProblem(
   const file = join(dir, 'list.conflist');
   const plugins = list.plugins.map(({ conf }) => conf);
   writeFileSync(file, JSON.stringify({ cniVersion: list.version, name: list.name, plugins }));
-  const { args, capabilityArgs, ifname } = example;
   const dirs = [dirname(process.execPath), ...visible];
   const argv = [
     ...['compare', '--json', '--with', dir, '--scene', DELETED_AFTER_HANDOVER, '--ifname', ifname],
@@ -226,9 +222,8 @@ export async function handOverBefore(
       !one.isGone && (purges || isMadeIn(binDir, one)) && one.types.some(type => concerned.includes(type)),
   );
   if (!attached.length) return { handovers: [] };
-  const [to, others] = [call.texts('to'), call.texts('bin-dir').slice(1)].map(dirs =>
-    dirs.map(dir => absolutePath(dir, call.cwd)),
-  ) as [string[], string[]];
+  const absolute = (dir: string) => absolutePath(dir, call.cwd);
+  const [to, others] = [call.texts('to').map(absolute), call.texts('bin-dir').slice(1).map(absolute)];
   const executables: Executables = new Map([
     ...findExecutables(going, [...others, ...to]),
     ...findExecutables(

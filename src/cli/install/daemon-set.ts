@@ -131,7 +131,6 @@ ${kubernetes < APP_ARMOR_FIELD ? '' : '            appArmorProfile: { type: Unco
 `;
 }
 
-/** The directories are root's. SELinux lets only this type write to them. */
 const INSTALLER = `          resources: { requests: { cpu: 10m, memory: 64Mi } }
           # The directories are root's. SELinux lets only this type write to them.
           securityContext:

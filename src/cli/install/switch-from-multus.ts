@@ -24,6 +24,12 @@ import type { PrintOptions } from './print-options.ts';
 
 /** A request to the cluster may take as long as one of the runner. */
 const TIMEOUT_MS = 10_000;
+/** An object of the cluster. */
+interface Named {
+  readonly namespace: string;
+  readonly name: string;
+}
+
 /** Pods that are named in a line; the number of the others follows. */
 const NAMED = 10;
 
@@ -115,16 +121,10 @@ function foundLines({ found, entry, cluster, standing }: Facts): string[] {
 }
 
 function clusterLines({ definitions, pods, pools, daemonSets, unread }: MultusCluster): string[] {
+  const used = pools.map(({ name, inUse }) => `${name} (${inUse} in use)`);
   return [
     `${count(definitions.length, 'NetworkAttachmentDefinition')}, ${count(pods.length, 'pod')} that name networks`,
-    ...(pools.length
-      ? [
-          `pools of whereabouts: ${some(
-            pools.map(({ name, inUse }) => `${name} (${inUse} in use)`),
-            NAMED,
-          )}; they stay as they are`,
-        ]
-      : []),
+    ...(used.length ? [`pools of whereabouts: ${some(used, NAMED)}; they stay as they are`] : []),
     ...daemonSets.map(({ namespace, name }) => `DaemonSet ${namespace}/${name}`),
     ...unread.map(what => `not read: ${what}`),
   ];
@@ -132,7 +132,9 @@ function clusterLines({ definitions, pods, pools, daemonSets, unread }: MultusCl
 
 function differences({ entry, theirs, dropped, cluster, seen }: Facts): string[] {
   const { defaultNetwork, refused, broken, naming, offered } = seen;
-  const withResource = (cluster?.definitions ?? []).filter(({ resource }) => resource !== undefined);
+  const withResource = (cluster?.definitions ?? [])
+    .filter(({ resource }) => resource !== undefined)
+    .map(one => `${one.namespace}/${one.name}`);
   const lines = [
     defaultNetwork && `no pod can be attached on this node, and none was examined: ${defaultNetwork}`,
     ...refused.map(one => `multus attaches this pod, and catena will refuse it: ${one}`),
@@ -144,10 +146,7 @@ function differences({ entry, theirs, dropped, cluster, seen }: Facts): string[]
     naming.claim.length &&
       `catena requests the addresses of IPAMClaims, which multus ignores: ${some(naming.claim, NAMED)}`,
     withResource.length &&
-      `devices go to networks in the order of the containers; a pod with too few is refused: ${some(
-        withResource.map(one => `${one.namespace}/${one.name}`),
-        NAMED,
-      )}`,
+      `devices go to networks in the order of the containers; a pod with too few is refused: ${some(withResource, NAMED)}`,
     theirs.readinessindicatorfile &&
       `until ${String(entry.readinessindicatorfile)} exists, a pod is refused at once with code 11, and tried again; multus waits 45 s`,
     dropped.length && `keys that have nothing to say here: ${dropped.join(', ')}`,
@@ -192,9 +191,7 @@ function wayBack({ found, confDir, confName, entry }: Facts): string[] {
   ];
 }
 
-function setsOf(
-  cluster: MultusCluster | undefined,
-): readonly { readonly namespace: string; readonly name: string }[] {
+function setsOf(cluster: MultusCluster | undefined): readonly Named[] {
   return cluster?.daemonSets.length
     ? cluster.daemonSets
     : [{ namespace: 'kube-system', name: 'kube-multus-ds' }];
@@ -253,20 +250,17 @@ async function readDaemonConfig(
   confDir: string,
   server: ApiServer | undefined,
 ): Promise<JsonObject | undefined> {
-  const file = join(confDir, 'multus.d', DAEMON_CONFIG.key);
+  const { key, map } = DAEMON_CONFIG;
+  const file = join(confDir, 'multus.d', key);
   const there = tryRead(file);
   if (there !== undefined) return parseObject(there, `"${file}"`);
-  const map = await server?.ask('GET', DAEMON_CONFIG.map);
-  const text = isObject(map?.data) ? map.data[DAEMON_CONFIG.key] : undefined;
-  return typeof text === 'string'
-    ? parseObject(text, `"${DAEMON_CONFIG.key}" of ${DAEMON_CONFIG.map}`)
-    : undefined;
+  const found = await server?.ask('GET', map);
+  const text = isObject(found?.data) ? found.data[key] : undefined;
+  return typeof text === 'string' ? parseObject(text, `"${key}" of ${map}`) : undefined;
 }
 
 /** A pod that names networks. */
-interface AskingPod {
-  readonly namespace: string;
-  readonly name: string;
+interface AskingPod extends Named {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
@@ -277,11 +271,7 @@ interface MultusCluster {
   /** Pools of whereabouts with the number of their addresses in use. */
   readonly pools: readonly { readonly name: string; readonly inUse: number }[];
   /** Multus's DaemonSets, and those of its controller of dynamic networks. */
-  readonly daemonSets: readonly {
-    readonly namespace: string;
-    readonly name: string;
-    readonly isController: boolean;
-  }[];
+  readonly daemonSets: readonly (Named & { readonly isController: boolean })[];
   /** What could not be read. */
   readonly unread: readonly string[];
 }
@@ -326,9 +316,8 @@ function askingPod(object: JsonObject): AskingPod[] {
 
 function poolOf(object: JsonObject): MultusCluster['pools'][number][] {
   const { allocations } = isObject(object.spec) ? object.spec : {};
-  return [
-    { name: placeOf(object).name, inUse: Object.keys(isObject(allocations) ? allocations : {}).length },
-  ];
+  const inUse = Object.keys(isObject(allocations) ? allocations : {}).length;
+  return [{ name: placeOf(object).name, inUse }];
 }
 
 /** By its containers: manifests name the object as they like. */
@@ -338,7 +327,7 @@ function daemonSetOf(object: JsonObject): MultusCluster['daemonSets'][number][] 
   return text.includes('multus') || isController ? [{ ...placeOf(object), isController }] : [];
 }
 
-function placeOf({ metadata }: JsonObject): { readonly namespace: string; readonly name: string } {
+function placeOf({ metadata }: JsonObject): Named {
   const { namespace, name } = isObject(metadata) ? metadata : {};
   return { namespace: String(namespace ?? ''), name: String(name ?? '') };
 }
@@ -408,18 +397,14 @@ async function planPod(
   const byPod = wanted.filter(one => one.byPod).map(({ selection }) => selection);
   if (byPod.some(one => one.deviceId !== undefined)) naming.device.push(`${namespace}/${name}`);
   if (byPod.some(one => one.claim !== undefined)) naming.claim.push(`${namespace}/${name}`);
+  const withoutDevice = ({ selection, ...one }: WantedNetwork) => {
+    return { ...one, selection: { ...selection, deviceId: undefined } };
+  };
   await planNetworks(options, pod, wanted.map(withoutDevice));
 }
 
-function withoutDevice(wanted: WantedNetwork): WantedNetwork {
-  return { ...wanted, selection: { ...wanted.selection, deviceId: undefined } };
-}
-
-async function problemOf(work: Promise<unknown>): Promise<string | undefined> {
-  return work.then(
-    () => undefined,
-    error => said(error),
-  );
+function problemOf(work: Promise<unknown>): Promise<string | undefined> {
+  return work.then(() => undefined, said);
 }
 
 function said(error: unknown): string {

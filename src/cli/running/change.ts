@@ -48,16 +48,13 @@ export async function withContainer<T>(
         release();
       }
     }
-    if (performance.now() > giveUpAt || signal?.aborted) throw busy(containerId, path);
+    if (performance.now() > giveUpAt || signal?.aborted)
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot change the networks of container "${containerId}": another process does, and holds "${path}"; try again later`,
+      );
     await Bun.sleep(PAUSE_MS);
   }
-}
-
-function busy(containerId: string, path: string): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot change the networks of container "${containerId}": another process does, and holds "${path}"; try again later`,
-  );
 }
 
 /**
@@ -117,9 +114,9 @@ export function planAttach(
   { netns, inside }: ContainerPlace,
   { network, ifname, request, args, capabilityArgs }: AttachRequest,
 ): Attachment {
-  const again = attachments.find(({ record }) => {
-    return request !== undefined && record?.request === request && record.network === network;
-  });
+  const again = attachments.find(
+    ({ record }) => request !== undefined && record?.request === request && record.network === network,
+  );
   if (again) return { containerId, netns, ifname: again.known.ifname, args, capabilityArgs };
   const taken = new Set([...inside.keys(), ...attachments.map(({ known }) => known.ifname)]);
   if (ifname !== undefined) checkFree(containerId, ifname, taken);
@@ -180,13 +177,7 @@ export function checkFree(containerId: string, ifname: string, taken: ReadonlySe
 const DEFAULTS = ['0.0.0.0/0', '::/0'];
 
 /** @throws CniError 7 if the interface has a default route of a family in which the container had one before */
-function refuseSecondDefault(
-  {
-    place: { netns, inside },
-    list,
-  }: { readonly place: ContainerPlace; readonly list: { readonly name: string } },
-  ifname: string,
-): void {
+function refuseSecondDefault({ place: { netns, inside }, list }: AttachTo, ifname: string): void {
   const before = new Set([...inside].flatMap(([name, one]) => (name === ifname ? [] : defaultsOf(one))));
   const added = readInside(netns)?.get(ifname);
   const second = added && defaultsOf(added).find(destination => before.has(destination));

@@ -17,11 +17,8 @@ export interface Configured extends Settings {
 /** Configuration files of each runtime; later ones take precedence. */
 const FILES: Readonly<Record<RuntimeName, (etc: string) => readonly string[]>> = {
   containerd: etc => [join(etc, 'containerd/config.toml')],
-  'CRI-O': etc => [join(etc, 'crio/crio.conf'), ...listDropIns(join(etc, 'crio/crio.conf.d'))],
-  podman: etc => [
-    join(etc, 'containers/containers.conf'),
-    ...listDropIns(join(etc, 'containers/containers.conf.d')),
-  ],
+  'CRI-O': etc => withDropIns(join(etc, 'crio/crio.conf')),
+  podman: etc => withDropIns(join(etc, 'containers/containers.conf')),
 };
 
 /** containerd renamed its CRI plugin in version 2. */
@@ -117,11 +114,10 @@ function readToml(file: string): JsonObject | undefined {
   }
 }
 
-function listDropIns(dir: string): string[] {
-  return namesIn(dir)
-    .filter(name => name.endsWith('.conf'))
-    .sort()
-    .map(name => join(dir, name));
+function withDropIns(file: string): string[] {
+  const dir = `${file}.d`;
+  const names = namesIn(dir).filter(name => name.endsWith('.conf'));
+  return [file, ...names.sort().map(name => join(dir, name))];
 }
 
 function clean(dir: string): string {

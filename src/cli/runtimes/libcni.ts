@@ -2,7 +2,7 @@
 //
 // A libcni older than 1.2 lets the plugins do their work and then refuses a result of 1.1.0, so a list that says only 1.1.0 fails for
 // every container. It reads `cniVersion` alone; newer ones also read `cniVersions`.
-import { isObject, type JsonObject } from '../../cni/json.ts';
+import type { JsonObject } from '../../cni/json.ts';
 import { atLeast, isSpecVersion, type SpecVersion } from '../../cni/result.ts';
 import { tryRead } from '../../files/read-file.ts';
 
@@ -89,13 +89,8 @@ export function refusalOf(
   list: JsonObject | string,
   { program, newest }: InstalledRuntime,
 ): string | undefined {
-  const { cniVersion } = typeof list === 'string' ? parsed(list) : list;
+  const { cniVersion } = typeof list === 'string' ? (JSON.parse(list) as JsonObject) : list;
   if (typeof cniVersion !== 'string' || !isSpecVersion(cniVersion) || atLeast(newest, cniVersion))
     return undefined;
   return `${program} refuses results of ${cniVersion}, since its libcni knows CNI up to ${newest}: write "cniVersion": "${newest}" and "cniVersions": ["${newest}", "${cniVersion}"]`;
-}
-
-function parsed(text: string): JsonObject {
-  const value: unknown = JSON.parse(text);
-  return isObject(value) ? value : {};
 }

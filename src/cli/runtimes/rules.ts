@@ -1,13 +1,14 @@
 // Which of the files does each container runtime use, and why?
 
-import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
+import { type Dirent, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type Conflist, findMismatch, parseNetwork } from '../../chain/config/conflist.ts';
 import { loadFile, unreadable } from '../../chain/config/load.ts';
 import { validateNetwork } from '../../chain/config/plugin-version.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { type CniError, ErrorCode } from '../../cni/errors.ts';
-import { defined, isObject, type JsonObject, memberOf } from '../../cni/json.ts';
+import { defined, isObject, memberOf, tryParse } from '../../cni/json.ts';
+import { tryRead } from '../../files/read-file.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type InstalledRuntime, refusalOf } from './libcni.ts';
 
@@ -47,11 +48,14 @@ export async function readCandidates(dir: string, runtime?: Runtime): Promise<Ca
 
 /** A conflist as it would be seen in a file of that name. */
 export function candidateOf(name: string, text: string): Candidate {
-  const file = { name, path: name, extension: '.conflist' } as const;
+  return { name, path: name, extension: '.conflist', ...networkIn(text) };
+}
+
+function networkIn(text: string): Pick<Candidate, 'list' | 'broken'> {
   try {
-    return { ...file, list: parseNetwork(text) };
+    return { list: parseNetwork(text) };
   } catch (error) {
-    return { ...file, broken: (error as CniError).message };
+    return { broken: (error as CniError).message };
   }
 }
 
@@ -75,9 +79,10 @@ function readCandidate(dir: string, entry: Dirent): Candidate {
   return { ...file, extension, ...readContent(file.path, extension) };
 }
 
-type Content = Pick<Candidate, 'list' | 'broken' | 'nameless' | 'unusable'>;
-
-function readContent(path: string, extension: string): Content {
+function readContent(
+  path: string,
+  extension: string,
+): Pick<Candidate, 'list' | 'broken' | 'nameless' | 'unusable'> {
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat === undefined) return { broken: 'it is a dangling symbolic link' };
   // Reading a pipe would block.
@@ -85,7 +90,8 @@ function readContent(path: string, extension: string): Content {
     return {
       broken: stat.isDirectory() ? 'it is a symbolic link to a directory' : 'it is not a regular file',
     };
-  const object = readObject(path);
+  const value = tryParse(tryRead(path) ?? '');
+  const object = isObject(value) ? value : undefined;
   const mismatch = object && findMismatch(path, object);
   if (mismatch) return { broken: mismatch.problem };
   try {
@@ -96,24 +102,7 @@ function readContent(path: string, extension: string): Content {
     if (code === ErrorCode.incompatibleVersion) return { unusable: message };
     if (extension === '.conflist' || object === undefined || memberOf(object, 'name'))
       return { broken: message };
-    return { nameless: true, ...namedAfter(path, object) };
-  }
-}
-
-function readObject(path: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(readFileSync(path, 'utf8'));
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function namedAfter(path: string, object: JsonObject): Content {
-  try {
-    return { list: parseNetwork(JSON.stringify({ ...object, name: basename(path) })) };
-  } catch (error) {
-    return { broken: (error as CniError).message };
+    return { nameless: true, ...networkIn(JSON.stringify({ ...object, name: basename(path) })) };
   }
 }
 
@@ -205,22 +194,14 @@ function byContainerd(files: readonly Candidate[], { maxConfNum = 1 }: Settings)
 /** ocicni: the configured network, else the first file that loads and whose plugins exist. */
 function byCrio(files: readonly Candidate[], { defaultNetwork }: Settings): Choice {
   const names = new Map<string, string>();
-  const verdicts: FileUse[] = [];
   let chosen: string | undefined;
-  for (const file of files) {
-    const reason = file.ignored ?? skipReason(file);
-    const name = file.list?.name ?? '';
-    const earlier = names.get(name);
-    if (reason !== undefined) verdicts.push(use(file, false, reason));
-    else if (earlier !== undefined) {
-      verdicts.push(use(file, false, `network "${name}" is already defined in "${earlier}"`));
-    } else {
-      names.set(name, file.name);
-      const wanted = defaultNetwork === undefined ? chosen === undefined : name === defaultNetwork;
-      if (wanted) chosen = file.name;
-      verdicts.push(use(file, wanted, crioReason(wanted, chosen, defaultNetwork)));
-    }
-  }
+  const verdicts = files.map((file): FileUse => {
+    const reason = file.ignored ?? skipReason(file) ?? takenReason(file, names);
+    if (reason !== undefined) return use(file, false, reason);
+    const wanted = defaultNetwork === undefined ? chosen === undefined : file.list?.name === defaultNetwork;
+    if (wanted) chosen = file.name;
+    return use(file, wanted, crioReason(wanted, chosen, defaultNetwork));
+  });
   const missing =
     defaultNetwork === undefined
       ? 'no configuration can be loaded and has all its plugins'
@@ -229,36 +210,34 @@ function byCrio(files: readonly Candidate[], { defaultNetwork }: Settings): Choi
 }
 
 function crioReason(wanted: boolean, chosen: string | undefined, defaultNetwork: string | undefined): string {
-  if (wanted) {
-    return defaultNetwork === undefined
-      ? 'it is the first usable file by name'
-      : 'its network is cni_default_network';
-  }
-  return defaultNetwork === undefined
-    ? `"${chosen}" comes first by name`
-    : `cni_default_network is "${defaultNetwork}"`;
+  if (defaultNetwork === undefined)
+    return wanted ? 'it is the first usable file by name' : `"${chosen}" comes first by name`;
+  return wanted ? 'its network is cni_default_network' : `cni_default_network is "${defaultNetwork}"`;
 }
 
 /** containers/common: only conflists, each requested by its network's name; the first one of a name counts. */
 function byPodman(files: readonly Candidate[]): Choice {
   const names = new Map<string, string>();
   const verdicts = files.map((file): FileUse => {
-    if (file.ignored) return use(file, false, file.ignored);
-    if (file.extension !== '.conflist') return use(file, false, 'podman reads .conflist files only');
-    const reason = skipReason(file);
-    if (reason !== undefined) return use(file, false, reason);
-    const name = file.list?.name ?? '';
-    const earlier = names.get(name);
-    if (earlier !== undefined)
-      return use(file, false, `network "${name}" is already defined in "${earlier}"`);
-    names.set(name, file.name);
-    return use(file, true, `by name: --network ${name}`);
+    const isRead = file.ignored !== undefined || file.extension === '.conflist';
+    const reason = isRead
+      ? (file.ignored ?? skipReason(file) ?? takenReason(file, names))
+      : 'podman reads .conflist files only';
+    return use(file, reason === undefined, reason ?? `by name: --network ${file.list?.name ?? ''}`);
   });
   return finish('podman', verdicts, names.size ? undefined : 'there is no usable list');
 }
 
 function skipReason({ broken, unusable }: Candidate): string | undefined {
   return broken === undefined ? unusable && `skipped: ${unusable}` : 'it is broken and skipped';
+}
+
+/** Of two files with one network, the first counts. @param names of the files, by network */
+function takenReason({ name: file, list }: Candidate, names: Map<string, string>): string | undefined {
+  const network = list?.name ?? '';
+  const earlier = names.get(network);
+  if (earlier === undefined) names.set(network, file);
+  return earlier && `network "${network}" is already defined in "${earlier}"`;
 }
 
 function firstUnusable(files: readonly Candidate[]): string | undefined {
