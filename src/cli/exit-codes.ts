@@ -35,17 +35,14 @@ export const COMMON_EXIT_CODES: readonly ExitCode[] = [
 ];
 
 const { absent, 'other build': otherBuild, silent } = DAEMON_EXIT_CODES;
-const OF_A_DAEMON: readonly ExitCode[] = [
-  { code: absent, meaning: 'no daemon listens' },
-  { code: otherBuild, meaning: 'the daemon is another build' },
-  { code: silent, meaning: 'the daemon did not answer in time' },
-];
 
 /** Those that only some commands have, by the command's name. */
 export const MORE_EXIT_CODES: Readonly<Record<string, readonly ExitCode[]>> = {
   daemon: [
     { code: SOCKET_TAKEN, meaning: 'another daemon has the socket' },
-    ...OF_A_DAEMON.map(({ code, meaning }) => ({ code, meaning: `with --ping or --status: ${meaning}` })),
+    { code: absent, meaning: 'with --ping or --status: no daemon listens' },
+    { code: otherBuild, meaning: 'with --ping or --status: the daemon is another build' },
+    { code: silent, meaning: 'with --ping or --status: the daemon did not answer in time' },
   ],
   doctor: [
     { code: INCOMPLETE, meaning: 'no error was found, but not everything could be examined' },

@@ -23,7 +23,7 @@ export interface NamedList {
  */
 export function findList(call: CommandCall, given: string): NamedList {
   const path = absolutePath(given, call.cwd);
-  if (existsSync(path) || isPath(given))
+  if (existsSync(path) || given.includes('/') || /\.(conflist|conf|json)$/.test(given))
     return { list: loadFile(path), dir: dirname(path), file: basename(path) };
   const dir = confDirOf(call);
   return { list: loadNetwork(dir, given), dir };
@@ -39,8 +39,4 @@ export function chainOf(call: CommandCall) {
     ifname: call.text('ifname') || 'eth0',
     args: parseCniArgs(call.text('args') ?? ''),
   };
-}
-
-function isPath(given: string): boolean {
-  return given.includes('/') || /\.(conflist|conf|json)$/.test(given);
 }

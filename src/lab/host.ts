@@ -220,7 +220,8 @@ export function protectFiles(keep: readonly string[]): void {
   const open = [...new Set(covered)].map(path => [path, openSync(path, 'r')] as const);
   const cwd = workingDirectory() ?? '/';
   try {
-    protectMachine();
+    makeReadOnly('/');
+    for (const dir of KERNEL_DIRS.filter(existsSync)) makeWritable(dir);
     for (const dir of fresh) mountTmpfs(dir, dir === '/tmp' ? 0o1777 : 0o755);
     for (const [path, fd] of open) {
       ensureDirSync(path);
@@ -239,9 +240,4 @@ function enter(dir: string): void {
   } catch {
     process.chdir('/');
   }
-}
-
-function protectMachine(): void {
-  makeReadOnly('/');
-  for (const dir of KERNEL_DIRS.filter(existsSync)) makeWritable(dir);
 }

@@ -230,7 +230,7 @@ export async function runIn(
   const durationMs = performance.now() - started;
   await Promise.race([Promise.all([stdout.closed, stderr.closed]), Bun.sleep(DRAIN_MS)]);
   return {
-    exitCode: child.exitCode ?? 128 + signalNumber(child.signalCode),
+    exitCode: child.exitCode ?? 128 + (constants.signals[child.signalCode as NodeJS.Signals] ?? 0),
     stdout: stdout.text(),
     stderr: stderr.text(),
     durationMs,
@@ -281,11 +281,6 @@ function collect(stream: ReadableStream<Uint8Array>) {
   };
   const closed = read().catch(() => {});
   return { begun: begun.promise, closed, text: () => Buffer.concat(chunks).toString() };
-}
-
-function signalNumber(signal: string | number | null): number {
-  if (typeof signal === 'number') return signal;
-  return constants.signals[signal as NodeJS.Signals] ?? 0;
 }
 
 /**

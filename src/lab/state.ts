@@ -6,9 +6,8 @@ import { dirname, join } from 'node:path';
 import { renderCidr, renderIp, subnetOf } from '../net/ip.ts';
 import { decodeFields, renderFields, type TypeNames, typeLength, typeNamesOf } from '../netlink/nft/table.ts';
 import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
-import { type Filter, listIngressFilters } from '../netlink/rtnl/filter.ts';
+import { listIngressFilters } from '../netlink/rtnl/filter.ts';
 import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP, type Link } from '../netlink/rtnl/link.ts';
-import type { Qdisc } from '../netlink/rtnl/qdisc.ts';
 import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { renderRule } from '../netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE } from '../netlink/socket.ts';
@@ -138,52 +137,30 @@ function isLinkLocal({ dst, gateway }: Route): boolean {
 /** Configured qdiscs, and the filters of those for incoming packets. */
 function describeTrafficControl(tables: Tables, nameOf: NameOf): StateObject[] {
   // The kernel's default qdiscs have no handle.
-  return tables.qdiscs
-    .filter(qdisc => qdisc.handle !== 0)
-    .flatMap(qdisc => {
-      const device = nameOf(qdisc.index);
-      const parent = deviceKey(device);
-      const filters =
-        qdisc.kind === 'ingress' || qdisc.kind === 'clsact'
-          ? tables.ask(NETLINK_ROUTE, socket => listIngressFilters(socket, qdisc.index))
-          : [];
-      return [
-        {
-          key: `qdisc ${device} ${qdisc.parent}`,
-          words: `${describeQdisc(qdisc)} on ${device}`,
-          parent,
-          shape: `qdisc of kind ${qdisc.kind}`,
-        },
-        ...filters.map((filter, i) => ({
-          key: `filter ${device} ${filter.preference} ${i}`,
-          words: `${describeFilter(filter, nameOf)} on ${device}`,
-          parent,
-          shape: `filter of kind ${filter.kind}`,
-        })),
-      ];
-    });
-}
-
-function describeQdisc({ kind, tbf }: Qdisc): string {
-  return tbf === undefined ? kind : `${kind} ${renderRate(tbf.rateBytes * 8)}`;
-}
-
-function describeFilter({ kind, redirectAllTo }: Filter, nameOf: NameOf): string {
-  return redirectAllTo === undefined ? `filter ${kind}` : `redirect to ${nameOf(redirectAllTo)}`;
+  const configured = tables.qdiscs.filter(({ handle }) => handle !== 0);
+  return configured.flatMap(({ index, kind, parent: at, tbf }) => {
+    const device = nameOf(index);
+    const parent = deviceKey(device);
+    const limited = tbf === undefined ? kind : `${kind} ${renderRate(tbf.rateBytes * 8)}`;
+    const words = `${limited} on ${device}`;
+    const filters =
+      kind === 'ingress' || kind === 'clsact'
+        ? tables.ask(NETLINK_ROUTE, socket => listIngressFilters(socket, index))
+        : [];
+    return [
+      { key: `qdisc ${device} ${at}`, words, parent, shape: `qdisc of kind ${kind}` },
+      ...filters.map((filter, i) => {
+        const { preference, redirectAllTo: to } = filter;
+        const does = to === undefined ? `filter ${filter.kind}` : `redirect to ${nameOf(to)}`;
+        const key = `filter ${device} ${preference} ${i}`;
+        return { key, words: `${does} on ${device}`, parent, shape: `filter of kind ${filter.kind}` };
+      }),
+    ];
+  });
 }
 
 /** linux/netfilter/nf_tables.h, enum nft_set_flags: sets that are constants of one rule. */
 const NFT_SET_ANONYMOUS = 0x1;
-
-/** The whole rule set. Same as: `nft list ruleset`, one line per object */
-function describeNft(tables: Tables): StateObject[] {
-  return [
-    ...describeTables(tables),
-    ...describeChains(tables),
-    ...describeSets(tables),
-    ...describeRules(tables),
-  ];
-}
 
 /** Tables, and sets and maps with their elements: what compares without an order. */
 export function describeUnordered(tables: Tables): StateObject[] {
@@ -344,7 +321,10 @@ function readSysctls(netns: Netns, more: readonly string[]): StateObject[] {
 
 /** Everything in one namespace; takes a few milliseconds. @param sysctls to include, besides those that turn a host into a router */
 export function readNetnsState(tables: Tables, netns: Netns, sysctls: readonly string[]): State {
-  return stateOf([...describeDevices(tables), ...describeNft(tables), ...readSysctls(netns, sysctls)]);
+  // Same as: `nft list ruleset`, one line per object
+  const describeNft = [describeTables, describeChains, describeSets, describeRules];
+  const rules = describeNft.flatMap(describe => describe(tables));
+  return stateOf([...describeDevices(tables), ...rules, ...readSysctls(netns, sysctls)]);
 }
 
 /** The same of a namespace of the lab. */
@@ -364,20 +344,15 @@ export function readPlaces(
   places: readonly (readonly [name: string, place: Namespace])[],
   { dirs, skip, sysctls }: Required<Watch>,
 ): KernelState {
-  return new Map([
-    ...places.map(([name, place]) => [name, stateIn(place, sysctls)] as const),
-    ['files', stateOf(readFiles(dirs, skip).map(withDigest))],
-  ]);
+  const states = places.map(([name, place]) => {
+    const state = [...readNamespace(place, sysctls)].filter(([key]) => !OF_LOOPBACK.test(key));
+    return [name, new Map(state)] as const;
+  });
+  return new Map([...states, ['files', stateOf(readFiles(dirs, skip).map(withDigest))]]);
 }
 
-/** What is in a namespace, without the addresses that the loopback device gets when it first comes up and then keeps. */
-function stateIn(place: Namespace, sysctls: readonly string[]): State {
-  return new Map(
-    [...readNamespace(place, sysctls)].filter(
-      ([key]) => !/^address (127\.0\.0\.1\/8|::1\/128) on lo$/.test(key),
-    ),
-  );
-}
+/** Addresses that the loopback device gets when it first comes up and then keeps. */
+const OF_LOOPBACK = /^address (127\.0\.0\.1\/8|::1\/128) on lo$/;
 
 function withDigest(file: StateObject): StateObject {
   let content = 'unreadable';

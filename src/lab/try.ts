@@ -88,7 +88,6 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
   const { name: network, version } = list;
   const durationMs = performance.now() - started;
   tell({ kind: 'lab', network, version, links: plugins.length, rootless, durationMs });
-
   const before = look();
   const attachment = attachmentTo(container, trial, capabilities);
   const run = async (verb: ChainVerb) => {
@@ -151,7 +150,19 @@ async function probe(
   }
   const shapes = shapesAdded(alone, look());
   runProbes(promisesOf({ ...scene, neighbour }), trial.keepGoing, tell);
-  if (neighbour) tell(await leave(() => runChain('DEL', list, attachment, runtime), alone, look));
+  if (neighbour) {
+    const problems = await runChain('DEL', list, attachment, runtime).then(
+      () => judgeRound(alone, look()),
+      error => [describeError(error)],
+    );
+    const outcome = problems.length ? 'failed' : 'ok';
+    tell({
+      kind: 'probe',
+      what: 'a second container leaves nothing behind',
+      outcome,
+      seen: problems.join(', '),
+    });
+  }
   return shapes;
 }
 
@@ -161,15 +172,6 @@ function runProbes(probes: readonly Probe[], keepGoing: boolean, tell: Tell): vo
     tell(section);
     if (isProblem(section) && !keepGoing) return;
   }
-}
-
-async function leave(run: () => Promise<unknown>, alone: Snapshot, look: () => Snapshot): Promise<Section> {
-  const problems = await run().then(
-    () => judgeRound(alone, look()),
-    error => [describeError(error)],
-  );
-  const what = 'a second container leaves nothing behind';
-  return { kind: 'probe', what, outcome: problems.length ? 'failed' : 'ok', seen: problems.join(', ') };
 }
 
 function attachmentTo(

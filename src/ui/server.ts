@@ -38,6 +38,11 @@ const LOOPBACK = '127.0.0.1';
  */
 export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
   const session = createSession();
+  const files = new Map([
+    ['', ['html', PAGE]],
+    ['page.js', ['javascript', page.script]],
+    ['page.css', ['css', page.style]],
+  ]);
   const { promise: ended, resolve: end } = Promise.withResolvers<'idle' | 'stopped'>();
   let idle: Timer | undefined;
   const restart = (): void => {
@@ -60,7 +65,8 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
       const cookie = session.redeem(searchParams.get('token') ?? '');
       if (cookie === undefined) return tell(403, VOID_TOKEN);
       restart();
-      return new Response(forward(session.folder), { headers: { ...html(), 'set-cookie': cookie } });
+      const headers = { ...headersOf('text/html; charset=utf-8'), 'set-cookie': cookie };
+      return new Response(forward(session.folder), { headers });
     }
     if (!pathname.startsWith(session.folder) || !session.admits(request.headers.get('cookie')))
       return tell(403, VOID_TOKEN);
@@ -69,11 +75,8 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
   }
 
   async function answerPath(path: string, request: Request): Promise<Response> {
-    if (path === '') return new Response(PAGE, { headers: html() });
-    if (path === 'page.js')
-      return new Response(page.script, { headers: headersOf('text/javascript; charset=utf-8') });
-    if (path === 'page.css')
-      return new Response(page.style, { headers: headersOf('text/css; charset=utf-8') });
+    const [type, file] = files.get(path) ?? [];
+    if (type) return new Response(file, { headers: headersOf(`text/${type}; charset=utf-8`) });
     const found = path.startsWith('api/') ? sources.answer(path.slice('api/'.length)) : undefined;
     if (found === undefined) return tell(404, 'Cannot find this path');
     try {
@@ -121,22 +124,12 @@ const PAGE = `<!doctype html>
 </html>
 `;
 
-function html(): Record<string, string> {
-  return headersOf('text/html; charset=utf-8');
-}
-
 function headersOf(type: string): Record<string, string> {
   return { ...HEADERS, 'content-type': type };
 }
 
 function tell(status: number, text: string): Response {
   return new Response(`${text}\n`, { status, headers: headersOf('text/plain; charset=utf-8') });
-}
-
-/** Why a request is refused. */
-interface Refusal {
-  readonly status: number;
-  readonly why: string;
 }
 
 /** Names under which a browser on this host, or at the near end of an SSH tunnel, reaches the server. */
@@ -146,7 +139,7 @@ const HOSTS = ['127.0.0.1', 'localhost'];
  * Refuses everything but GET, names that are not of the loopback device (a foreign name that was made to resolve to 127.0.0.1, DNS
  * rebinding), and requests that pages of another origin make a browser send.
  */
-export function findRefusal(request: Request, port: number): Refusal | undefined {
+export function findRefusal(request: Request, port: number) {
   const { method, headers } = request;
   if (method !== 'GET') return { status: 405, why: 'Cannot serve this method: only GET is served' };
   const host = headers.get('host') ?? '';

@@ -9,6 +9,7 @@ import { type ArchiveEntry, packArchive } from '../../files/archive.ts';
 import { putNewFile, unfinishedName } from '../../files/put-file.ts';
 import { absolutePath, tryRead } from '../../files/read-file.ts';
 import { readNetnsState } from '../../lab/state.ts';
+import { count } from '../../lab/words.ts';
 import { Tables } from '../../netlink/tables.ts';
 import { ownNetns } from '../../sys/netns.ts';
 import type { CommandCall } from '../command.ts';
@@ -37,11 +38,9 @@ export async function run(call: CommandCall): Promise<number> {
   const hide = anonymous
     ? openPseudonyms([host, ...findNames(read.map(one => one.text))])
     : (text: string) => text;
-  const files = read.map(({ name, what, text }) => ({
-    name: hide(name),
-    what: hide(what),
-    text: hide(text),
-  }));
+  const files = read.map(({ name, what, text }) => {
+    return { name: hide(name), what: hide(what), text: hide(text) };
+  });
   const note = noteOn(anonymous, now);
   const bytes = packBundle(name, files, note, now);
   write(file, bytes);
@@ -86,8 +85,8 @@ function render(file: string, size: number, files: readonly BundleFile[], note: 
     '',
     ...single.map(({ name, what }) => `  ${name.padEnd(width)}  ${what}`),
     ...[...kinds].map(kind => {
-      const count = files.filter(({ name }) => name.startsWith(`${kind}/`)).length;
-      return `  ${`${kind}/`.padEnd(width)}  ${count} ${count === 1 ? 'file' : 'files'}`;
+      const inside = files.filter(({ name }) => name.startsWith(`${kind}/`));
+      return `  ${`${kind}/`.padEnd(width)}  ${count(inside.length, 'file')}`;
     }),
     '',
     `wrote ${file}: ${files.length + 1} files, ${Math.ceil(size / 1024)} KiB`,
@@ -166,6 +165,7 @@ async function askCommands(
 
 /** What files and the kernel say. */
 function readFacts(call: CommandCall, places: BundlePlaces, anonymous: boolean): BundleFile[] {
+  const config = call.text('config');
   return [
     json('versions.json', 'versions', () => ({
       catena: TOOL_VERSION,
@@ -187,7 +187,9 @@ function readFacts(call: CommandCall, places: BundlePlaces, anonymous: boolean):
       : json('filter.json', 'every rule of nf_tables', readFilter),
     ...filesBelow('conflists', places.confDir, /\.(conflist|conf|json)$/),
     ...filesBelow('settings', '/etc/systemd/system', new RegExp(`^(${SERVICE_UNIT}|catena\\.socket)$`)),
-    ...settingsFile(call),
+    ...(config === undefined
+      ? []
+      : [text('settings/daemon.json', `settings of the daemon, "${config}"`, () => tryRead(config) ?? '')]),
     ...filesBelow('journal', places.stateDir, /./),
     ...filesBelow('results', join(places.cacheDir, 'results'), /./),
     ...filesBelow('traces', places.traceDir, /\.json$/, MAX_TRACES),
@@ -197,13 +199,6 @@ function readFacts(call: CommandCall, places: BundlePlaces, anonymous: boolean):
 /** More are rarely read, and make the archive large. */
 const MAX_TRACES = 50;
 const MAX_FILES = 500;
-
-function settingsFile(call: CommandCall): BundleFile[] {
-  const path = call.text('config');
-  return path === undefined
-    ? []
-    : [text('settings/daemon.json', `settings of the daemon, "${path}"`, () => tryRead(path) ?? '')];
-}
 
 /** The newest files of a directory and those below it. */
 function filesBelow(kind: string, dir: string, wanted: RegExp, max = MAX_FILES): BundleFile[] {
@@ -299,11 +294,8 @@ function packBundle(dir: string, files: readonly BundleFile[], note: string, tim
 
 function toEntry({ name, text }: { readonly name: string; readonly text: string }): ArchiveEntry {
   const bytes = Buffer.from(text);
-  const content =
-    bytes.length <= MAX_BYTES
-      ? bytes
-      : Buffer.concat([bytes.subarray(0, MAX_BYTES), Buffer.from(`\n(cut off after ${MAX_BYTES} bytes)\n`)]);
-  return { name, mode: 0o600, content };
+  const cut = [bytes.subarray(0, MAX_BYTES), Buffer.from(`\n(cut off after ${MAX_BYTES} bytes)\n`)];
+  return { name, mode: 0o600, content: bytes.length <= MAX_BYTES ? bytes : Buffer.concat(cut) };
 }
 
 function uniqueName(dir: string, given: string, taken: Set<string>): string {

@@ -222,9 +222,8 @@ const ON_NODE: Readonly<Record<Dynamic, (line: Line, place: Surroundings) => Can
   },
   'attached-networks': (line, place) => {
     const [given = ''] = line.positionals;
-    return containers(line, place)
-      .filter(({ id, name }) => id === given || name === given || id.startsWith(given))
-      .map(({ network, ifname }) => ({ word: network, about: ifname }));
+    const meant = containers(line, place).filter(({ id, name }) => id.startsWith(given) || name === given);
+    return meant.map(({ network, ifname }) => ({ word: network, about: ifname }));
   },
   containers: offerContainers,
   'packet-ends': (line, place) => [

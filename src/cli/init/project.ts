@@ -79,13 +79,8 @@ function fill(text: string, values: Readonly<Record<string, string>>): string {
  * @throws CniError 5 if it is not empty or cannot be written
  */
 export function writeProject(dir: string, files: ReadonlyMap<string, string | Uint8Array>): void {
-  const found = entriesOf(dir);
-  if (found.length) {
-    throw new CniError(
-      ErrorCode.ioFailure,
-      `Cannot make a project in "${dir}": it already contains "${found[0]}"`,
-    );
-  }
+  const [found] = entriesOf(dir);
+  if (found !== undefined) throw refusal(`make a project in "${dir}": it already contains "${found}"`);
   try {
     for (const [path, content] of files) {
       mkdirSync(dirname(join(dir, path)), { recursive: true });
@@ -93,10 +88,12 @@ export function writeProject(dir: string, files: ReadonlyMap<string, string | Ui
       writeFileSync(join(dir, path), content, { flag: 'wx' });
     }
   } catch (cause) {
-    throw new CniError(ErrorCode.ioFailure, `Cannot write to "${dir}": ${(cause as Error).message}`, {
-      cause,
-    });
+    throw refusal(`write to "${dir}": ${(cause as Error).message}`, cause);
   }
+}
+
+function refusal(what: string, cause?: unknown): CniError {
+  return new CniError(ErrorCode.ioFailure, `Cannot ${what}`, { cause });
 }
 
 function entriesOf(dir: string): string[] {
@@ -105,7 +102,7 @@ function entriesOf(dir: string): string[] {
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException;
     if (code === 'ENOENT') return [];
-    throw new CniError(ErrorCode.ioFailure, `Cannot make a project in "${dir}": ${message}`, { cause });
+    throw refusal(`make a project in "${dir}": ${message}`, cause);
   }
 }
 

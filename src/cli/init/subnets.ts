@@ -33,11 +33,6 @@ const FAMILIES: Readonly<Record<string, readonly (4 | 6)[] | undefined>> = {
   auto6: [6],
 };
 
-/** What uses addresses of the subnet; undefined if it is free. */
-function findTaken(subnet: Cidr, taken: readonly Taken[]): Taken | undefined {
-  return taken.find(({ cidr }) => cidrsOverlap(subnet, cidr));
-}
-
 /**
  * A subnet that nothing on the node uses: in IPv4 a /24 away from those that Kubernetes, podman, docker and home routers use, in
  * IPv6 a /64 with a random site prefix (RFC 4193).
@@ -46,7 +41,7 @@ function findTaken(subnet: Cidr, taken: readonly Taken[]): Taken | undefined {
 export function suggestSubnet(family: 4 | 6, taken: readonly Taken[], random = randomSite): Cidr {
   for (const text of family === 4 ? candidates4() : Array.from({ length: 16 }, random)) {
     const subnet = parseCidr(text);
-    if (findTaken(subnet, taken) === undefined) return subnet;
+    if (!taken.some(({ cidr }) => cidrsOverlap(subnet, cidr))) return subnet;
   }
   throw new Error(`Cannot suggest a subnet of IPv${family}: the node uses them all; name one with --subnet`);
 }
@@ -103,7 +98,7 @@ function readSubnet(word: string, taken: readonly Taken[]): Cidr {
   if (IP_BITS[subnet.ip.family] - subnet.prefix < HOST_BITS) {
     throw new Error(`Cannot use ${word} as a subnet: it has no address for a container beside the gateway's`);
   }
-  const other = findTaken(subnet, taken);
+  const other = taken.find(({ cidr }) => cidrsOverlap(subnet, cidr));
   if (other) {
     const free = renderCidr(suggestSubnet(subnet.ip.family, taken));
     throw new Error(`Cannot use ${word}: it overlaps with ${other.by}; ${free} is free`);
@@ -155,9 +150,10 @@ export async function readInUse(call: CommandCall): Promise<InUse> {
     taken(findCidr(destination), `the route to ${destination} on "${device}"`),
   );
   const addresses = devices.flatMap(({ name, addresses: own }) =>
-    own
-      .map(text => text.replace(/\/.*/, ''))
-      .map(address => taken(hostCidr(address), `address ${address} of "${name}"`)),
+    own.map(text => {
+      const [address = ''] = text.split('/');
+      return taken(hostCidr(address), `address ${address} of "${name}"`);
+    }),
   );
   const { attachments } = await readNodeFor(call, { facts });
   const attached = attachments.flatMap(({ network, addresses: own }) =>

@@ -15,31 +15,27 @@ export function noteDone(
   message: string,
   { code = 0, id = NO_ATTACHMENT }: { readonly code?: number; readonly id?: AttachmentId } = {},
 ): void {
-  const { network, containerId, ifname } = id;
   const { stateDir = '' } = runtimeOf(call);
-  const time = new Date().toISOString();
-  appendHistory(stateDir, [{ time, verb, network, containerId, ifname, by: 'command', code, message }]);
+  appendHistory(stateDir, [eventNow(verb, id, { by: 'command', code, message })]);
+}
+
+function eventNow(
+  verb: string,
+  { network, containerId, ifname }: AttachmentId,
+  what: Omit<HistoryEvent, 'time' | 'verb' | keyof AttachmentId>,
+): HistoryEvent {
+  return { time: new Date().toISOString(), verb, network, containerId, ifname, ...what };
 }
 
 const NO_ATTACHMENT: AttachmentId = { network: '', containerId: '', ifname: '' };
 
 /** An interrupted or failed operation that was undone, or could not be. */
-export function recoveryEvent(
-  { network, containerId, ifname, why, error }: Recovery,
-  by: 'command' | 'daemon',
-): HistoryEvent {
+export function recoveryEvent(recovery: Recovery, by: 'command' | 'daemon'): HistoryEvent {
+  const { why, error } = recovery;
   // Of a DEL that failed again for the same reason, the reason is told once.
   const message = error === undefined || why.endsWith(error.message) ? why : `${why}: ${error.message}`;
-  return {
-    time: new Date().toISOString(),
-    verb: 'RECOVER',
-    network,
-    containerId,
-    ifname,
-    by,
-    code: error ? error.code || FAILED_WITHOUT_CODE : 0,
-    message,
-  };
+  const code = error ? error.code || FAILED_WITHOUT_CODE : 0;
+  return eventNow('RECOVER', recovery, { by, code, message });
 }
 
 /**
@@ -53,22 +49,17 @@ export function eventsOfRepair(
   const changed = attachments.filter(({ state }) => state === 'mended' || state === 'broken');
   return [
     ...recovered.map(one => recoveryEvent(one, 'command')),
-    ...changed.map(({ network, containerId, ifname, state, links, why }): HistoryEvent => {
+    ...changed.map(({ state, links, why, ...id }) => {
       const problems = links.flatMap(({ link, problem }) =>
         problem === undefined ? [] : `${link}: ${problem}`,
       );
       const error = links.find(one => one.error)?.error;
-      return {
-        time: new Date().toISOString(),
-        verb: 'REPAIR',
-        network,
-        containerId,
-        ifname,
-        ...podIn(names.get(containerId) ?? {}),
+      return eventNow('REPAIR', id, {
+        ...podIn(names.get(id.containerId) ?? {}),
         by: 'command',
         code: state === 'mended' ? 0 : error?.code || FAILED_WITHOUT_CODE,
         message: [...problems, ...(why === undefined ? [] : [why])].join('; '),
-      };
+      });
     }),
   ];
 }

@@ -21,24 +21,23 @@ type Complaint = readonly [severity: Severity, rule: Rule, message: string, deta
 
 /** Reads a file; an unusable file results in a finding. */
 export function readDocument(file: string): { document?: Document; findings: Finding[] } {
+  const refuse = (at: TextPlace, rule: Rule, message: string) => {
+    return { findings: [place(file, at, ['error', rule, message])] };
+  };
   let text: string;
   try {
     text = readFileSync(file, 'utf8');
   } catch (cause) {
     const message = `Cannot read the file: ${(cause as Error).message}`;
-    return { findings: [place(file, { line: 1, column: 1 }, ['error', 'unreadable', message])] };
+    return refuse({ line: 1, column: 1 }, 'unreadable', message);
   }
   const syntax = findSyntaxProblem(text);
-  if (syntax !== undefined) {
-    const message = `not JSON: ${syntax.problem}${adviseOnSyntax(text, syntax)}`;
-    return { findings: [place(file, syntax, ['error', 'syntax', message])] };
-  }
+  if (syntax !== undefined)
+    return refuse(syntax, 'syntax', `not JSON: ${syntax.problem}${adviseOnSyntax(text, syntax)}`);
   const places = readPlaces(text);
   const value: unknown = JSON.parse(text);
-  if (!isObject(value)) {
-    const message = 'a network configuration is a JSON object';
-    return { findings: [place(file, places.valueAt([]), ['error', 'shape', message])] };
-  }
+  if (!isObject(value))
+    return refuse(places.valueAt([]), 'shape', 'a network configuration is a JSON object');
   const findings = places.repeated.map(at => {
     return place(file, at, ['warning', 'repeated-key', `duplicate key "${at.key}": the last one is used`]);
   });
@@ -119,10 +118,8 @@ export function findShapeProblems(
   if (parsed.success) return [];
   return parsed.error.issues.map(issue => {
     const path = issue.path as Path;
-    return {
-      path,
-      message: `${describeIssue(issue)}${issue.input === undefined ? nearKey(value, path) : ''}`,
-    };
+    const near = issue.input === undefined ? nearKey(value, path) : '';
+    return { path, message: `${describeIssue(issue)}${near}` };
   });
 }
 
@@ -154,12 +151,8 @@ export function findUnknownKeys(
       return [{ path: [...path, key], message: `key "${key}" is not known${didYouMean(key, known)}` }];
     }
     if (open.includes(name)) return [];
-    return findUnknownKeys(
-      defs.flatMap(({ shape }) => shape?.[name] ?? []),
-      member,
-      {},
-      [...path, key],
-    );
+    const inside = defs.flatMap(({ shape }) => shape?.[name] ?? []);
+    return findUnknownKeys(inside, member, {}, [...path, key]);
   });
 }
 
@@ -175,9 +168,8 @@ function unwrap(schema: z.core.$ZodType): SchemaDef {
 }
 
 function nearKey(value: unknown, path: Path): string {
-  const parent = path
-    .slice(0, -1)
-    .reduce<unknown>((at, key) => (at as Record<string, unknown>)?.[key], value);
+  const above = path.slice(0, -1);
+  const parent = above.reduce<unknown>((at, key) => (at as Record<string, unknown>)?.[key], value);
   const missing = path.at(-1);
   if (!isObject(parent) || typeof missing !== 'string') return '';
   const near = Object.keys(parent).find(key => didYouMean(key, [missing]) !== '');

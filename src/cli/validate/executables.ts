@@ -8,7 +8,7 @@ import { CniError, describeError } from '../../cni/errors.ts';
 import { SPEC_VERSIONS } from '../../cni/result.ts';
 import { type InstalledRuntime, refusalOf } from '../runtimes/libcni.ts';
 import { atValue, type Path } from './document.ts';
-import type { Finding } from './finding.ts';
+import { type Finding, remembering } from './finding.ts';
 import type { PlacedNetwork, PlacedPlugin } from './network.ts';
 
 /** The executables of a host, each looked up and asked for its versions once. */
@@ -24,18 +24,8 @@ export interface Executables {
  * @param installed container runtimes of this host, which may refuse the version of a list
  */
 export function openExecutables(runtime: Runtime, installed: readonly InstalledRuntime[] = []): Executables {
-  const paths = new Map<string, string | CniError>();
-  const answers = new Map<string, Promise<PluginVersions>>();
-  const find = (type: string): string | CniError => {
-    const found = paths.get(type) ?? lookUp(type, runtime);
-    paths.set(type, found);
-    return found;
-  };
-  const ask = (type: string): Promise<PluginVersions> => {
-    const answer = answers.get(type) ?? pluginVersion(type, runtime);
-    answers.set(type, answer);
-    return answer;
-  };
+  const find = remembering((type: string) => lookUp(type, runtime));
+  const ask = remembering((type: string) => pluginVersion(type, runtime));
   return {
     isForeign(type) {
       const path = find(type);

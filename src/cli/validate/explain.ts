@@ -4,6 +4,7 @@ import { NetworkNotFound } from '../../chain/config/load.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../../cni/json.ts';
 import type { AddressRange, PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
+import { count } from '../../lab/words.ts';
 import { renderIp } from '../../net/ip.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
@@ -118,10 +119,9 @@ async function explainPlugin(
   const names = set.map(([name]) => name.toLowerCase());
   const options = set.map(([name, value]) => ({ name, value, ...meaningOf(memberOf(known, name)) }));
   const defaults = Object.entries(known).flatMap(([name, property]) => {
-    const isLeft = isObject(property) && 'default' in property && !names.includes(name.toLowerCase());
-    return isLeft && !PROTOCOL.includes(name)
-      ? [{ name, value: property.default, ...meaningOf(property) }]
-      : [];
+    if (PROTOCOL.includes(name) || names.includes(name.toLowerCase())) return [];
+    if (!isObject(property) || !('default' in property)) return [];
+    return { name, value: property.default, ...meaningOf(property) };
   });
   const offered = Object.keys(capabilities).filter(name => capabilities[name]);
   const idle = about && tryOr(undefined, () => about.idleWithout?.(request as never));
@@ -144,9 +144,7 @@ function effectsOf(about: PluginAbout, conf: JsonObject, request: JsonObject): s
   const { ingressBits, egressBits } = rates ?? {};
   return [
     ...needs.map(({ name }) => `needs device "${name}" on the host`),
-    ...devices.flatMap(({ name }) =>
-      name ? [`has device "${name}" on the host, made if it is missing`] : [],
-    ),
+    ...devices.flatMap(({ name }) => (name ? `has device "${name}" on the host, made if it is missing` : [])),
     ...ranges.map(renderRange),
     ...policies.map(policy => `the container ${policy}`),
     ...(ingressBits ? [`the container receives at most ${ingressBits} bit/s`] : []),
@@ -195,12 +193,9 @@ export function renderList(
   verdicts: readonly RuntimeVerdict[],
   width: number,
 ): string {
-  const count = plugins.length === 1 ? '1 plugin' : `${plugins.length} plugins`;
+  const order = `ADD calls ${count(plugins.length, 'plugin')} in this order, DEL in the opposite one`;
   return [
-    ...wrap(
-      `network ${network}, CNI ${cniVersion}: ADD calls ${count} in this order, DEL in the opposite one`,
-      width,
-    ),
+    ...wrap(`network ${network}, CNI ${cniVersion}: ${order}`, width),
     ...options.flatMap(({ meaning = 'no key of the specification', ...option }) =>
       wrap(`${assignment(option)}: ${meaning}`, width, '   '),
     ),

@@ -55,7 +55,8 @@ const PLAIN = 100;
  */
 export function renderValidation(report: Report, { colour }: Style, width = PLAIN): string {
   const paint = painter({ colour });
-  const linesOf = reader();
+  // One that cannot be read now has no lines.
+  const linesOf = remembering((file: string): readonly string[] => tryRead(file)?.split('\n') ?? []);
   const lines = report.findings.flatMap(finding => {
     const { file, line, column, severity, rule, message, details = [] } = finding;
     const text = isPlaced(finding) ? linesOf(file)[line - 1] : undefined;
@@ -77,12 +78,12 @@ function isPlaced({ rule }: Finding): boolean {
   return rule !== 'unreadable' && rule !== 'file-name';
 }
 
-/** Reads each file once. One that cannot be read now has no lines. */
-function reader(): (file: string) => readonly string[] {
-  const known = new Map<string, readonly string[]>();
-  return file => {
-    const lines = known.get(file) ?? tryRead(file)?.split('\n') ?? [];
-    known.set(file, lines);
-    return lines;
+/** The function, which is called once for each argument. */
+export function remembering<T>(look: (of: string) => T): (of: string) => T {
+  const known = new Map<string, T>();
+  return of => {
+    const found = known.get(of) ?? look(of);
+    known.set(of, found);
+    return found;
   };
 }

@@ -90,10 +90,8 @@ function judgeExtension(document: Document): Finding[] {
   const { problem, key } = findMismatch(document.file, document.value) ?? {};
   // Without a key that tells what the file contains, the missing "type" is reported instead.
   if (key === undefined) return [];
-  const advice =
-    key === 'type'
-      ? 'name the file .conf, or put the configuration in "plugins" of a list'
-      : 'rename the file';
+  const forPlugin = 'name the file .conf, or put the configuration in "plugins" of a list';
+  const advice = key === 'type' ? forPlugin : 'rename the file';
   const message = `no runtime loads this file: ${problem}; ${advice}`;
   return [atKey(document, [key], ['error', 'file-name', message])];
 }

@@ -36,23 +36,19 @@ function align(
   first: readonly Moment[],
   second: readonly Moment[],
 ): (readonly [Moment | undefined, Moment | undefined])[] {
-  const others = new Map(named(second));
-  const pairs = named(first).map(([key, one]) => {
-    const other = others.get(key);
-    others.delete(key);
-    return [one, other] as const;
-  });
-  return [...pairs, ...[...others.values()].map(other => [undefined, other] as const)];
+  const [ones, others] = [named(first), named(second)];
+  return [...new Set([...ones.keys(), ...others.keys()])].map(key => [ones.get(key), others.get(key)]);
 }
 
-function named(moments: readonly Moment[]): (readonly [string, Moment])[] {
-  const seen = new Map<string, number>();
-  return moments.map(moment => {
+function named(moments: readonly Moment[]): Map<string, Moment> {
+  const byName = new Map<string, Moment>();
+  for (const moment of moments) {
     const key = JSON.stringify([moment.step, moment.verb, moment.index]);
-    const count = (seen.get(key) ?? 0) + 1;
-    seen.set(key, count);
-    return [`${key} ${count}`, moment];
-  });
+    let count = 1;
+    while (byName.has(`${key} ${count}`)) count++;
+    byName.set(`${key} ${count}`, moment);
+  }
+  return byName;
 }
 
 type DifferenceFacts = Pick<Difference, 'where' | 'what' | 'first' | 'second'>;

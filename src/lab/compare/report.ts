@@ -72,9 +72,8 @@ function findFailure(index: number, scenes: readonly PlayedScene[]): string | un
 }
 
 /** A difference on one line, for matching. */
-function lineOf({ verb, where, what, first, second }: Difference): string {
-  const subject = [where, what].filter(Boolean).join(': ');
-  return `${verb}: ${subject}: ${first ?? 'nothing'} | ${second ?? 'nothing'}`;
+function lineOf(one: Difference): string {
+  return `${one.verb}: ${subjectOf(one)}: ${one.first ?? 'nothing'} | ${one.second ?? 'nothing'}`;
 }
 
 /** A plugin does the same in most scenes, so a difference is reported only where it first appeared. */
@@ -260,10 +259,8 @@ const MOST_LEFT = 5;
 /** Maximum number of differences that a summary shows, over all plugins. */
 const MOST = 6;
 
-type Report = AnswerOf<'Comparison'>;
-
 /** The report as text: first plugins with differences, then those without, then the verdict. */
-export function renderReport(report: Report, first: string, second: string): string {
+export function renderReport(report: CompareReport, first: string, second: string): string {
   const { scenes, links: plugins, failing, crossings } = report;
   return [
     ...headOf(report, `: ${scenes.join(', ')}`, first, second),
@@ -285,7 +282,7 @@ export function renderReport(report: Report, first: string, second: string): str
 }
 
 /** What matters of each plugin, whether one set can continue for the other, and the verdict. */
-export function renderSummary(report: Report, first: string, second: string): string {
+export function renderSummary(report: CompareReport, first: string, second: string): string {
   const sorted = report.links.map(one => ({ one, ...sortOut(one) }));
   let room = MOST;
   const plugins = sorted.flatMap(({ one, matter, byDesign }) => {
@@ -317,7 +314,7 @@ export function renderSummary(report: Report, first: string, second: string): st
   ].join('\n');
 }
 
-function headOf({ network, scenes }: Report, named: string, first: string, second: string): string[] {
+function headOf({ network, scenes }: CompareReport, named: string, first: string, second: string): string[] {
   return [`network ${network}: ${count(scenes.length, 'scene')}${named}`, `  A  ${first}`, `  B  ${second}`];
 }
 
@@ -361,7 +358,7 @@ function renderInOneLine(one: ReportedDifference): string {
   return `  ${shorten(`${step}: ${subjectOf(one)}: ${first} | ${second}`)} (${scenesOf(one)})`;
 }
 
-function subjectOf({ where, what }: ReportedDifference): string {
+function subjectOf({ where, what }: Difference): string {
   return [where, what].filter(Boolean).join(': ');
 }
 

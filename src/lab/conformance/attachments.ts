@@ -7,7 +7,6 @@ import { findCidr, renderCidr } from '../../net/ip.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
 import { createLink, findLink, removeLink } from '../../netlink/rtnl/link.ts';
 import type { Reply } from '../call.ts';
-import type { Namespace } from '../host.ts';
 import type { TestHost } from '../testing/host.ts';
 import {
   type Asking,
@@ -188,18 +187,15 @@ async function eachVersion(
   exam: Exam,
   look: (result: JsonObject, version: SpecVersion) => void,
 ): Promise<void> {
+  const { ips } = (await exam.trial()).added.result ?? {};
+  const hasAddress = Array.isArray(ips) && ips.length > 0;
   for (const [version, reply] of await exam.addInEachVersion()) {
     // Results of old versions must contain addresses.
-    if (!atLeast(version, '0.3.0') && reply.exitCode !== 0 && (await isWithoutAddress(exam))) continue;
+    if (!atLeast(version, '0.3.0') && reply.exitCode !== 0 && !hasAddress) continue;
     insistOk(reply, `ADD in ${version}`);
     insist(reply.result, `ADD in ${version}: ${describeReply(reply)}`);
     look(reply.result, version);
   }
-}
-
-async function isWithoutAddress(exam: Exam): Promise<boolean> {
-  const { result } = (await exam.trial()).added;
-  return !(Array.isArray(result?.ips) && result.ips.length);
 }
 
 /** The container has an interface of that name before ADD. */
@@ -508,13 +504,10 @@ function findFalseAddresses({ interfaces = [], ips = [] }: Result, { container }
   return ips.flatMap(({ address, interface: index }) => {
     const owner = index === undefined ? undefined : interfaces[index];
     if (!owner?.sandbox) return [];
-    return hasAddress(container, owner.name, address) ? [] : [`${address} is not on ${owner.name}`];
+    const link = findLink(container.route, owner.name);
+    const cidr = findCidr(address);
+    const there = link ? listAddresses(container.route, link.index) : [];
+    const isThere = cidr && there.some(one => renderCidr(one.cidr) === renderCidr(cidr));
+    return isThere ? [] : [`${address} is not on ${owner.name}`];
   });
-}
-
-function hasAddress({ route }: Namespace, name: string, address: string): boolean {
-  const link = findLink(route, name);
-  const cidr = findCidr(address);
-  if (link === undefined || cidr === undefined) return false;
-  return listAddresses(route, link.index).some(one => renderCidr(one.cidr) === renderCidr(cidr));
 }

@@ -138,7 +138,6 @@ async function insistRefused(exam: Exam, name: string, value: string): Promise<v
 }
 
 const NO_JSON = ['', '{', '[]', '"text"', '{"name": "a"} {"name": "b"}', 'name: a'];
-const BAD_NAMES = ['../escape', '-begins', 'has space', 'has/slash'];
 
 /** Rules about standard input. */
 export const REQUEST_RULES: readonly Rule[] = tableOf({ source: ERROR, needs: 'nothing' }, [
@@ -148,16 +147,12 @@ export const REQUEST_RULES: readonly Rule[] = tableOf({ source: ERROR, needs: 'n
       insistError(await exam.ask('ADD', { conf }), what, ErrorCode.decodingFailure);
     }
   }),
-  must('request/no-name', 'a configuration without a name is rejected with code 7', async exam => {
-    for (const name of [undefined, '']) {
-      insistError(await addWith(exam, { name }), `name ${JSON.stringify(name)}`, ErrorCode.invalidConfig);
-    }
-  }),
-  must('request/bad-name', 'an invalid network name is rejected with code 7', FORMAT, async exam => {
-    for (const name of BAD_NAMES) {
-      insistError(await addWith(exam, { name }), `name ${JSON.stringify(name)}`, ErrorCode.invalidConfig);
-    }
-  }),
+  must('request/no-name', 'a configuration without a name is rejected with code 7', exam =>
+    insistNamesRefused(exam, [undefined, '']),
+  ),
+  must('request/bad-name', 'an invalid network name is rejected with code 7', FORMAT, exam =>
+    insistNamesRefused(exam, ['../escape', '-begins', 'has space', 'has/slash']),
+  ),
   must('request/version', 'an unsupported version is rejected with code 1', async exam => {
     for (const cniVersion of ['9.9.9', '1.0', 'nonsense']) {
       const what = `cniVersion ${JSON.stringify(cniVersion)}`;
@@ -206,6 +201,11 @@ function gate(verb: 'CHECK' | 'GC' | 'STATUS', since: SpecVersion, older: SpecVe
     const reply = await exam.ask(verb, { conf: confOf(exam.subject, older) });
     insistError(reply, `${verb} with ${older}`, ...codes);
   });
+}
+
+async function insistNamesRefused(exam: Exam, names: readonly (string | undefined)[]): Promise<void> {
+  for (const name of names)
+    insistError(await addWith(exam, { name }), `name ${JSON.stringify(name)}`, ErrorCode.invalidConfig);
 }
 
 function addWith(exam: Exam, changes: JsonObject) {

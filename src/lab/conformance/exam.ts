@@ -70,12 +70,6 @@ export function confOf({ conf, executable }: Subject, version: SpecVersion): Jso
   return { name: NETWORK, type: basename(executable), ...conf, cniVersion: version };
 }
 
-/** A configuration, and whether the plugin comes after another one. */
-interface Sample {
-  readonly conf: JsonObject;
-  readonly chained: boolean;
-}
-
 /** Reads a JSON object from a file. @throws CniError when it contains none */
 export function readObject(file: string): JsonObject {
   let text: string;
@@ -92,7 +86,11 @@ export function readObject(file: string): JsonObject {
  * The first entry of that type in a conflist, with capability arguments as `catena try` offers them.
  * @throws CniError when the conflist has none
  */
-export function findSample(file: string, type: string, capabilities: JsonObject): Sample {
+export function findSample(
+  file: string,
+  type: string,
+  capabilities: JsonObject,
+): Pick<Subject, 'chained'> & { readonly conf: JsonObject } {
   const list = loadFile(file);
   const at = list.plugins.findIndex(one => one.type === type);
   const entry = configurePlugins(list, offerCapabilities(list, capabilities))[at];
@@ -196,12 +194,8 @@ export function insistError(
 ): void {
   insist(reply.exitCode !== 0, `${what}: it succeeds`);
   insist(reply.error, `${what}: ${describeReply(reply)}`);
-  const { code } = reply.error;
-  const expected = `expected ${codes.join(' or ')}`;
-  insist(
-    !codes.length || (codes as number[]).includes(code),
-    `${what}: ${describeReply(reply)}, ${expected}`,
-  );
+  const isExpected = !codes.length || (codes as number[]).includes(reply.error.code);
+  insist(isExpected, `${what}: ${describeReply(reply)}, expected ${codes.join(' or ')}`);
 }
 
 /** A short description of a reply. */
@@ -245,7 +239,8 @@ interface Trial {
 export class Exam {
   readonly subject: Subject;
   readonly calls: Recorded[] = [];
-  #versions: readonly SpecVersion[] = [];
+  /** Released versions that the plugin says it supports, oldest first. */
+  versions: readonly SpecVersion[] = [];
   #trial: Promise<Trial> | undefined;
   #replies: Promise<ReadonlyMap<SpecVersion, Reply>> | undefined;
   /** Processes that are not the plugin's. */
@@ -256,23 +251,16 @@ export class Exam {
     this.subject = subject;
   }
 
-  /** Released versions that the plugin says it supports, oldest first. */
-  get versions(): readonly SpecVersion[] {
-    return this.#versions;
-  }
-
   /** The newest of them; the current version if it reports none. */
   get version(): SpecVersion {
-    return this.#versions.at(-1) ?? CURRENT_VERSION;
+    return this.versions.at(-1) ?? CURRENT_VERSION;
   }
 
   /** Asks the plugin for its versions, on which everything else depends. */
   async begin(): Promise<void> {
     const { result } = await this.ask('VERSION', { conf: { cniVersion: CURRENT_VERSION } });
     const supported = Array.isArray(result?.supportedVersions) ? result.supportedVersions : [];
-    this.#versions = supported.filter(
-      (one): one is SpecVersion => typeof one === 'string' && isSpecVersion(one),
-    );
+    this.versions = supported.filter((one): one is SpecVersion => isSpecVersion(String(one)));
   }
 
   end(): void {

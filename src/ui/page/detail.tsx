@@ -85,28 +85,24 @@ function Chain(props: {
   return (
     <section aria-labelledby="chain-title">
       <h3 id="chain-title">Chain</h3>
-      {record === undefined ? (
-        <ol class="chain">
-          {names.map((name, i) => (
-            <li key={i}>
-              <strong>{name.split('/').at(-1)}</strong>{' '}
-              <span class="quiet">{name.includes('/') && name}</span>
-              <Explained list={list} type={name.split('/').at(-1)} />
-            </li>
-          ))}
-        </ol>
-      ) : (
-        <ol class="chain">
-          {record.links.map((plugin, at) => (
-            <Plugin
-              key={at}
-              plugin={plugin}
-              changes={changesOf(record.links, at)}
-              list={plugin.network === record.network ? list : undefined}
-            />
-          ))}
-        </ol>
-      )}
+      <ol class="chain">
+        {record === undefined
+          ? names.map((name, i) => (
+              <li key={i}>
+                <strong>{name.split('/').at(-1)}</strong>{' '}
+                <span class="quiet">{name.includes('/') && name}</span>
+                <Explained list={list} type={name.split('/').at(-1)} />
+              </li>
+            ))
+          : record.links.map((plugin, at) => (
+              <Plugin
+                key={at}
+                plugin={plugin}
+                changes={changesOf(record.links, at)}
+                list={plugin.network === record.network ? list : undefined}
+              />
+            ))}
+      </ol>
     </section>
   );
 }

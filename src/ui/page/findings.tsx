@@ -35,7 +35,9 @@ export function Findings({ query }: ViewProps): JSX.Element {
       </h2>
       {problem !== undefined && <p class="notice broken">{problem}</p>}
       {value === undefined && problem === undefined && <p class="quiet">Examining the node …</p>}
-      {value !== undefined && <Verdict verdict={value.verdict} />}
+      {value !== undefined && (
+        <p class={`notice verdict ${lookOf(value.verdict)}`}>{value.verdict.summary}</p>
+      )}
       <List findings={others} />
       {fine.length > 0 && (
         <details>
@@ -47,10 +49,8 @@ export function Findings({ query }: ViewProps): JSX.Element {
   );
 }
 
-/** What to read if nothing else is read. */
-function Verdict({ verdict: { state, errors, summary } }: Pick<Diagnosis, 'verdict'>): JSX.Element {
-  const look = { healthy: 'sound', blind: 'unknown', 'to do': errors > 0 ? 'broken' : 'unsettled' }[state];
-  return <p class={`notice verdict ${look}`}>{summary}</p>;
+function lookOf({ state, errors }: Diagnosis['verdict']): string {
+  return { healthy: 'sound', blind: 'unknown', 'to do': errors > 0 ? 'broken' : 'unsettled' }[state];
 }
 
 function List({ findings }: { readonly findings: readonly Finding[] }): JSX.Element | null {
