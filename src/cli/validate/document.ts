@@ -17,7 +17,12 @@ export interface Document {
 }
 
 /** The parts of a finding apart from its position. */
-type Complaint = readonly [severity: Severity, rule: Rule, message: string, details?: readonly string[]];
+export type Complaint = readonly [
+  severity: Severity,
+  rule: Rule,
+  message: string,
+  details?: readonly string[],
+];
 
 /** Reads a file; an unusable file results in a finding. */
 export function readDocument(file: string): { document?: Document; findings: Finding[] } {

@@ -9,7 +9,7 @@ import { SPEC_VERSIONS } from '../../cni/result.ts';
 import { type InstalledRuntime, refusalOf } from '../runtimes/libcni.ts';
 import { atValue, type Path } from './document.ts';
 import { type Finding, remembering } from './finding.ts';
-import type { PlacedNetwork, PlacedPlugin } from './network.ts';
+import { inPlugin, type PlacedNetwork, type PlacedPlugin } from './network.ts';
 
 /** The executables of a host, each looked up and asked for its versions once. */
 export interface Executables {
@@ -32,11 +32,14 @@ export function openExecutables(runtime: Runtime, installed: readonly InstalledR
       return typeof path === 'string' && !isOurs(path);
     },
     async judge(network) {
-      const named = network.plugins.flatMap(namedBy);
+      const named = network.plugins.flatMap(placed =>
+        placed.named.map(({ type, home }) => ({ type, placed, path: [...home, 'type'] })),
+      );
       const missing = named.flatMap(({ type, placed, path }) => {
         const found = find(type);
-        if (typeof found === 'string') return [];
-        return [atValue(placed.document, [...placed.path, ...path], ['error', 'executable', found.message])];
+        return typeof found === 'string'
+          ? []
+          : inPlugin(placed, path, ['error', 'executable', found.message]);
       });
       if (network.list === undefined) return missing;
       const there = named.filter(({ type }) => typeof find(type) === 'string');
@@ -59,13 +62,6 @@ interface Named {
   readonly path: Path;
 }
 
-function namedBy(placed: PlacedPlugin): Named[] {
-  return [
-    ...(placed.plugin ? [{ type: placed.plugin.type, placed, path: ['type'] }] : []),
-    ...(placed.ipam ? [{ type: placed.ipam.type, placed, path: ['ipam', 'type'] }] : []),
-  ];
-}
-
 async function judgeVersions(
   { document, name }: PlacedNetwork,
   { version }: Conflist,
@@ -79,7 +75,7 @@ async function judgeVersions(
       matrix.set(type, await ask(type));
     } catch (error) {
       const message = `Cannot get the supported versions of "${type}": ${describeError(error)}`;
-      findings.push(atValue(placed.document, [...placed.path, ...path], ['error', 'executable', message]));
+      findings.push(inPlugin(placed, path, ['error', 'executable', message]));
     }
   }
   const plugins = [...matrix.values()];

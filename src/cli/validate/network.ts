@@ -10,6 +10,7 @@ import { ConflistSchema, PluginConfig } from '../../cni/schemas.ts';
 import {
   atKey,
   atValue,
+  type Complaint,
   type Document,
   findShapeProblems,
   findUnknownKeys,
@@ -19,9 +20,11 @@ import {
 import type { Finding } from './finding.ts';
 
 /** A plugin that a configuration names, with its description if it is one of ours. */
-export interface NamedPlugin {
+interface NamedPlugin {
   readonly type: string;
   readonly about: PluginAbout | undefined;
+  /** Where its configuration is in that of the entry: `ipam` for an IPAM plugin. */
+  readonly home: Path;
 }
 
 /** One plugin of a network, and its position. */
@@ -34,6 +37,18 @@ export interface PlacedPlugin {
   readonly plugin: NamedPlugin | undefined;
   /** The IPAM plugin that the plugin calls. */
   readonly ipam: NamedPlugin | undefined;
+  /** Both, as far as there are any. */
+  readonly named: readonly NamedPlugin[];
+}
+
+/** A finding about a value of a plugin's configuration. */
+export function inPlugin({ document, path }: PlacedPlugin, inner: Path, complaint: Complaint): Finding {
+  return atValue(document, [...path, ...inner], complaint);
+}
+
+/** A finding about a key of it. */
+export function atKeyIn({ document, path }: PlacedPlugin, inner: Path, complaint: Complaint): Finding {
+  return atKey(document, [...path, ...inner], complaint);
 }
 
 /** A network as written, as far as it can be parsed. */
@@ -126,18 +141,14 @@ async function placePlugin(
   catalog: PluginCatalog,
 ): Promise<PlacedPlugin> {
   const { type, ipam } = foldKeys(PluginConfig, placed.conf) as { type?: unknown; ipam?: unknown };
-  const named = async (name: unknown): Promise<NamedPlugin | undefined> => {
-    return typeof name === 'string' && name !== ''
-      ? { type: name, about: await catalog.find(name) }
-      : undefined;
+  const find = async (name: unknown, home: Path): Promise<NamedPlugin | undefined> => {
+    if (typeof name !== 'string' || name === '') return undefined;
+    return { type: name, about: await catalog.find(name), home };
   };
-  const plugin = await named(type);
-  const own = await named(isObject(ipam) ? ipam.type : undefined);
-  return {
-    ...placed,
-    plugin,
-    ipam: own && plugin?.about?.completesIpam ? { type: own.type, about: undefined } : own,
-  };
+  const plugin = await find(type, []);
+  const own = await find(isObject(ipam) ? ipam.type : undefined, ['ipam']);
+  const called = own && plugin?.about?.completesIpam ? { ...own, about: undefined } : own;
+  return { ...placed, plugin, ipam: called, named: [plugin, called].flatMap(one => one ?? []) };
 }
 
 function complete(

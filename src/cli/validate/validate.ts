@@ -3,15 +3,16 @@ import { statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { findConfFiles, findOddKeys, type OnSkipped } from '../../chain/config/load.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { decode, didYouMean, findNearest, isObject, type JsonObject } from '../../cni/json.ts';
+import { decode, didYouMean, findNearest, isObject, type JsonObject, memberOf } from '../../cni/json.ts';
 import { type AddressRange, type PluginCatalog, rangesIn } from '../../cni/plugin-about.ts';
 import { ListedPlugin } from '../../cni/schemas.ts';
 import { cidrContains, cidrsOverlap, isSmallest, renderCidr, renderIp, sameIp } from '../../net/ip.ts';
-import { atKey, atValue, findShapeProblems, findUnknownKeys, type Path, type Problem } from './document.ts';
+import { atValue, findShapeProblems, findUnknownKeys, type Path, type Problem } from './document.ts';
 import type { Executables } from './executables.ts';
 import type { Finding, Report, Severity } from './finding.ts';
 import {
-  type NamedPlugin,
+  atKeyIn,
+  inPlugin,
   type PlacedNetwork,
   type PlacedPlugin,
   type ReadNetwork,
@@ -36,14 +37,16 @@ const WELL_KNOWN = [
 ];
 
 /** Finds capabilities that no plugin reads, and plugins that do nothing without an undeclared one. */
-function judgeCapabilities(plugin: PlacedPlugin): Finding[] {
-  const declared = declaredBy(plugin);
-  return [...judgeDeclared(plugin, declared), ...judgeIdle(plugin, declared)];
+function judgeCapabilities(placed: PlacedPlugin): Finding[] {
+  const given = memberOf(placed.conf, 'capabilities');
+  const declared = isObject(given) ? given : {};
+  return [...judgeDeclared(placed, declared), ...judgeIdle(placed, declared)];
 }
 
-function judgeDeclared({ document, path, plugin, ipam }: PlacedPlugin, declared: Declared): Finding[] {
+function judgeDeclared(placed: PlacedPlugin, declared: JsonObject): Finding[] {
+  const { plugin, ipam } = placed;
   const say = (name: string, message: string) =>
-    atKey(document, [...path, 'capabilities', name], ['warning', 'capability', message]);
+    atKeyIn(placed, ['capabilities', name], ['warning', 'capability', message]);
   const names = Object.keys(declared).filter(name => declared[name] === true);
   // The configuration is passed to the plugin and its IPAM plugin: unless both are known, it is unknown which capabilities are
   // read.
@@ -55,40 +58,26 @@ function judgeDeclared({ document, path, plugin, ipam }: PlacedPlugin, declared:
   }
   const known = [...plugin.about.capabilities, ...(ipam?.about?.capabilities ?? [])];
   const who = [plugin.type, ...(ipam ? [ipam.type] : [])].map(type => `"${type}"`).join(' nor ');
-  return names
-    .filter(name => !known.includes(name))
-    .map(name => {
-      const neither = ipam ? 'neither ' : '';
-      const verb = ipam ? 'knows' : 'does not know';
-      return say(name, `${neither}${who} ${verb} capability "${name}"${didYouMean(name, known)}`);
-    });
+  const unknown = names.filter(name => !known.includes(name));
+  return unknown.map(name => {
+    const words = ipam ? `neither ${who} knows` : `${who} does not know`;
+    return say(name, `${words} capability "${name}"${didYouMean(name, known)}`);
+  });
 }
 
-function judgeIdle(plugin: PlacedPlugin, declared: Declared): Finding[] {
-  const { document, path, conf } = plugin;
-  const judge = (one: NamedPlugin | undefined, where: string): Finding[] => {
-    if (one?.about?.idleWithout === undefined) return [];
-    const { about, type } = one;
+function judgeIdle(placed: PlacedPlugin, declared: JsonObject): Finding[] {
+  return placed.named.flatMap(({ about, type, home: [where = 'type'] }) => {
     let needed: string | undefined;
     try {
-      needed = about.idleWithout?.(decode(about.config, conf, type));
+      needed = about?.idleWithout?.(decode(about.config, placed.conf, type));
     } catch {
       // Errors in the configuration are reported elsewhere.
     }
     // "false" is as explicit as "true".
     if (needed === undefined || declared[needed] !== undefined) return [];
     const message = `"${type}" has nothing to do: declare "capabilities": {"${needed}": true}, or configure it here`;
-    return [atValue(document, [...path, where], ['warning', 'capability', message])];
-  };
-  return [...judge(plugin.plugin, 'type'), ...judge(plugin.ipam, 'ipam')];
-}
-
-type Declared = Readonly<Record<string, unknown>>;
-
-function declaredBy({ conf }: PlacedPlugin): Declared {
-  const key = Object.keys(conf).find(one => one.toLowerCase() === 'capabilities');
-  const declared = key === undefined ? undefined : conf[key];
-  return isObject(declared) ? declared : {};
+    return inPlugin(placed, [where], ['warning', 'capability', message]);
+  });
 }
 
 /** Finds names that several files use. @param networks in the order in which a runtime reads them */
@@ -120,20 +109,13 @@ function judgeSubnets(networks: readonly PlacedNetwork[]): Finding[] {
     return network.plugins.flatMap(placed => rangesOf(placed).map(range => ({ network, placed, range })));
   });
   return ranges.flatMap((one, i) => {
-    const earlier = ranges
-      .slice(0, i)
-      .filter(other => other.network.name !== one.network.name && clash(one, other));
-    return earlier.map(other => {
-      const { document, path } = one.placed;
-      const theirs = atValue(
-        other.placed.document,
-        [...other.placed.path, ...other.range.path],
-        ['warning', 'overlap', ''],
-      );
+    return ranges.slice(0, i).flatMap(other => {
+      if (other.network.name === one.network.name || !clash(one, other)) return [];
+      const { file, line } = inPlugin(other.placed, other.range.path, ['warning', 'overlap', '']);
       const message =
         `subnet ${renderCidr(one.range.subnet)} overlaps ${renderCidr(other.range.subnet)}` +
-        ` of network "${other.network.name}" ("${theirs.file}" line ${theirs.line})`;
-      return atValue(document, [...path, ...one.range.path], ['warning', 'overlap', message]);
+        ` of network "${other.network.name}" ("${file}" line ${line})`;
+      return inPlugin(one.placed, one.range.path, ['warning', 'overlap', message]);
     });
   });
 }
@@ -215,12 +197,12 @@ function judgeOrder({ plugins }: PlacedNetwork): Finding[] {
 }
 
 function judgePlace(placed: PlacedPlugin, index: number, plugins: readonly PlacedPlugin[]): Finding[] {
-  const { document, path, plugin, conf } = placed;
+  const { plugin, conf } = placed;
   if (plugin?.about === undefined) return [];
   const { type, about } = plugin;
   if (about.follows?.(conf)) return [];
   const say = (severity: Severity, message: string) => [
-    atValue(document, [...path, 'type'], [severity, 'order', message]),
+    inPlugin(placed, ['type'], [severity, 'order', message]),
   ];
   if (about.kind === 'ipam') {
     return say(
@@ -268,102 +250,92 @@ function judgePlugin(plugin: PlacedPlugin, isForeign: (type: string) => boolean)
 }
 
 /** The addresses that a plugin and its IPAM plugin lease; none if their configuration is invalid. */
-function rangesOf({ plugin, ipam, conf }: PlacedPlugin): AddressRange[] {
-  return [plugin, ipam].flatMap(one => (one?.about ? rangesIn(one.about, conf, one.type) : []));
+function rangesOf({ named, conf }: PlacedPlugin): AddressRange[] {
+  return named.flatMap(({ about, type }) => (about ? rangesIn(about, conf, type) : []));
 }
 
 function judgeShape(placed: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
-  const { document, path, conf, plugin, ipam } = placed;
-  const general = findShapeProblems(ListedPlugin, conf);
-  const own = [plugin, ipam].flatMap(one => {
-    if (one?.about === undefined) return [];
-    const isGuess = isForeign(one.type) && !one.about.fromSchema;
-    const severity: Severity = isGuess ? 'warning' : 'error';
-    return findShapeProblems(one.about.config, conf).map(problem => ({ ...problem, severity }));
-  });
-  const all = [...general.map(problem => ({ ...problem, severity: 'error' as const })), ...own];
-  return uniquePlaces(all).map(({ path: inner, message, severity }) => {
-    return atValue(document, [...path, ...inner], [severity, 'shape', message]);
-  });
+  const { conf, named } = placed;
+  const problems = (schema: Parameters<typeof findShapeProblems>[0], severity: Severity) =>
+    findShapeProblems(schema, conf).map(problem => ({ ...problem, severity }));
+  const own = named.flatMap(({ about, type }) =>
+    about ? problems(about.config, isForeign(type) && !about.fromSchema ? 'warning' : 'error') : [],
+  );
+  return uniquePlaces([...problems(ListedPlugin, 'error'), ...own]).map(({ path, message, severity }) =>
+    inPlugin(placed, path, [severity, 'shape', message]),
+  );
 }
 
-function judgeOptions(plugin: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
-  const { document, path, conf } = plugin;
-  const judge = (one: NamedPlugin | undefined, home: Path): Finding[] => {
-    if (one?.about?.validate === undefined || isForeign(one.type)) return [];
+function judgeOptions(placed: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+  const { conf, named } = placed;
+  return named.flatMap(({ about, type, home }) => {
+    if (about?.validate === undefined || isForeign(type)) return [];
     try {
-      one.about.validate(decode(one.about.config, conf, one.type), conf);
+      about.validate(decode(about.config, conf, type), conf);
       return [];
     } catch (error) {
       const { message } = error as Error;
-      return [atValue(document, [...path, ...namedIn(message, conf, home)], ['error', 'option', message])];
+      return inPlugin(placed, namedIn(message, conf, home), ['error', 'option', message]);
     }
-  };
-  return [...judge(plugin.plugin, []), ...judge(plugin.ipam, ['ipam'])];
+  });
 }
 
 /**
  * The options apart from those whose values were already refused, so that one look finds both. The IPAM plugin's are left out: its
  * addresses depend on each other.
  */
-function judgeRest(plugin: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
-  const { conf } = plugin;
-  const about = plugin.plugin?.about;
-  if (about === undefined) return [];
+function judgeRest(placed: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+  const { conf, plugin } = placed;
+  if (plugin?.about === undefined) return [];
+  const { about } = plugin;
   const refused = findShapeProblems(about.config, conf).map(({ path: [key] }) => String(key).toLowerCase());
   if (refused.includes('ipam')) return [];
   const rest = Object.fromEntries(
     Object.entries(conf).filter(([key]) => !refused.includes(key.toLowerCase())),
   );
   if (findShapeProblems(about.config, rest).length) return [];
-  const findings = judgeOptions({ ...plugin, conf: rest, ipam: undefined }, isForeign);
+  const findings = judgeOptions({ ...placed, conf: rest, named: [plugin] }, isForeign);
   // What is missing now was refused, not forgotten.
   return findings.filter(({ message }) => !refused.some(key => message.toLowerCase().includes(`"${key}"`)));
 }
 
 /** What is valid and does nothing, or not what it seems to. */
 function adviseOn(placed: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
-  const { document, path, conf, plugin, ipam } = placed;
-  return [plugin, ipam].flatMap(one => {
-    if (one?.about?.advise === undefined || isForeign(one.type)) return [];
-    const advice = one.about.advise(decode(one.about.config, conf, one.type), conf);
-    return advice.map(({ path: inner, message }) =>
-      atValue(document, [...path, ...inner], ['warning', 'option', message]),
-    );
+  const { conf, named } = placed;
+  return named.flatMap(({ about, type }) => {
+    if (about?.advise === undefined || isForeign(type)) return [];
+    const advice = about.advise(decode(about.config, conf, type), conf);
+    return advice.map(({ path, message }) => inPlugin(placed, path, ['warning', 'option', message]));
   });
 }
 
 function judgeGateways(placed: PlacedPlugin): Finding[] {
-  const { document, path, plugin } = placed;
-  if (!plugin?.about?.needsGatewayInSubnet) return [];
-  return rangesOf(placed).flatMap(({ path: inner, subnet, gateway }): Finding[] => {
+  if (!placed.plugin?.about?.needsGatewayInSubnet) return [];
+  return rangesOf(placed).flatMap(({ path, subnet, gateway }) => {
     // A host's only address has its gateway elsewhere.
     if (!gateway || isSmallest(subnet) || cidrContains(subnet, gateway)) return [];
     const message = `gateway ${renderIp(gateway)} is outside of the subnet ${renderCidr(subnet)}: containers look for it on their link, where it needs a route back to them`;
-    return [atValue(document, [...path, ...inner.slice(0, -1), 'gateway'], ['warning', 'option', message])];
+    return inPlugin(placed, [...path.slice(0, -1), 'gateway'], ['warning', 'option', message]);
   });
 }
 
 function judgeUnknownKeys(placed: PlacedPlugin): Finding[] {
-  const { document, path, conf, plugin, ipam } = placed;
+  const { conf, plugin, ipam } = placed;
   const about = plugin?.about;
   // Arguments may be meant for other plugins, and the options of a third-party plugin are unknown.
   const open = ['args', 'runtimeConfig', ...(ipam?.about === undefined ? ['ipam'] : [])];
   const schemas = [about?.config ?? ListedPlugin, ...(ipam?.about ? [ipam.about.config] : [])];
-  const problems = findUnknownKeys(schemas, conf, { open }).filter(problem => {
-    return about !== undefined || problem.path.length > 1;
-  });
   // Keys that only the runtime may set are reported separately.
   const odd = new Set(findOddKeys(conf, 'entry').map(one => one.path[0]));
-  return problems
-    .filter(problem => !odd.has(problem.path[0]))
-    .map(problem => atKey(document, [...path, ...problem.path], ['warning', 'unknown-key', problem.message]));
+  return findUnknownKeys(schemas, conf, { open })
+    .filter(({ path }) => (about !== undefined || path.length > 1) && !odd.has(path[0]))
+    .map(({ path, message }) => atKeyIn(placed, path, ['warning', 'unknown-key', message]));
 }
 
-function judgeReservedKeys({ document, path, conf }: PlacedPlugin): Finding[] {
-  return findOddKeys(conf, 'entry').map(({ path: inner, problem }) => {
-    return atKey(document, [...path, ...inner], ['warning', 'reserved-key', problem]);
-  });
+function judgeReservedKeys(placed: PlacedPlugin): Finding[] {
+  return findOddKeys(placed.conf, 'entry').map(({ path, problem }) =>
+    atKeyIn(placed, path, ['warning', 'reserved-key', problem]),
+  );
 }
 
 /** The general schema, the plugin's and its IPAM plugin's may all report the same mistake. */

@@ -1,5 +1,5 @@
 // Which blocks of a pool does its map show, however large the pool is?
-import { findIp, IP_BITS, type Ip, renderIp } from '../../net/ip.ts';
+import { findCidr, findIp, type Ip, lastOf, networkOf, renderIp } from '../../net/ip.ts';
 import type { ShownLease } from '../shown.ts';
 
 /** Addresses in one block of the map. */
@@ -30,19 +30,11 @@ interface MapBlock {
  * counts as the whole subnet. Undefined if it is none of these.
  */
 export function boundsOf(range: string): Bounds | undefined {
-  const [subnet = '', part = '', ...more] = range.split(' ');
-  const [text = '', bits = ''] = subnet.split('/');
-  const network = findIp(text);
-  if (network === undefined || !/^\d+$/.test(bits)) return undefined;
-  const { family, value } = network;
-  const size = 1n << BigInt(Math.max(0, IP_BITS[family] - Number(bits)));
-  const begin = value - (value % size);
-  const [start, end]: [Ip, Ip] = [
-    { family, value: begin },
-    { family, value: begin + size - 1n },
-  ];
+  const [text = '', part = '', ...more] = range.split(' ');
+  const subnet = findCidr(text);
+  if (subnet === undefined) return undefined;
   const [from = '', to = ''] = more.length === 0 && part.includes('-') ? part.split('-') : [];
-  return { start: findIp(from) ?? start, end: findIp(to) ?? end };
+  return { start: findIp(from) ?? networkOf(subnet), end: findIp(to) ?? lastOf(subnet) };
 }
 
 /** The blocks with leases, and the first one, in the order of addresses. A small range is one block without what is beyond it. */
@@ -56,22 +48,19 @@ export function blocksOf({ start, end }: Bounds, leases: readonly ShownLease[]):
   const size = BigInt(BLOCK);
   const beginOf = (value: bigint) => value - (value % size);
   const isSmall = end.value - start.value < size;
-  const begins = new Set(
-    [start.value, ...taken.keys()].map(value => (isSmall ? start.value : beginOf(value))),
-  );
-  return [...begins]
-    .toSorted((a, b) => (a < b ? -1 : 1))
-    .map(begin => {
-      const length = isSmall ? Number(end.value - start.value) + 1 : BLOCK;
-      const cells = Array.from({ length }, (_, i): MapCell => {
-        const value = begin + BigInt(i);
-        const lease = taken.get(value);
-        const isInside = value >= start.value && value <= end.value;
-        const address = renderIp({ family: start.family, value });
-        return { address, isInside, ...(lease === undefined ? {} : { lease }) };
-      });
-      return { first: cells[0]?.address ?? '', last: cells.at(-1)?.address ?? '', cells };
+  const begins = new Set(isSmall ? [start.value] : [start.value, ...taken.keys()].map(beginOf));
+  const length = isSmall ? Number(end.value - start.value) + 1 : BLOCK;
+  const sorted = [...begins].toSorted((a, b) => (a < b ? -1 : 1));
+  return sorted.map(begin => {
+    const cells = Array.from({ length }, (_, i): MapCell => {
+      const value = begin + BigInt(i);
+      const lease = taken.get(value);
+      const isInside = value >= start.value && value <= end.value;
+      const address = renderIp({ family: start.family, value });
+      return { address, isInside, ...(lease === undefined ? {} : { lease }) };
     });
+    return { first: cells[0]?.address ?? '', last: cells.at(-1)?.address ?? '', cells };
+  });
 }
 
 /** A number of addresses; the large ones as a power of two, which is how large ranges are made. */
