@@ -229,8 +229,10 @@ export async function runIn(
   clearTimeout(timer);
   const durationMs = performance.now() - started;
   await Promise.race([Promise.all([stdout.closed, stderr.closed]), Bun.sleep(DRAIN_MS)]);
+  const { exitCode, signalCode } = child;
   return {
-    exitCode: child.exitCode ?? 128 + (constants.signals[child.signalCode as NodeJS.Signals] ?? 0),
+    exitCode:
+      exitCode ?? 128 + (typeof signalCode === 'string' ? constants.signals[signalCode] : (signalCode ?? 0)),
     stdout: stdout.text(),
     stderr: stderr.text(),
     durationMs,

@@ -277,7 +277,6 @@ export const AttachmentCondition = z.strictObject({
   /** Why it was skipped, or why none of its plugins could be called. */
   why: z.optional(z.string()),
   links: z.array(PluginCondition),
-  /** libcni's cached result was missing and has been written again. */
 });
 
 /** `catena repair`. */
