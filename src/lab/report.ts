@@ -139,14 +139,11 @@ function tableOf(plugins: readonly PluginReport[], paint: Paint, width: number):
   const results = plugins.map(({ result }) => result.join('\n'));
   const changes = plugins.map(one => changesOf(one).join('\n'));
   const title = 'kernel and files';
-  const beside = draw(
-    plugins,
-    [
-      ['result', ...results],
-      [title, ...changes],
-    ],
-    paint,
-  );
+  const two = [
+    ['result', ...results],
+    [title, ...changes],
+  ];
+  const beside = draw(plugins, two, paint);
   if (beside.every(line => line.replace(COLOURS, '').length <= width)) return beside;
   const both = plugins.map(one => [...one.result, ...changesOf(one)].join('\n'));
   return draw(plugins, [[results.some(Boolean) ? `result, ${title}` : title, ...both]], paint);
