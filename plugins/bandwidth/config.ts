@@ -1,7 +1,7 @@
 // What may be configured, and which limits follow from it?
 
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, memberOf } from '../../src/cni/json.ts';
 import { Bandwidth, PluginConfig } from '../../src/cni/schemas.ts';
 import { type Cidr, FAMILIES, findCidr, renderCidr, subnetOf } from '../../src/net/ip.ts';
@@ -29,8 +29,7 @@ export const AMOUNT = /^(\d+(?:\.\d+)?) ?(k|[MGT]|[KMGT]i|)(bit|B)(\/s)?$/;
  * @throws CniError 7
  */
 export function parseAmount(key: string, text: string): number {
-  const refuse = (state: string) =>
-    new CniError(ErrorCode.invalidConfig, `Cannot use "${key}": "${text}": ${state}`);
+  const refuse = (state: string) => invalidConfig(`Cannot use "${key}": "${text}": ${state}`);
   const [, number, prefix = '', unit = '', perSecond] = AMOUNT.exec(text) ?? [];
   if (number === undefined) {
     throw refuse('expected a number of bits, or a string such as "10Mbit", "1.5Gbit" or "64KiB"');
@@ -74,8 +73,7 @@ export function findSubnets(sources: readonly unknown[]): Subnets | undefined {
 
 function planSubnets(shaped: readonly Cidr[], unshaped: readonly Cidr[]): Subnets | undefined {
   if (shaped.length && unshaped.length) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       'Cannot use "shapedSubnets": unshapedSubnets and shapedSubnets cannot be both specified; ' +
         'remove one of them',
     );
@@ -108,7 +106,7 @@ function parseSubnets(key: string, list: unknown): Cidr[] {
 }
 
 function refuse(key: string, state: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use "${key}": ${state}`);
+  return invalidConfig(`Cannot use "${key}": ${state}`);
 }
 
 /** Rates and bursts. */
@@ -211,16 +209,14 @@ function withoutUnits(source: unknown): unknown {
 function limitOf(direction: 'ingress' | 'egress', rateBits = 0, burstBits = 0): Limit | undefined {
   if (rateBits === 0 && burstBits === 0) return undefined;
   const [rate, burst] = [`"${direction}Rate" ${rateBits}`, `"${direction}Burst" ${burstBits}`];
-  if (rateBits === 0) throw invalid(`Cannot use ${burst}: if burst is set, rate must also be set`);
+  if (rateBits === 0) throw invalidConfig(`Cannot use ${burst}: if burst is set, rate must also be set`);
   if (rateBits < 8) {
-    throw invalid(`Cannot use ${rate}: the kernel counts whole bytes, the smallest rate is 8 bit/s`);
+    throw invalidConfig(`Cannot use ${rate}: the kernel counts whole bytes, the smallest rate is 8 bit/s`);
   }
   if (Math.floor(burstBits / 8) > BURST_BYTES_MAX) {
-    throw invalid(`Cannot use ${burst}: burst cannot be more than 4GB (${BURST_BYTES_MAX * 8 + 7} bits)`);
+    throw invalidConfig(
+      `Cannot use ${burst}: burst cannot be more than 4GB (${BURST_BYTES_MAX * 8 + 7} bits)`,
+    );
   }
   return { rateBits, ...(burstBits === 0 ? {} : { burstBits }) };
-}
-
-function invalid(message: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, message);
 }

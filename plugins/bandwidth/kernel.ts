@@ -2,7 +2,7 @@
 
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { type AttachmentId, findOwner, renderOwner } from '../../src/cni/attachment.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { NLM_F_CREATE, NLM_F_REPLACE, type Request } from '../../src/netlink/codec.ts';
@@ -185,10 +185,7 @@ export function getShapedDevice(call: Call, prevResult: Result): ShapedDevice {
   const link = findLink(call.container, ifname);
   const obstacle = link === undefined ? 'there is no such interface' : 'it is the loopback device';
   if (link === undefined || link.flags & IFF_LOOPBACK) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot limit interface "${ifname}" in "${netns}": ${obstacle}`,
-    );
+    throw invalidConfig(`Cannot limit interface "${ifname}" in "${netns}": ${obstacle}`);
   }
   const peer = link.kind === 'veth' ? findPeer(call, link) : undefined;
   // The result of this chain names what the chain has made on the host.

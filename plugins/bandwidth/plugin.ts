@@ -1,6 +1,6 @@
 // What does bandwidth do for each verb?
 import type { AttachmentId } from '../../src/cni/attachment.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import type { Result, ResultInterface } from '../../src/cni/result.ts';
 import { listIngressFilters } from '../../src/netlink/rtnl/filter.ts';
 import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/kinds.ts';
@@ -141,8 +141,7 @@ export const bandwidth = definePlugin({
 
 function requirePrevResult({ prevResult }: Call): Result {
   if (prevResult) return prevResult;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that creates an interface',
   );
 }

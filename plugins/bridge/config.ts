@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findBackendProblem, findSourceProblem } from '../../src/attach/masquerade.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
 
@@ -85,14 +85,11 @@ export function wantsGateway({ isGateway, isDefaultGateway }: BridgeConf): boole
   return isGateway || isDefaultGateway;
 }
 
-/**
- * Rejects contradictory options before anything is changed.
- * @throws CniError 7
- */
-export function validateBridgeConf(conf: BridgeConf): void {
-  const problem = findProblem(conf) ?? findVlanProblem(conf);
-  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use bridge configuration: ${problem}`);
-}
+/** Refuses options that contradict each other. */
+export const validateBridgeConf = validatorOf(
+  'bridge',
+  (conf: BridgeConf) => findProblem(conf) ?? findVlanProblem(conf),
+);
 
 const LOOPBACK = 'lo';
 

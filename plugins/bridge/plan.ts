@@ -6,7 +6,7 @@ import {
   type PlannedIp,
   planRoute,
 } from '../../src/attach/addressing.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { type Result, type ResultRoute, spreadGateways } from '../../src/cni/result.ts';
 import {
   ANYWHERE,
@@ -50,10 +50,7 @@ export function planAddressing(conf: BridgeConf, ipam: Result): Addressing {
     return { cidr, gateway: own ?? (onHost ? usualGateway(cidr) : undefined) };
   });
   if (ips.length === 0) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot attach container: IPAM plugin "${conf.ipam?.type}" returned no address`,
-    );
+    throw invalidConfig(`Cannot attach container: IPAM plugin "${conf.ipam?.type}" returned no address`);
   }
   const resultRoutes = conf.isDefaultGateway
     ? withDefaultRoutes(ipam.routes ?? [], ips)
@@ -71,8 +68,7 @@ function usualGateway(cidr: Cidr): Ip {
   if (!isSmallest(cidr)) return offsetIp(networkOf(cidr), 1n);
   const other = [networkOf(cidr), lastOf(cidr)].find(ip => !sameIp(ip, cidr.ip));
   if (other) return other;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot add gateway of ${renderCidr(cidr)}: a subnet of one address has no room for it; set "gateway" in "ipam"`,
   );
 }

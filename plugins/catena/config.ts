@@ -3,7 +3,7 @@
 import * as z from 'zod/mini';
 import { DEVICE_INFO_DIR } from '../../src/cni/device-info.ts';
 import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/directories.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { describeIssue, foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
 import type { SpecVersion } from '../../src/cni/result.ts';
 import {
@@ -336,7 +336,7 @@ function listOf(names: string | readonly string[]): string[] {
 }
 
 function invalid(what: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use catena configuration: ${what}`);
+  return invalidConfig(`Cannot use catena configuration: ${what}`);
 }
 
 /** An entry of ours. */

@@ -1,7 +1,7 @@
 // From which pool, and under which limits, does this configuration take addresses?
 
 import { findCniArgs } from '../../src/cni/env.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { type Result, renderRoutes } from '../../src/cni/result.ts';
 import { cidrsOverlap, renderCidr } from '../../src/net/ip.ts';
 import type { Call } from '../../src/plugin/define.ts';
@@ -44,8 +44,7 @@ export function choosePool(call: Pick<Call, 'environment'>, conf: ClusterConf): 
   if (named !== undefined) {
     const found = pools.find(({ name }) => name === named);
     if (found) return found;
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot use pool ${JSON.stringify(named)} of annotation "${POOL_ANNOTATION}": the network has ${pools.map(({ name }) => `"${name}"`).join(', ')}`,
     );
   }
@@ -118,7 +117,7 @@ export function refuseUnusable(conf: ClusterConf): void {
       );
     }
   } catch (cause) {
-    throw new CniError(ErrorCode.invalidConfig, (cause as Error).message, { cause });
+    throw invalidConfig((cause as Error).message, { cause });
   }
 }
 

@@ -1,7 +1,7 @@
 // What does the plugin do for each verb?
 
 import { CLAIM_ARG } from '../../src/cni/env.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { type LeaseStore, storeExists, unusedGarbage } from '../../src/ipam/lease-store.ts';
@@ -273,8 +273,5 @@ export function wishOf(
 function parse(text: string): Ip {
   const ip = findIp(text) ?? findCidr(text)?.ip;
   if (ip) return ip;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot allocate ${JSON.stringify(text)} of "runtimeConfig.ips": it is not an address`,
-  );
+  throw invalidConfig(`Cannot allocate ${JSON.stringify(text)} of "runtimeConfig.ips": it is not an address`);
 }

@@ -1,6 +1,6 @@
 // Which options does the dhcp plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIp, renderIp } from '../../src/net/ip.ts';
 import { Code } from './codec.ts';
@@ -156,5 +156,5 @@ function codeOf(option: string): number {
 }
 
 function invalid(problem: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use dhcp configuration: ${problem}`);
+  return invalidConfig(`Cannot use dhcp configuration: ${problem}`);
 }

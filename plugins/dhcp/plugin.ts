@@ -5,7 +5,7 @@ import { addRoutes } from '../../src/attach/container.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { stateDir } from '../../src/cni/directories.ts';
 import { findCniArgs } from '../../src/cni/env.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { Log } from '../../src/log.ts';
@@ -135,14 +135,10 @@ function requireInterface(call: Call): Link {
   const { ifname, netns } = call.env;
   const link = findLink(call.container, ifname);
   if (link) return link;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot request an address: "${netns}" has no interface "${ifname}" yet`,
-    {
-      details:
-        'the plugin that calls dhcp must make the interface first, as bridge and macvlan do; ptp does not',
-    },
-  );
+  throw invalidConfig(`Cannot request an address: "${netns}" has no interface "${ifname}" yet`, {
+    details:
+      'the plugin that calls dhcp must make the interface first, as bridge and macvlan do; ptp does not',
+  });
 }
 
 /** Servers are asked through the interface, so it must work before it has an address. */

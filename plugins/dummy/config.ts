@@ -1,6 +1,6 @@
 // Which options does the dummy plugin take, and which values are invalid?
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 
 /**
@@ -20,14 +20,9 @@ export type DummyConf = z.output<typeof DummyConf>;
 /** linux/netdevice.h: dummy devices take any MTU that fits (dummy_setup sets `max_mtu` to 0, no limit). */
 const MTU_MAX = 0x7fffffff;
 
-/**
- * Validates the options; called before anything is changed.
- * @throws CniError 7
- */
-export function validateDummyConf({ mtu }: DummyConf): void {
-  if (mtu >= 0 && mtu <= MTU_MAX) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot use dummy configuration: "mtu" is ${mtu}, expected a number of bytes, or 0 for the default`,
-  );
-}
+/** Refuses what ADD cannot work with. */
+export const validateDummyConf = validatorOf('dummy', ({ mtu }: DummyConf) =>
+  mtu >= 0 && mtu <= MTU_MAX
+    ? undefined
+    : `"mtu" is ${mtu}, expected a number of bytes, or 0 for the default`,
+);

@@ -1,6 +1,6 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 
 /**
@@ -69,8 +69,7 @@ export function parseFirewallConf(conf: FirewallConf): FirewallOptions {
   const adminChain = conf.iptablesAdminChainName || ADMIN_CHAIN;
   const isName = /^[^\s"!-][^\s"]*$/.test(adminChain) && adminChain.length <= CHAIN_NAME_MAX_LENGTH;
   if (!isName || TAKEN_NAMES.includes(adminChain)) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot use "iptablesAdminChainName": "${adminChain}": it cannot be a chain of rules; expected ` +
         `up to ${CHAIN_NAME_MAX_LENGTH} characters without white space or quotes, and no verdict or chain of iptables`,
     );
@@ -87,8 +86,7 @@ function oneOf<T extends string>(known: readonly T[], key: string, value: string
   if (!value) return undefined;
   const found = known.find(one => one === value);
   if (found) return found;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot use "${key}": "${value}": expected one of ${known.map(one => `"${one}"`).join(', ')}`,
   );
 }

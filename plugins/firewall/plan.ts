@@ -1,7 +1,7 @@
 // Which traffic is the firewall to accept, before the current state is considered?
 
 import type { FilterOwner } from '../../src/attach/owner.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findCidr, type Ip, sameIp } from '../../src/net/ip.ts';
@@ -173,8 +173,7 @@ export function planAccess(result: Result, policy: IngressPolicy): Pick<AccessPl
   if (policy === 'open') return { pods };
   const bridge = result.interfaces?.find(({ sandbox }) => !sandbox)?.name;
   if (bridge === undefined) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot use "ingressPolicy": "${policy}": no interface in "prevResult" is on the host; place this plugin ` +
         'after one that creates a bridge or a veth pair',
     );

@@ -3,7 +3,7 @@
 import { attachmentOf, type FilterOwner, filterOwnerOf } from '../../src/attach/owner.ts';
 
 import { warnOfDroppingChains } from '../../src/attach/ready.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
@@ -94,8 +94,7 @@ export const firewall = definePlugin({
     if (plan.pods.length === 0) return prevResult;
     await requireOthers(call.hostNft, plan, names);
     if (await isToldByReference(call.hostNft, plan, names)) {
-      throw new CniError(
-        ErrorCode.invalidConfig,
+      throw invalidConfig(
         'Cannot change the firewall of a running attachment: the reference plugin made its rules; run DEL and ADD',
       );
     }
@@ -178,8 +177,7 @@ async function wantedOf(
 ): Promise<PlannedAccess> {
   const { policy, backend, ...names } = parseFirewallConf(call.conf);
   if (call.prevResult === undefined) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       'Cannot accept traffic: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
     );
   }

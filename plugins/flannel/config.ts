@@ -1,6 +1,6 @@
 // Which options does the flannel plugin take, and which keys may its delegate not set?
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { memberOf } from '../../src/cni/json.ts';
 import { PluginConfig, Route } from '../../src/cni/schemas.ts';
 
@@ -28,7 +28,7 @@ export type FlannelConf = z.output<typeof FlannelConf>;
  */
 export function validateFlannelConf({ delegate = {} }: FlannelConf): void {
   const problem = findDelegateProblem(delegate);
-  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use "delegate": ${problem}`);
+  if (problem) throw invalidConfig(`Cannot use "delegate": ${problem}`);
 }
 
 function findDelegateProblem(delegate: Record<string, unknown>): string | undefined {

@@ -2,7 +2,7 @@
 
 import { linkSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined, type JsonObject, memberOf, parseObject } from '../../src/cni/json.ts';
 import { putFile, removeFile, sweepGivenUp } from '../../src/files/put-file.ts';
 import { namesIfThere } from '../../src/files/read-file.ts';
@@ -307,8 +307,7 @@ export function parseSubnetEnv(text: string, file: string): SubnetEnv {
       return equals < 0 ? [] : [[line.slice(0, equals), line.slice(equals + 1).replace(/\r$/, '')] as const];
     }),
   );
-  const refuse = (problem: string) =>
-    new CniError(ErrorCode.invalidConfig, `Cannot use subnet file "${file}": ${problem}`);
+  const refuse = (problem: string) => invalidConfig(`Cannot use subnet file "${file}": ${problem}`);
   const cidrs = (key: string, family: 4 | 6): Cidr[] => {
     const value = values.get(key);
     return (value ? value.split(',') : []).map(part => {

@@ -1,6 +1,6 @@
 // Which options does the host-device plugin take, and which values are invalid?
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem, parseMac, renderMac } from '../../src/net/interface.ts';
 
@@ -89,5 +89,5 @@ function busName(text: string, key: string): string {
 }
 
 function invalid(what: string, cause?: unknown): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use host-device configuration: ${what}`, { cause });
+  return invalidConfig(`Cannot use host-device configuration: ${what}`, { cause });
 }

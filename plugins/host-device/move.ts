@@ -4,7 +4,7 @@ import { refuseTakenName } from '../../src/attach/container.ts';
 import type { Layer3 } from '../../src/attach/device.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { findOwner } from '../../src/cni/attachment.ts';
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import type { ResultRoute } from '../../src/cni/result.ts';
 import { bootId } from '../../src/files/process-stat.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
@@ -157,7 +157,7 @@ function endEarlier(call: Call<HostDeviceConf>): void {
 }
 
 function unusable(why: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot attach device: ${why}`);
+  return invalidConfig(`Cannot attach device: ${why}`);
 }
 
 function moved({ name }: Link): CniError {

@@ -32,7 +32,7 @@ import {
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { requireReadiness } from '../../src/attach/ready.ts';
 import { pciDeviceInfo } from '../../src/cni/device-info.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import { atLeast, type Result } from '../../src/cni/result.ts';
 import { putFile, removeFile, sweepUnfinished } from '../../src/files/put-file.ts';
@@ -156,8 +156,7 @@ function copyNetwork(call: Call<HostDeviceConf>, { record, link }: Taken): OwnNe
 
 function refuseNetworkOf({ conf }: Call<HostDeviceConf>): void {
   if (!conf.useInterfaceNetwork) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     'Cannot use host-device configuration: "useInterfaceNetwork" needs an interface, but a program in user space drives this device',
   );
 }
@@ -302,7 +301,7 @@ export function writeDeviceInfo(
   if (!file || address === undefined) return;
   if (!isAbsolute(file)) {
     const what = `"runtimeConfig.CNIDeviceInfoFile" is "${file}", expected an absolute path`;
-    throw new CniError(ErrorCode.invalidConfig, `Cannot use host-device configuration: ${what}`);
+    throw invalidConfig(`Cannot use host-device configuration: ${what}`);
   }
   if (existsSync(file)) return;
   const dir = join(sys, 'bus/pci/devices', address);

@@ -1,7 +1,7 @@
 // Which device of the host does the configuration mean, and does the kernel drive it at all?
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { namesIn } from '../../src/files/read-file.ts';
 import { findLink, type Link, listLinks } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
@@ -61,8 +61,7 @@ function onAuxiliaryBus(host: NetlinkSocket, selector: Selector, sys: string): S
   const id = selector.by === 'deviceID' ? selector.id : '';
   const dir = join(sys, 'bus/auxiliary/devices', id);
   if (existsSync(dir)) return firstOf(host, [join(dir, 'net')], `auxiliary device "${id}"`);
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot use device "${id}" of "runtimeConfig.deviceID": it is neither on the PCI bus nor on the auxiliary bus`,
   );
 }

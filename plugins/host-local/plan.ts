@@ -1,7 +1,7 @@
 // What is this attachment to get, before free addresses are looked up?
 
 import { type CniArgs, pickCniArgs } from '../../src/cni/env.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import {
   atLeast,
@@ -403,10 +403,6 @@ function asInvalidConfig<T>(read: () => T): T {
   try {
     return read();
   } catch (cause) {
-    throw new CniError(ErrorCode.invalidConfig, (cause as Error).message, { cause });
+    throw invalidConfig((cause as Error).message, { cause });
   }
-}
-
-function invalidConfig(message: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, message);
 }

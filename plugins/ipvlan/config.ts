@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findMasterProblem } from '../../src/attach/upper.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import {
   IPVLAN_FLAGS,
@@ -32,14 +32,8 @@ export const IpvlanConf = z.extend(PluginConfig, {
 });
 export type IpvlanConf = z.output<typeof IpvlanConf>;
 
-/**
- * Validates the options; called before anything is changed.
- * @throws CniError 7
- */
-export function validateIpvlanConf(conf: IpvlanConf): void {
-  const problem = findProblem(conf);
-  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use ipvlan configuration: ${problem}`);
-}
+/** Refuses what ADD cannot work with. */
+export const validateIpvlanConf = validatorOf('ipvlan', findProblem);
 
 function findProblem({ master, mode, flags, mtu, mac, args, runtimeConfig }: IpvlanConf): string | undefined {
   if (mode !== '' && !Object.hasOwn(IPVLAN_MODES, mode)) {

@@ -14,7 +14,7 @@ import {
 } from '../../src/attach/upper.ts';
 
 import { pickCniArgs } from '../../src/cni/env.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { setUpper, type UpperData, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
 import { IPVLAN_FLAGS, IPVLAN_MODES, type Link } from '../../src/netlink/rtnl/link.ts';
@@ -131,8 +131,7 @@ export function chainedMaster({ master }: IpvlanConf, prevResult: Result | undef
   if (master || prevResult === undefined) return undefined;
   const lone = loneInterface(prevResult);
   if (lone) return lone.name;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot choose a master: the result of the plugin before has ${prevResult.interfaces?.length ?? 0} interfaces, expected one; set "master"`,
   );
 }

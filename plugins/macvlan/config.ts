@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findMasterProblem } from '../../src/attach/upper.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { MACVLAN_MODES, type MacvlanMode } from '../../src/netlink/rtnl/link.ts';
 
@@ -32,14 +32,8 @@ export const MacvlanConf = z.extend(PluginConfig, {
 });
 export type MacvlanConf = z.output<typeof MacvlanConf>;
 
-/**
- * Validates the options; called before anything is changed.
- * @throws CniError 7
- */
-export function validateMacvlanConf(conf: MacvlanConf): void {
-  const problem = findProblem(conf);
-  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use macvlan configuration: ${problem}`);
-}
+/** Refuses what ADD cannot work with. */
+export const validateMacvlanConf = validatorOf('macvlan', findProblem);
 
 function findProblem(conf: MacvlanConf): string | undefined {
   const { master, mode, mtu, bcqueuelen } = conf;

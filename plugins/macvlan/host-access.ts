@@ -7,7 +7,7 @@ import { attachmentOf, noteOf, refuserFor } from '../../src/attach/owner.ts';
 import { explainRefusal } from '../../src/attach/upper.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { runDir } from '../../src/cni/directories.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { findHolders } from '../../src/ipam/holders.ts';
 import { parseMac } from '../../src/net/interface.ts';
 import {
@@ -262,8 +262,7 @@ function make(host: NetlinkSocket, master: Link): Link {
   // A process that was killed may have made it without the alias.
   const isOfKilled = other?.kind === 'macvlan' && !other.attrs.alias && other.mac === mac;
   if (other && !isOfKilled) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot give the host access to its containers: "${name}" is another device of kind "${other.kind}"; rename it`,
     );
   }

@@ -18,7 +18,7 @@ import {
   requireMtu,
 } from '../../src/attach/upper.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { type NewUpper, setUpper, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
@@ -159,8 +159,7 @@ export const macvlan = definePlugin({
 
 /** The kernel says so when the interface goes up: it knows those in other namespaces, too. */
 function takenMac({ env }: Call, cause: Error): CniError {
-  return new CniError(
-    ErrorCode.invalidConfig,
+  return invalidConfig(
     `Cannot attach "${env.ifname}": another interface on the master has its hardware address; request another one, or none`,
     { cause, details: cause.message },
   );
@@ -253,8 +252,7 @@ function checkMode(conf: MacvlanConf, link: Link): void {
  */
 export function refuseWireless({ link }: Pick<Master, 'link'>, sysfs = '/sys'): void {
   if (!existsSync(`${sysfs}/class/net/${link.name}/phy80211`)) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot use wireless interface "${link.name}" as master: an access point drops frames from the containers' hardware addresses; use plugin ipvlan, or a wired master`,
   );
 }

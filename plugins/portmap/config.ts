@@ -1,7 +1,7 @@
 // What may be configured, and what does each option mean?
 
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { PluginConfig, PortMapping } from '../../src/cni/schemas.ts';
 import { FAMILIES } from '../../src/net/ip.ts';
@@ -48,7 +48,7 @@ export function backendOf(conf: PortmapConf): Backend {
   const { backend } = conf;
   if (backend === undefined || backend === '') return hasIptablesWords(conf) ? 'iptables' : 'nftables';
   if (backend === 'nftables' || backend === 'iptables') return backend;
-  throw invalid(
+  throw invalidConfig(
     `Cannot use "backend": "${backend}": expected "nftables" or "iptables", or nothing for the default`,
   );
 }
@@ -140,13 +140,15 @@ function refuseForNftables(conf: PortmapConf): void {
 function refuseForIptables(conf: PortmapConf): void {
   const { markMasqBit, externalSetMarkChain } = conf;
   if (externalSetMarkChain && markMasqBit !== undefined) {
-    throw invalid('Cannot use "externalSetMarkChain" and "markMasqBit": the chain determines its own mark');
+    throw invalidConfig(
+      'Cannot use "externalSetMarkChain" and "markMasqBit": the chain determines its own mark',
+    );
   }
   if (markMasqBit !== undefined && (markMasqBit < 0 || markMasqBit > 31)) {
-    throw invalid(`Cannot use "markMasqBit": ${markMasqBit}: marks have the bits 0 to 31`);
+    throw invalidConfig(`Cannot use "markMasqBit": ${markMasqBit}: marks have the bits 0 to 31`);
   }
   if (externalSetMarkChain && !/^[^\s"'\\!-][^\s"'\\]{0,27}$/.test(externalSetMarkChain)) {
-    throw invalid(
+    throw invalidConfig(
       `Cannot use "externalSetMarkChain": "${externalSetMarkChain}": it is not the name of a chain`,
     );
   }
@@ -155,21 +157,17 @@ function refuseForIptables(conf: PortmapConf): void {
     const words = wordsOf(conf, family);
     const first = words[0];
     if (first !== undefined && !isForIptables(words)) {
-      throw invalid(
+      throw invalidConfig(
         `Cannot use "${key}": ${JSON.stringify(words)}: iptables has no match that begins with "${first}"`,
       );
     }
     const odd = words.find(word => word === '' || /\p{Cc}/u.test(word));
     if (odd !== undefined)
-      throw invalid(`Cannot use "${key}": ${JSON.stringify(odd)} cannot be part of a rule`);
+      throw invalidConfig(`Cannot use "${key}": ${JSON.stringify(odd)} cannot be part of a rule`);
     // The rule must jump to the container's chain; another command or target would make it a different rule.
     const command = words.find(word =>
       /^(-[jgtADICRNXFZPEL]|--(jump|goto|table|append|delete|insert))/.test(word),
     );
-    if (command) throw invalid(`Cannot use "${key}": "${command}" is not a match`);
+    if (command) throw invalidConfig(`Cannot use "${key}": "${command}" is not a match`);
   }
-}
-
-function invalid(message: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, message);
 }

@@ -2,7 +2,7 @@
 
 import { type FilterOwner, filterOwnerOf, filterOwnerOfNote } from '../../src/attach/owner.ts';
 import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { PortMapping } from '../../src/cni/schemas.ts';
@@ -126,8 +126,7 @@ function findPodAddress(result: Result, ifname: string, family: 4 | 6): Cidr | u
 /** @throws CniError 7 */
 function refuseTooMany(mappings: readonly PortMapping[]): void {
   if (mappings.length <= MOST_MAPPINGS) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot map ${mappings.length} host ports: one attachment has at most ${MOST_MAPPINGS} mappings`,
     { details: 'for more ports, give the pod an address that clients can reach directly' },
   );
@@ -141,8 +140,7 @@ function withoutRepeats(forwards: readonly Forward[]): Forward[] {
     const earlier = kept.get(key);
     if (earlier === undefined) kept.set(key, forward);
     else if (earlier.containerPort !== forward.containerPort) {
-      throw new CniError(
-        ErrorCode.invalidConfig,
+      throw invalidConfig(
         `Cannot map host port ${key} to container ports ` +
           `${earlier.containerPort} and ${forward.containerPort}: a host port can lead to one container port only`,
       );
@@ -156,7 +154,7 @@ function isProtocol(text: string): text is Protocol {
 }
 
 function invalid(mapping: PortMapping, problem: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot map host port ${mapping.hostPort}: ${problem}`);
+  return invalidConfig(`Cannot map host port ${mapping.hostPort}: ${problem}`);
 }
 
 /** How the kernel objects of an attachment identify it: a short handle in keys, and a human-readable note in comments. */

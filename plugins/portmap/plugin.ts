@@ -2,7 +2,7 @@
 
 import { attachmentOf, gravediggerFor, refuserFor } from '../../src/attach/owner.ts';
 import { runDir } from '../../src/cni/directories.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { cidrContains, type Ip } from '../../src/net/ip.ts';
 import type { NatRule } from '../../src/netlink/iptables/nat.ts';
 import { findExemption, findOvertaken } from '../../src/netlink/iptables/precedence.ts';
@@ -254,8 +254,7 @@ function knownBackend(call: Call<PortmapConf>): Backend {
 function plansOf(call: Call<PortmapConf>): FamilyPlan[] {
   validatePortmapConf(call.conf);
   if (call.prevResult === undefined) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       'Cannot map ports: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
     );
   }
@@ -293,7 +292,7 @@ function chooseBackend(call: Call<PortmapConf>, plans: readonly FamilyPlan[]): B
       log.warn(`Host ports are forwarded by nftables: ${why}`);
       return 'nftables';
     }
-    throw new CniError(ErrorCode.invalidConfig, `Cannot map host ports with iptables: ${why}`, {
+    throw invalidConfig(`Cannot map host ports with iptables: ${why}`, {
       details: 'conditions in nft syntax and "backend": "nftables" leave to others what they translate',
     });
   }

@@ -1,6 +1,6 @@
 // Which sets and maps does port mapping keep in the kernel?
 
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { type Cidr, FAMILIES, netmaskOf, renderIp } from '../../src/net/ip.ts';
 import { FORWARDED_LABEL } from '../../src/netlink/iptables/filter.ts';
 import type { Expression } from '../../src/netlink/nft/expr.ts';
@@ -63,11 +63,9 @@ function parse(family: 4 | 6, words: readonly string[]): Conditions {
     };
   } catch (thrown) {
     if (!(thrown instanceof MatchError)) throw thrown;
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot use "conditionsV${family}": ${JSON.stringify(words)}: ${thrown.problem}`,
-      { details: 'use "backend": "iptables" for matches that nftables does not have' },
-    );
+    throw invalidConfig(`Cannot use "conditionsV${family}": ${JSON.stringify(words)}: ${thrown.problem}`, {
+      details: 'use "backend": "iptables" for matches that nftables does not have',
+    });
   }
 }
 

@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findBackendProblem, findSourceProblem } from '../../src/attach/masquerade.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 
 /**
@@ -35,5 +35,5 @@ export function validatePtpConf(conf: PtpConf): string {
 }
 
 function invalid(what: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use ptp configuration: ${what}`);
+  return invalidConfig(`Cannot use ptp configuration: ${what}`);
 }

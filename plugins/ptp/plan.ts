@@ -5,7 +5,7 @@ import {
   refuseMixedFamilies,
   refuseUnusable,
 } from '../../src/attach/addressing.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { type Result, spreadGateways } from '../../src/cni/result.ts';
 import {
   type Cidr,
@@ -124,5 +124,5 @@ function hostCidr(ip: Ip): Cidr {
 }
 
 function refusal(why: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot attach container: ${why}`);
+  return invalidConfig(`Cannot attach container: ${why}`);
 }

@@ -1,6 +1,6 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIp, type Ip } from '../../src/net/ip.ts';
 
@@ -54,5 +54,5 @@ export function parseSbrConf({ table, gateways = [], addSourceHints }: SbrConf):
 }
 
 function invalid(key: string, value: unknown, problem: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use "${key}": ${JSON.stringify(value)}: ${problem}`);
+  return invalidConfig(`Cannot use "${key}": ${JSON.stringify(value)}: ${problem}`);
 }

@@ -1,6 +1,6 @@
 // Which routes belong in the table of each address? Nothing is changed here.
 import { planRoute } from '../../src/attach/addressing.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import { type Result, spreadGateways } from '../../src/cni/result.ts';
 import {
@@ -58,10 +58,7 @@ const LINK_LOCAL = parseCidr('fe80::/10');
 export function sourcesOf(result: Result, ifname: string, { gateways }: SbrOptions): Source[] {
   const all = result.ips ?? [];
   if (all.length === 0) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot route by source: "prevResult" has no addresses for "${ifname}"`,
-    );
+    throw invalidConfig(`Cannot route by source: "prevResult" has no addresses for "${ifname}"`);
   }
   const sources = all.flatMap(({ address, gateway: own, interface: index }) => {
     const link = index === undefined ? undefined : result.interfaces?.[index];

@@ -1,7 +1,7 @@
 // What does sbr do for each verb?
 
 import { reachingGateway } from '../../src/attach/container.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { bySubnet, type Cidr, findCidr, type Ip, renderCidr, renderIp, sameIp } from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
@@ -101,8 +101,7 @@ export const sbr = definePlugin({
 function sourcesOfCall(call: Call<SbrConf>): Source[] {
   const options = parseSbrConf(call.conf);
   if (call.prevResult === undefined) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       'Cannot route by source: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
     );
   }

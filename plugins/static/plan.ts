@@ -1,6 +1,6 @@
 // Which addresses does the attachment get from the sources that may name some?
 import { type CniArgs, pickCniArgs } from '../../src/cni/env.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import { atLeast, type Result, type ResultIp, renderRoutes, type SpecVersion } from '../../src/cni/result.ts';
 import {
@@ -105,8 +105,7 @@ function withoutTwins(addresses: readonly PlannedAddress[]): PlannedAddress[] {
 function refuseSeveral(addresses: PlannedAddress[], version: SpecVersion): PlannedAddress[] {
   const families = new Set(addresses.map(({ cidr }) => cidr.ip.family));
   if (families.size === addresses.length || atLeast(version, '0.3.0')) return addresses;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot report several addresses of one family: version ${version} allows one, 0.3.0 and newer allow more`,
   );
 }

@@ -1,5 +1,5 @@
 // What does static do for each verb?
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
@@ -20,7 +20,7 @@ export const staticIpam = definePlugin({
   check(call) {
     const addresses = plan(call);
     if (call.prevResult === undefined) {
-      throw new CniError(ErrorCode.invalidConfig, 'Cannot check addresses: the request has no "prevResult"');
+      throw invalidConfig('Cannot check addresses: the request has no "prevResult"');
     }
     const [difference] = findDifferences(addresses, call.prevResult.ips ?? []);
     if (difference !== undefined) throw new Error(`Cannot confirm ${difference}`);

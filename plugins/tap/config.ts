@@ -1,6 +1,6 @@
 // Which options does the tap plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
 import { MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
@@ -49,14 +49,11 @@ export function isMacvtap({ kind }: Pick<TapConf, 'kind'>): boolean {
   return kind === 'macvtap';
 }
 
-/**
- * Rejects contradictory options before anything is changed.
- * @throws CniError 7
- */
-export function validateTapConf(conf: TapConf): void {
-  const problem = findProblem(conf) ?? (isMacvtap(conf) ? findMacvtapProblem(conf) : findTapProblem(conf));
-  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use tap configuration: ${problem}`);
-}
+/** Refuses options that contradict each other. */
+export const validateTapConf = validatorOf(
+  'tap',
+  (conf: TapConf) => findProblem(conf) ?? (isMacvtap(conf) ? findMacvtapProblem(conf) : findTapProblem(conf)),
+);
 
 function findProblem({ kind, mtu, bridge }: TapConf): string | undefined {
   if (kind !== 'tap' && kind !== 'macvtap') return `"kind" is "${kind}", expected "tap" or "macvtap"`;

@@ -32,7 +32,7 @@ import { attachmentOf } from '../../src/attach/owner.ts';
 import { requireReadiness } from '../../src/attach/ready.ts';
 import { makeUpper } from '../../src/attach/upper.ts';
 import { interimName, renderOwner } from '../../src/cni/attachment.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { ValuesOf } from '../../src/netlink/codec.ts';
@@ -283,7 +283,7 @@ function findBridge({ container, env }: Call<TapConf>, name: string): Link {
 }
 
 function refusal(why: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot attach tap: ${why}`);
+  return invalidConfig(`Cannot attach tap: ${why}`);
 }
 
 // The kernel labels a tap with the context of the process that makes it, and ignores the context for new sockets
@@ -335,8 +335,7 @@ function writeContext(context: string): void {
     writeFileSync(NEXT_CONTEXT, context || '\n');
   } catch (cause) {
     if (context === '') return;
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot use "selinuxContext" "${context}": ${(cause as NodeJS.ErrnoException).code}; is SELinux enabled, and does it have that context?`,
       { cause },
     );

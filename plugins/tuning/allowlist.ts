@@ -1,7 +1,7 @@
 // Which sysctls does the node's administrator allow a configuration to set?
 import { readFileSync } from 'node:fs';
 import { posix } from 'node:path';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 
 /** One regular expression per line; the path is the reference's. */
 const ALLOWLIST = '/etc/cni/tuning/allowlist.conf';
@@ -72,7 +72,7 @@ function unlisted(name: string, rules: readonly AllowRule[]): CniError {
       ? `"${ALLOWLIST}" is empty, which allows none; add lines, or remove the file to allow all`
       : `"${ALLOWLIST}" has no line for it, only the following sysctls are allowed: ` +
         JSON.stringify(rules.map(rule => rule.text));
-  return new CniError(ErrorCode.invalidConfig, `Cannot set sysctl "${name}": it is not allowed, ${allowed}`);
+  return invalidConfig(`Cannot set sysctl "${name}": it is not allowed, ${allowed}`);
 }
 
 /** POSIX classes, as they appear within brackets. */
@@ -178,8 +178,7 @@ export function planSysctls(
       const paths = readSysctlKey(key, ifname);
       const other = keys.get(paths[0]);
       if (other !== undefined) {
-        throw new CniError(
-          ErrorCode.invalidConfig,
+        throw invalidConfig(
           `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${other}" and "${key}" are the same sysctl`,
         );
       }
@@ -233,8 +232,5 @@ function exchangeSeparators(text: string): string {
 }
 
 function invalidKey(key: string, state: string): CniError {
-  return new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot use "sysctl": invalid net sysctl key: "${key}", ${state}`,
-  );
+  return invalidConfig(`Cannot use "sysctl": invalid net sysctl key: "${key}", ${state}`);
 }

@@ -1,6 +1,6 @@
 // What is to be set, which source takes precedence, and what does the result contain?
 import { type CniArgs, pickCniArgs } from '../../src/cni/env.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { isUnicastMac, parseMac, renderMac } from '../../src/net/interface.ts';
@@ -106,19 +106,15 @@ function planMac(text: string): string {
   try {
     bytes = parseMac(text);
   } catch (cause) {
-    throw new CniError(ErrorCode.invalidConfig, (cause as Error).message, { cause });
+    throw invalidConfig((cause as Error).message, { cause });
   }
   if (isUnicastMac(bytes)) return renderMac(bytes);
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot use hardware address "${text}": an interface needs one that is neither multicast nor all zero`,
   );
 }
 
 function planNumber(name: string, value: number | undefined): number | undefined {
   if (value === undefined || (value >= 0 && value <= MAX_NUMBER)) return value;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot set "${name}" to ${value}: it must be between 0 and ${MAX_NUMBER}`,
-  );
+  throw invalidConfig(`Cannot set "${name}" to ${value}: it must be between 0 and ${MAX_NUMBER}`);
 }

@@ -2,7 +2,7 @@
 
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/kinds.ts';
@@ -166,8 +166,7 @@ function targetOf(call: Call<TuningConf>): Target {
 
 function prevResultOf(call: Call<TuningConf>): Result {
   if (call.prevResult !== undefined) return call.prevResult;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     'Cannot tune: required prevResult missing; tuning must come after the plugin that makes the interface',
   );
 }
@@ -176,10 +175,7 @@ function prevResultOf(call: Call<TuningConf>): Result {
 function refuseRepeatedSysctl(call: Call<TuningConf>): void {
   const key = findRepeatedKey(call.requestText, 'sysctl');
   if (key === undefined) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${key}" occurs twice`,
-  );
+  throw invalidConfig(`Cannot use "sysctl": duplicated sysctl keys are not allowed, "${key}" occurs twice`);
 }
 
 /** What is larger than the other end takes is dropped there, and no host tells the sender. */

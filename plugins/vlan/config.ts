@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findMasterProblem } from '../../src/attach/upper.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { VLAN_PROTOCOLS, type VlanProtocol } from '../../src/netlink/rtnl/link.ts';
 
@@ -42,14 +42,11 @@ export const VlanConf = z.extend(PluginConfig, {
 });
 export type VlanConf = z.output<typeof VlanConf>;
 
-/**
- * Validates the options; called before anything is changed.
- * @throws CniError 7
- */
-export function validateVlanConf(conf: VlanConf): void {
-  const problem = findProblem(conf) ?? findQosProblem(conf);
-  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use vlan configuration: ${problem}`);
-}
+/** Refuses what ADD cannot work with. */
+export const validateVlanConf = validatorOf(
+  'vlan',
+  (conf: VlanConf) => findProblem(conf) ?? findQosProblem(conf),
+);
 
 function findProblem({ master, vlanId, protocol, mtu }: VlanConf): string | undefined {
   if (!master) return '"master" is missing; name the interface of the host that carries the VLAN';

@@ -1,6 +1,6 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
 
@@ -43,5 +43,5 @@ export function parseVrfConf({ vrfname, table }: VrfConf): VrfOptions {
 }
 
 function invalid(what: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use vrf configuration: ${what}`);
+  return invalidConfig(`Cannot use vrf configuration: ${what}`);
 }

@@ -4,7 +4,7 @@ import { type PlannedRoute, planRoute } from '../../src/attach/addressing.ts';
 import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/container.ts';
 import { checkAddresses, stateOf } from '../../src/attach/device.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { type Result, spreadGateways } from '../../src/cni/result.ts';
 import { type Cidr, FAMILIES, findIp, networkOf, parseCidr, renderCidr } from '../../src/net/ip.ts';
 import {
@@ -113,8 +113,7 @@ export const vrf = definePlugin({
 
 function resultOf({ prevResult }: Call): Result {
   if (prevResult !== undefined) return prevResult;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     'Cannot use a VRF: the request has no "prevResult"; place this plugin after one that makes the interface',
   );
 }
@@ -173,8 +172,7 @@ function findVrf(socket: NetlinkSocket, name: string): Vrf | undefined {
   if (link === undefined) return undefined;
   const table = tableOf(link);
   if (table !== undefined) return { link, table };
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot use "${name}" as VRF: a device of that name exists and is ${link.kind ? `of kind "${link.kind}"` : 'not a VRF'}`,
   );
 }
@@ -195,10 +193,7 @@ function ensureVrf(call: Call, { name, table }: VrfOptions): Vrf {
   const { container } = call;
   const vrf = findVrf(container, name) ?? createVrf(call, name, table);
   if (table !== undefined && table !== vrf.table) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot use VRF "${name}" with table ${table}: it exists with table ${vrf.table}`,
-    );
+    throw invalidConfig(`Cannot use VRF "${name}" with table ${table}: it exists with table ${vrf.table}`);
   }
   completeVrf(call, vrf);
   return vrf;
@@ -246,8 +241,7 @@ function createVrf(call: Call, name: string, wanted: number | undefined): Vrf {
     const before = listVrfs(container);
     const holder = before.find(({ table }) => table === wanted);
     if (holder) {
-      throw new CniError(
-        ErrorCode.invalidConfig,
+      throw invalidConfig(
         `Cannot create VRF "${name}" with table ${wanted}: VRF "${holder.link.name}" has that table`,
       );
     }
@@ -300,10 +294,7 @@ function join(call: Call, link: Link, vrf: Vrf): void {
   if (link.master === vrf.link.index) return;
   if (link.master !== 0) {
     const master = findLink(container, link.master)?.name ?? `device ${link.master}`;
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot add "${link.name}" to VRF "${vrf.link.name}": it belongs to "${master}"`,
-    );
+    throw invalidConfig(`Cannot add "${link.name}" to VRF "${vrf.link.name}": it belongs to "${master}"`);
   }
   const before = readBelongings(container, link, RT_TABLE_MAIN);
   call.onFailure(`take "${link.name}" out of VRF "${vrf.link.name}"`, () => {

@@ -1,5 +1,5 @@
 // Which addresses does each range have, and what are its objects called?
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { parseStretches, type Stretch, without } from '../../src/ipam/stretch.ts';
 import {
   type Cidr,
@@ -183,5 +183,5 @@ function named(text: string): string {
 }
 
 function invalid(problem: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot allocate addresses: ${problem}`);
+  return invalidConfig(`Cannot allocate addresses: ${problem}`);
 }

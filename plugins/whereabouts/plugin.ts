@@ -3,7 +3,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pickCniArgs } from '../../src/cni/env.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes } from '../../src/cni/result.ts';
 import { DEFAULT_DATA_DIR, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
@@ -138,13 +138,9 @@ function inNotes<T>(call: Call, work: Parameters<typeof withStore<T>>[2]): T {
 async function openBooks(ipam: Ipam): Promise<Books> {
   const kubeconfig = ipam.kubernetes?.kubeconfig;
   if (!kubeconfig) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      'Cannot allocate addresses: "kubernetes.kubeconfig" is missing',
-      {
-        details: 'give it in "ipam", or in the file that "configuration_path" names',
-      },
-    );
+    throw invalidConfig('Cannot allocate addresses: "kubernetes.kubeconfig" is missing', {
+      details: 'give it in "ipam", or in the file that "configuration_path" names',
+    });
   }
   const { namespaceIn, openApiServer } = await import('../../src/delegate/api-server.ts');
   return {
@@ -290,15 +286,12 @@ function withFlatFile(ipam: JsonObject): JsonObject {
   try {
     text = readFileSync(path, 'utf8');
   } catch (cause) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot read "ipam.configuration_path" ${path}: ${(cause as Error).message}`,
-      { cause },
-    );
+    throw invalidConfig(`Cannot read "ipam.configuration_path" ${path}: ${(cause as Error).message}`, {
+      cause,
+    });
   }
   const flat = tryParse(text);
-  if (!isObject(flat))
-    throw new CniError(ErrorCode.invalidConfig, `Cannot use "${path}": it is not a JSON object`);
+  if (!isObject(flat)) throw invalidConfig(`Cannot use "${path}": it is not a JSON object`);
   const kubernetes = {
     ...(isObject(flat.kubernetes) && flat.kubernetes),
     ...(isObject(ipam.kubernetes) && ipam.kubernetes),

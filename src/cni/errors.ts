@@ -85,6 +85,26 @@ export class CniError extends Error {
   }
 }
 
+/** A configuration, or what a request asks for, that cannot be used: code 7. */
+export function invalidConfig(message: string, options?: CniErrorOptions): CniError {
+  return new CniError(ErrorCode.invalidConfig, message, options);
+}
+
+/**
+ * What refuses the options of a plugin, before anything is changed.
+ * @param findProblem says what is wrong with them, human-readable; undefined if nothing is
+ * @returns a function that throws CniError 7
+ */
+export function validatorOf<C>(
+  plugin: string,
+  findProblem: (conf: C) => string | undefined,
+): (conf: C) => void {
+  return conf => {
+    const problem = findProblem(conf);
+    if (problem) throw invalidConfig(`Cannot use ${plugin} configuration: ${problem}`);
+  };
+}
+
 /** Maximum length of an error text, in characters. People read it, and it is stored in logs, records and traces. */
 const MAX_TEXT = 16_000;
 

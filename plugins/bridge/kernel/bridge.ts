@@ -2,7 +2,7 @@
 
 import { AUTO_MTU, resolveMtu } from '../../../src/attach/mac-and-mtu.ts';
 import { runDir } from '../../../src/cni/directories.ts';
-import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../../src/cni/errors.ts';
 import { renderMac } from '../../../src/net/interface.ts';
 import { renderCidr } from '../../../src/net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
@@ -86,10 +86,7 @@ function hasAddress(socket: NetlinkSocket, { index }: Link): boolean {
 export function requireBridge(conf: BridgeConf, link: Link): void {
   if (link.kind !== 'bridge') {
     const found = link.kind ? `of kind "${link.kind}"` : 'not a bridge';
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot use "${link.name}" as bridge: a device of that name exists and is ${found}`,
-    );
+    throw invalidConfig(`Cannot use "${link.name}" as bridge: a device of that name exists and is ${found}`);
   }
   if (wantsFiltering(conf)) requireFiltering(conf, link, isOurs(link));
 }
@@ -255,10 +252,7 @@ export function requireUplink(
   const link = findLink(host, uplinkInterface);
   const problem = link ? findProblem(host, link, bridge) : 'there is no such device';
   if (link && problem === undefined) return link;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot use "${uplinkInterface}" as uplink of bridge "${name}": ${problem}`,
-  );
+  throw invalidConfig(`Cannot use "${uplinkInterface}" as uplink of bridge "${name}": ${problem}`);
 }
 
 function findProblem(host: NetlinkSocket, link: Link, bridge: Link | undefined): string | undefined {
@@ -317,8 +311,7 @@ function requireFiltering(conf: BridgeConf, bridge: Link, ours: boolean): void {
   const filtering = vlanFilteringOf(bridge);
   if (filtering === undefined) throw refuseVlans(conf);
   if (filtering === 1 || ours) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot use ${vlanKeys(conf)} on bridge "${bridge.name}": its VLAN filtering is off, and this plugin did not create it`,
     { details: `run: ip link set ${bridge.name} type bridge vlan_filtering 1` },
   );
@@ -370,10 +363,7 @@ export function ensureGatewayPort(call: Call<BridgeConf>, bridge: Link, onFailur
   if (existing === undefined) return createGatewayPort(call, bridge, name, onFailure);
   const problem = findGatewayProblem(host, bridge, existing, conf.vlan);
   if (problem) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot use "${name}" for the gateway of VLAN ${conf.vlan}: ${problem}`,
-    );
+    throw invalidConfig(`Cannot use "${name}" for the gateway of VLAN ${conf.vlan}: ${problem}`);
   }
   if ((existing.flags & IFF_UP) === 0) {
     setLink(host, existing.index, { up: true });

@@ -10,7 +10,7 @@ import {
 } from '../../../src/attach/addressing.ts';
 import { addRoutes, checkRoutes } from '../../../src/attach/container.ts';
 import { disableHostIpv6, enableHostIpv6, requireHostIpv6 } from '../../../src/attach/forwarding.ts';
-import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { type CniError, invalidConfig } from '../../../src/cni/errors.ts';
 import {
   type Cidr,
   cidrContains,
@@ -104,8 +104,7 @@ export function keepMac(host: NetlinkSocket, bridge: Link, port: Link, hasGatewa
 function refuseSubnet(call: Call<BridgeConf>, target: Link, gateway: Cidr, ips: readonly PlannedIp[]): void {
   const problem = findSubnetProblem(call, target, gateway, ips);
   if (problem === undefined) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot add gateway ${renderCidr(gateway)} to ${target.kind} "${target.name}": ${problem}`,
     {
       details:
@@ -176,8 +175,7 @@ function isRival({ cidr, scope }: Address, gateway: Cidr): boolean {
 
 function overlap(target: Link, rival: Address, gateway: Cidr): CniError {
   const [wanted, found] = [renderCidr(gateway), renderCidr(rival.cidr)];
-  return new CniError(
-    ErrorCode.invalidConfig,
+  return invalidConfig(
     `Cannot add gateway ${wanted} to ${target.kind} "${target.name}": it has ${found}, whose subnet overlaps`,
     { details: 'set "forceAddress": true to replace that address' },
   );

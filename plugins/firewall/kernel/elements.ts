@@ -7,7 +7,7 @@ import {
   findUnnamedHolder,
   refuserFor,
 } from '../../../src/attach/owner.ts';
-import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { invalidConfig } from '../../../src/cni/errors.ts';
 import { defined } from '../../../src/cni/json.ts';
 import { cidrContains, FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
@@ -303,8 +303,7 @@ export function withPort(call: Call, ingress: Ingress): Ingress {
     );
   const port = [farEndOf(call)].find(isPort) ?? reported().find(isPort);
   if (port !== undefined) return { ...ingress, port: port.name };
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot isolate "${call.env.ifname}": bridge "${ingress.bridge}" has no port that leads to it`,
     {
       details:

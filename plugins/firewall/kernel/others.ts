@@ -2,7 +2,7 @@
 
 import type { DBusError, MessageBus } from 'dbus-native';
 import type { FilterOwner } from '../../../src/attach/owner.ts';
-import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { invalidConfig } from '../../../src/cni/errors.ts';
 import { IP_BITS, type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
 import { hasChain } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
@@ -43,11 +43,9 @@ export async function requireZone(zone: string): Promise<void> {
   await withFirewalld(async firewalld => {
     const zones = await firewalld.listZones();
     if (zones.includes(zone)) return;
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot use "firewalldZone": "${zone}": firewalld has no such zone`,
-      { details: `its zones are ${zones.map(one => `"${one}"`).join(', ')}` },
-    );
+    throw invalidConfig(`Cannot use "firewalldZone": "${zone}": firewalld has no such zone`, {
+      details: `its zones are ${zones.map(one => `"${one}"`).join(', ')}`,
+    });
   }, refuse);
 }
 
