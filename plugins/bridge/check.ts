@@ -1,6 +1,7 @@
 // Is everything that ADD made still as ADD made it, and would the next ADD succeed?
 
-import { checkRoutes, putRoutesRight, repairAddresses, repairInterface } from '../../src/attach/container.ts';
+import { cidrsOf } from '../../src/attach/addressing.ts';
+import { checkRoutes, repairAddresses, repairInterface, repairRoutes } from '../../src/attach/container.ts';
 import {
   checkAddresses,
   checkContainerEnd,
@@ -59,11 +60,7 @@ export function checkAttachment(call: Call<BridgeConf>): void {
   if (conf.macspoofchk) checkRestriction(call, port, container);
   if (!conf.ipam?.type) return;
   const addressing = addressingOf(conf, prevResult);
-  checkAddresses(
-    call.container,
-    container,
-    addressing.ips.map(({ cidr }) => cidr),
-  );
+  checkAddresses(call.container, container, cidrsOf(addressing.ips));
   checkRoutes(call.container, container, addressing.routes);
   checkGateways(call, prevResult, bridge, container, addressing);
 }
@@ -127,13 +124,8 @@ function checkGateways(
   checkAddresses(host, target, gateways);
   checkSubnetRoutes(host, target, gateways);
   checkNeighbours(call.container, container, target, gateways);
-  checkNeighbours(
-    host,
-    target,
-    container,
-    ips.map(({ cidr }) => cidr),
-  );
-  checkForwarding(gateways.map(({ ip }) => ip));
+  checkNeighbours(host, target, container, cidrsOf(ips));
+  checkForwarding(gateways);
 }
 
 function checkGatewayPort(host: Call['host'], conf: BridgeConf, prevResult: Result, bridge: Link): Link {
@@ -175,9 +167,8 @@ export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
     },
     async () => {
       if (!addressing) return;
-      const cidrs = addressing.ips.map(({ cidr }) => cidr);
       await tryAll([
-        () => repairAddresses(call, inside, cidrs),
+        () => repairAddresses(call, inside, cidrsOf(addressing.ips)),
         () => repairLayer3(call, inside, addressing),
       ]);
     },
@@ -202,8 +193,7 @@ function repairBridge(
   const gateway = ensureGateways(call, target, addressing);
   ensureSubnetRoutes(host, target, addressing.gateways);
   removeWrongNeighbours(call.container, inside, gateway, addressing.gateways);
-  const own = addressing.ips.map(({ cidr }) => cidr);
-  removeWrongNeighbours(host, target, inside, own);
+  removeWrongNeighbours(host, target, inside, cidrsOf(addressing.ips));
 }
 
 function repairPort({ conf, host }: Call<BridgeConf>, bridge: Link, port: Link): void {
@@ -231,20 +221,11 @@ function repairRules(call: Call<BridgeConf>, port: Link, inside: Link): void {
 
 function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gateways }: Addressing): void {
   const { conf, container } = call;
-  mend(
-    () => checkRoutes(container, inside, routes),
-    () => putRoutesRight(container, inside, routes),
-  );
-  ensureForwarding(
-    call,
-    gateways.map(({ ip }) => ip),
-  );
+  repairRoutes(container, inside, routes);
+  ensureForwarding(call, gateways);
   if (!conf.ipMasq) return;
   const backend = backendOf(conf);
-  const cidrs = withSources(
-    conf,
-    ips.map(({ cidr }) => cidr),
-  );
+  const cidrs = withSources(conf, cidrsOf(ips));
   mend(
     () => checkMasquerading(call, backend, cidrs),
     () => startMasquerading(call, conf, cidrs),

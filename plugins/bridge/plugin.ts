@@ -1,8 +1,11 @@
 // What does the bridge plugin do for each verb?
 
 import {
+  callIpam,
+  cidrsOf,
   dnsOf,
   holdingsOf,
+  hostsOf,
   needsInterface,
   prepareIpam,
   refuseHostsOwn,
@@ -64,10 +67,10 @@ export const bridge = definePlugin({
   name: 'bridge',
   config: BridgeConf,
   netns: 'required',
+  validate: validateBridgeConf,
 
   async add(call) {
     const { conf } = call;
-    validateBridgeConf(conf);
     const mac = requestedMac(call);
     const askIpam = prepareIpam(call);
     const port = connect(call, mac);
@@ -87,35 +90,28 @@ export const bridge = definePlugin({
       await probeAddresses(call, current.container, stages, addressing.ips);
     }
     const attached = address(call, current, addressing);
-    if (addressing && conf.ipMasq) {
-      const cidrs = addressing.ips.map(({ cidr }) => cidr);
-      startMasquerading(call, conf, withSources(conf, cidrs));
-    }
+    if (addressing && conf.ipMasq) startMasquerading(call, conf, withSources(conf, cidrsOf(addressing.ips)));
     if (!conf.disableContainerInterface) {
       await awaitTraffic(call.log, stagesOf(call, attached, addressing));
-      const ips = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
+      const ips = hostsOf(addressing?.ips ?? []);
       if (ips.length)
         announceAddresses(call, attached.container, attached.gatewayPort ?? attached.bridge, ips);
     }
     if (addressing && conf.enabledad) await awaitDuplicateDetection(call.container, attached.container);
     const bridge = bridgeNow(call, attached.bridge);
     // The last step, because it has no undo step.
-    ensureForwarding(
-      call,
-      (addressing?.gateways ?? []).map(({ ip }) => ip),
-    );
+    ensureForwarding(call, addressing?.gateways ?? []);
     return renderAttachment(call, { ...attached, bridge }, ipam, addressing);
   },
 
   async check(call) {
     const { conf, prevResult } = call;
-    validateBridgeConf(conf);
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
+    await callIpam(call, 'check');
     const { checkAttachment } = await loadCheck();
     checkAttachment(call);
     if (!conf.ipMasq || !prevResult || !conf.ipam?.type) return;
-    const cidrs = addressingOf(conf, prevResult).ips.map(({ cidr }) => cidr);
-    checkMasquerading(call, backendOf(conf), withSources(conf, cidrs));
+    const { ips } = addressingOf(conf, prevResult);
+    checkMasquerading(call, backendOf(conf), withSources(conf, cidrsOf(ips)));
   },
 
   async repair(call) {
@@ -127,11 +123,7 @@ export const bridge = definePlugin({
     const { conf, prevResult } = call;
     const ips = conf.ipMasq && conf.ipam?.type && prevResult?.ips ? addressingOf(conf, prevResult).ips : [];
     return [
-      ...handOverMasquerading(
-        call,
-        ips.map(({ cidr }) => cidr),
-        mode,
-      ),
+      ...handOverMasquerading(call, cidrsOf(ips), mode),
       ...handOverMacspoof(call.hostNft, attachmentOf(call), mode),
     ];
   },
@@ -167,10 +159,9 @@ export const bridge = definePlugin({
   },
 
   async status(call) {
-    validateBridgeConf(call.conf);
     const { probeBridge } = await loadCheck();
     probeBridge(call);
-    if (call.conf.ipam?.type) await call.delegate(call.conf.ipam.type).status();
+    await callIpam(call, 'status');
   },
 });
 
@@ -336,7 +327,7 @@ function stagesOf(
   { container, host, bridge, gatewayPort }: Port & Partial<Attached>,
   addressing: Addressing | undefined,
 ): Stage[] {
-  const own = call.conf.enabledad ? [] : (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
+  const own = call.conf.enabledad ? [] : hostsOf(addressing?.ips ?? []);
   const gateways = (addressing?.gateways ?? []).map(({ ip }) => ip);
   return [
     { socket: call.container, link: container, ips: own },

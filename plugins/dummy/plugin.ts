@@ -1,6 +1,6 @@
 // What does the dummy plugin do for each verb?
 
-import { removeAndRelease } from '../../src/attach/addressing.ts';
+import { callIpam } from '../../src/attach/addressing.ts';
 import { interfaceExists } from '../../src/attach/container.ts';
 import {
   addDevice,
@@ -21,42 +21,29 @@ export const dummy = definePlugin({
   name: 'dummy',
   config: DummyConf,
   netns: 'required',
+  validate: validateDummyConf,
 
   async add(call) {
-    const { conf } = call;
-    validateDummyConf(conf);
-    const mac = requestedMac(call, conf.mac);
+    const mac = requestedMac(call, call.conf.mac);
     return renderDevice(call, await addDevice(call, () => createDummy(call, mac), { shared: false }));
   },
 
   async check(call) {
-    const { conf } = call;
-    validateDummyConf(conf);
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
-    checkDevice(call, { kind: 'dummy', mtu: conf.mtu });
+    await callIpam(call, 'check');
+    checkDevice(call, { kind: 'dummy', mtu: call.conf.mtu });
   },
 
   async repair(call) {
     await repairDevice(call, { kind: 'dummy', mtu: call.conf.mtu });
   },
 
-  async del(call) {
-    await removeAndRelease(call, 'del', release => removeDevices(call, 'dummy', release));
-  },
-
-  async gc(call) {
-    // The kernel deletes devices with the namespace.
-    const type = call.conf.ipam?.type;
-    if (type) await call.delegate(type).gc();
-  },
+  del: call => removeDevices(call, 'dummy'),
+  // The kernel deletes devices with the namespace.
+  gc: call => callIpam(call, 'gc'),
 
   async status(call) {
-    validateDummyConf(call.conf);
-    requireReadiness(() => {
-      requireLinkKind(call.host, 'dummy');
-    });
-    const type = call.conf.ipam?.type;
-    if (type) await call.delegate(type).status();
+    requireReadiness(() => requireLinkKind(call.host, 'dummy'));
+    await callIpam(call, 'status');
   },
 });
 

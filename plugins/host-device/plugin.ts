@@ -4,6 +4,8 @@ import { existsSync, readlinkSync } from 'node:fs';
 import { basename, isAbsolute, join } from 'node:path';
 import {
   type ContainerAddressing,
+  callIpam,
+  cidrsOf,
   dnsOf,
   prepareIpam,
   refuseHostsOwn,
@@ -103,9 +105,8 @@ export const hostDevice = definePlugin({
   },
 
   async check(call) {
-    const { conf } = call;
-    const selector = selectorOf(conf);
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
+    const selector = selectorOf(call.conf);
+    await callIpam(call, 'check');
     const prevResult = requirePrevResult(call);
     if (select(call.host, selector).kind !== 'userspace') checkDevice(call, prevResult);
   },
@@ -125,9 +126,8 @@ export const hostDevice = definePlugin({
   },
 
   async status(call) {
-    const type = call.conf.ipam?.type;
     probeDevice(call);
-    if (type) await call.delegate(type).status();
+    await callIpam(call, 'status');
   },
 });
 
@@ -333,7 +333,7 @@ async function configure(
   own: OwnNetwork = { addresses: [], routes: [] },
 ): Promise<void> {
   const { container } = call;
-  const cidrs = ips.map(({ cidr }) => cidr);
+  const cidrs = cidrsOf(ips);
   const known = new Set(cidrs.map(renderCidr));
   const kept = own.addresses.filter(({ cidr }) => !known.has(renderCidr(cidr)));
   if (cidrs.length + kept.length === 0) setLink(container, link.index, { up: true });

@@ -1,6 +1,6 @@
 // What does the ipvlan plugin do for each verb?
 
-import { removeAndRelease } from '../../src/attach/addressing.ts';
+import { callIpam } from '../../src/attach/addressing.ts';
 import { addDevice, removeDevices, renderDevice } from '../../src/attach/device.ts';
 import {
   checkUpper,
@@ -27,10 +27,10 @@ export const ipvlan = definePlugin({
   name: 'ipvlan',
   config: IpvlanConf,
   netns: 'required',
+  validate: validateIpvlanConf,
 
   async add(call) {
     const { conf, prevResult } = call;
-    validateIpvlanConf(conf);
     const given = givenAddresses(conf, prevResult);
     // No probe for IPv4 addresses: the kernel passes an answer on by the address that it is for, and a probe has none.
     const addressed = await addDevice(call, () => createIpvlan(call), { given, shared: true });
@@ -39,31 +39,21 @@ export const ipvlan = definePlugin({
   },
 
   async check(call) {
-    const { conf } = call;
-    validateIpvlanConf(conf);
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
-    checkIpvlan(call);
+    await callIpam(call, 'check');
+    checkModeAndFlags(call.conf, checkUpper(call, 'ipvlan'));
   },
 
   repair: repairIpvlan,
 
-  async del(call) {
-    await removeAndRelease(call, 'del', release => removeDevices(call, 'ipvlan', release));
-  },
-
-  async gc(call) {
-    const { kept } = call;
-    if (kept === undefined) return;
-    await removeAndRelease(call, 'gc', release => removeStaleUppers(call, 'ipvlan', kept, release));
-  },
+  del: call => removeDevices(call, 'ipvlan'),
+  gc: call => removeStaleUppers(call, 'ipvlan'),
 
   async status(call) {
     const { conf } = call;
-    validateIpvlanConf(conf);
     // Without an IPAM plugin it takes master and addresses from the plugin before, which STATUS does not know.
     const isChained = !conf.master && !conf.ipam?.type;
     probeUpper(call, 'ipvlan', { isChained });
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).status();
+    await callIpam(call, 'status');
   },
 });
 
@@ -78,14 +68,6 @@ async function repairIpvlan(call: Call<IpvlanConf>): Promise<void> {
     () => checkModeAndFlags(call.conf, link),
     () => setUpper(call.container, link.index, 'ipvlan', dataOf(call.conf)),
   );
-}
-
-/**
- * Compares device, master, addresses and routes with the result of ADD, mode and flags with the configuration.
- * @throws Error naming the first difference, CniError 7 without a result
- */
-function checkIpvlan(call: Call<IpvlanConf>): void {
-  checkModeAndFlags(call.conf, checkUpper(call, 'ipvlan'));
 }
 
 /** @throws Error naming the first difference */

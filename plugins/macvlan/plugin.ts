@@ -1,7 +1,7 @@
 // What does the macvlan plugin do for each verb?
 
 import { existsSync } from 'node:fs';
-import { removeAndRelease } from '../../src/attach/addressing.ts';
+import { callIpam, hostsOf } from '../../src/attach/addressing.ts';
 import { addDevice, addressesFromResult, removeDevices, renderDevice } from '../../src/attach/device.ts';
 import { derivedMac, requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
@@ -25,7 +25,7 @@ import { type NewUpper, setUpper, upperDataOf } from '../../src/netlink/rtnl/kin
 import { findLink, type Link, MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
 import { isNetlinkError } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
-import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
+import { confirm, mend } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { MacvlanConf, modeOf, validateMacvlanConf } from './config.ts';
 
@@ -92,7 +92,7 @@ async function isConcerned({ conf, host }: MacvlanCall): Promise<boolean> {
 }
 
 function reportedIps({ prevResult, env }: MacvlanCall): Ip[] {
-  return addressesFromResult(prevResult ?? {}, env.ifname, env.netns).ips.map(({ cidr }) => cidr.ip);
+  return hostsOf(addressesFromResult(prevResult ?? {}, env.ifname, env.netns).ips);
 }
 
 /** Connects a container to the link of a host interface, with a hardware address of its own. */
@@ -100,27 +100,21 @@ export const macvlan = definePlugin({
   name: 'macvlan',
   config: MacvlanConf,
   netns: 'required',
+  validate: validateMacvlanConf,
 
   async add(call) {
-    validateMacvlanConf(call.conf);
     const probe = call.conf.detectConflicts;
     const addressed = await addDevice(call, () => createMacvlan(call), { shared: true, probe }).catch(
       thrown => {
         throw isNetlinkError(thrown, Errno.EADDRINUSE) ? takenMac(call, thrown) : thrown;
       },
     );
-    await openAccess(
-      call,
-      addressed.link,
-      (addressed.addressing?.ips ?? []).map(({ cidr }) => cidr.ip),
-    );
+    await openAccess(call, addressed.link, hostsOf(addressed.addressing?.ips ?? []));
     return renderDevice(call, addressed, call.prevResult);
   },
 
   async check(call) {
-    const { conf } = call;
-    validateMacvlanConf(conf);
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
+    await callIpam(call, 'check');
     await checkAccess(call, checkMacvlan(call));
   },
 
@@ -134,26 +128,13 @@ export const macvlan = definePlugin({
     return [];
   },
 
-  async del(call) {
-    await removeAndRelease(call, 'del', release =>
-      removeDevices(call, 'macvlan', () => tryAll([() => closeAccess(call), release])),
-    );
-  },
-
-  async gc(call) {
-    const { kept } = call;
-    if (kept === undefined) return;
-    await removeAndRelease(call, 'gc', release =>
-      removeStaleUppers(call, 'macvlan', kept, () => tryAll([() => closeStaleAccess(call, kept), release])),
-    );
-  },
+  del: call => removeDevices(call, 'macvlan', () => closeAccess(call)),
+  gc: call => removeStaleUppers(call, 'macvlan', kept => closeStaleAccess(call, kept)),
 
   async status(call) {
-    const { conf } = call;
-    validateMacvlanConf(conf);
     probeUpper(call, 'macvlan', { examine: refuseWireless });
     await probeAccess(call);
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).status();
+    await callIpam(call, 'status');
   },
 });
 

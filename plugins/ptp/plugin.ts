@@ -1,14 +1,21 @@
 // What does the ptp plugin do for each verb?
 
-import { askIpam, dnsOf, type PlannedRoute } from '../../src/attach/addressing.ts';
+import {
+  askIpam,
+  callIpam,
+  cidrsOf,
+  dnsOf,
+  hostsOf,
+  type PlannedRoute,
+} from '../../src/attach/addressing.ts';
 import {
   addRoutes,
   addressContainer,
   checkRoutes,
   ignoreNeighbours,
-  putRoutesRight,
   repairAddresses,
   repairInterface,
+  repairRoutes,
 } from '../../src/attach/container.ts';
 import {
   checkAddresses,
@@ -72,16 +79,13 @@ export const ptp = definePlugin({
     const plan = planPtp(ipam, type);
     refuseBrought(call, plan);
     const pair = connect(call, plan);
-    const cidrs = plan.ips.map(({ cidr }) => cidr);
+    const cidrs = cidrsOf(plan.ips);
     if (conf.ipMasq) startMasquerading(call, conf, withSources(conf, cidrs));
     await awaitTraffic(call.log, [
-      { socket: call.container, link: pair.container, ips: cidrs.map(({ ip }) => ip) },
+      { socket: call.container, link: pair.container, ips: hostsOf(plan.ips) },
       { socket: call.host, link: pair.host, ips: plan.hostAddresses.map(({ ip }) => ip) },
     ]);
-    ensureForwarding(
-      call,
-      cidrs.map(({ ip }) => ip),
-    );
+    ensureForwarding(call, cidrs);
     return renderConnection(call, pair, ipam, plan);
   },
 
@@ -93,7 +97,7 @@ export const ptp = definePlugin({
     const plan = planFromResult(prevResult, type);
     checkConnection(call, prevResult, plan);
     if (!conf.ipMasq) return;
-    const cidrs = plan.ips.map(({ cidr }) => cidr);
+    const cidrs = cidrsOf(plan.ips);
     checkMasquerading(call, backendOf(conf), withSources(conf, cidrs));
   },
 
@@ -102,27 +106,17 @@ export const ptp = definePlugin({
   handOver(call, mode) {
     const { conf, prevResult } = call;
     const ips = conf.ipMasq && prevResult?.ips ? planFromResult(prevResult, validatePtpConf(conf)).ips : [];
-    return handOverMasquerading(
-      call,
-      ips.map(({ cidr }) => cidr),
-      mode,
-    );
+    return handOverMasquerading(call, cidrsOf(ips), mode);
   },
 
-  async del(call) {
-    const type = call.conf.ipam?.type;
-    // The address is released last: it must not be reused while anything still refers to it.
-    await removePair(call, () =>
-      tryAll([() => stopMasquerading(call), () => (type ? call.delegate(type).del() : undefined)]),
-    );
-  },
+  // The address is released last: it must not be reused while anything still refers to it.
+  del: call => removePair(call, () => tryAll([() => stopMasquerading(call), () => callIpam(call, 'del')])),
 
   async gc(call) {
-    const type = call.conf.ipam?.type;
     const { kept } = call;
     if (kept === undefined) return;
     await removeStalePairs(call, kept, () =>
-      tryAll([() => stopStaleMasquerading(call, kept), () => (type ? call.delegate(type).gc() : undefined)]),
+      tryAll([() => stopStaleMasquerading(call, kept), () => callIpam(call, 'gc')]),
     );
   },
 
@@ -198,12 +192,7 @@ function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
  */
 function configureContainerEnd(call: Call, { container: link }: Pair, plan: PtpPlan): void {
   const { container } = call;
-  addressContainer(
-    call,
-    link,
-    plan.ips.map(({ cidr }) => cidr),
-    false,
-  );
+  addressContainer(call, link, cidrsOf(plan.ips), false);
   addRoutes(container, link, plan.toGateways);
   // Before the subnets' on-link routes are removed: a route may name another gateway in a subnet.
   addRoutes(container, link, plan.routes);
@@ -262,17 +251,13 @@ function refuseLivingHolder(call: Call, { dst, oif }: Pick<Route, 'dst' | 'oif'>
  */
 function checkConnection(call: Call<PtpConf>, prevResult: Result, plan: PtpPlan): void {
   const container = checkContainerEnd(call, prevResult);
-  checkAddresses(
-    call.container,
-    container,
-    plan.ips.map(({ cidr }) => cidr),
-  );
+  checkAddresses(call.container, container, cidrsOf(plan.ips));
   checkRoutes(call.container, container, [...plan.toGateways, ...plan.toSubnets, ...plan.routes]);
   refuseOnLink(call, container, plan);
   const host = checkHostEnd(call, { prevResult, mtu: call.conf.mtu }, container);
   checkAddresses(call.host, host, plan.hostAddresses);
   checkRoutes(call.host, host, plan.hostRoutes);
-  checkForwarding(plan.ips.map(({ cidr }) => cidr.ip));
+  checkForwarding(cidrsOf(plan.ips));
 }
 
 /** If the kernel's own on-link route to the subnet came back, the container would look for its neighbours on the wrong link. */
@@ -300,19 +285,18 @@ async function repairConnection(call: Call<PtpConf>): Promise<void> {
     );
   }
   const plan = planFromResult(prevResult, validatePtpConf(conf));
-  const cidrs = plan.ips.map(({ cidr }) => cidr);
+  const cidrs = cidrsOf(plan.ips);
   await tryAll([
     () => void repairInterface(call, inside),
     () => raise(container, inside),
     () => repairAddresses(call, inside, cidrs),
     () => raise(host, outside),
     () => repairHostEnd(call, outside, plan),
-    () => repairRoutes(call, inside, plan),
-    () =>
-      ensureForwarding(
-        call,
-        cidrs.map(({ ip }) => ip),
-      ),
+    () => {
+      for (const routes of [plan.toGateways, plan.routes, plan.toSubnets])
+        repairRoutes(container, inside, routes);
+    },
+    () => ensureForwarding(call, cidrs),
     () => {
       if (!conf.ipMasq) return;
       mend(
@@ -335,15 +319,6 @@ function repairHostEnd(call: Call, outside: Link, plan: PtpPlan): void {
     mend(
       () => checkRoutes(host, outside, [route]),
       () => addHostRoute(call, outside, route),
-    );
-  }
-}
-
-function repairRoutes({ container }: Call, inside: Link, plan: PtpPlan): void {
-  for (const routes of [plan.toGateways, plan.routes, plan.toSubnets]) {
-    mend(
-      () => checkRoutes(container, inside, routes),
-      () => putRoutesRight(container, inside, routes),
     );
   }
 }

@@ -1,5 +1,6 @@
 // What does sbr do for each verb?
 
+import { hostsOf } from '../../src/attach/addressing.ts';
 import { reachingGateway } from '../../src/attach/container.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { bySubnet, type Cidr, findCidr, type Ip, renderCidr, renderIp, sameIp } from '../../src/net/ip.ts';
@@ -192,7 +193,7 @@ function removeSbr(
 
 /** Addresses of the interface, as the kernel has them. */
 function addressesOf(socket: NetlinkSocket, link: Link | undefined): Ip[] {
-  return link ? listAddresses(socket, link.index).map(({ cidr }) => cidr.ip) : [];
+  return link ? hostsOf(listAddresses(socket, link.index)) : [];
 }
 
 /**

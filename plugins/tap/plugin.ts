@@ -2,11 +2,12 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import {
   type ContainerAddressing,
+  callIpam,
+  cidrsOf,
   dnsOf,
   hostEndOf,
   prepareIpam,
   refuseHostsOwn,
-  removeAndRelease,
 } from '../../src/attach/addressing.ts';
 import {
   addRoutes,
@@ -64,9 +65,9 @@ export const tap = definePlugin({
   name: 'tap',
   config: TapConf,
   netns: 'required',
+  validate: validateTapConf,
 
   async add(call) {
-    validateTapConf(call.conf);
     const mac = requestedMac(call, call.conf.mac);
     refuseTakenName(call);
     const askIpam = prepareIpam(call);
@@ -80,29 +81,22 @@ export const tap = definePlugin({
   },
 
   async check(call) {
-    const { conf } = call;
-    validateTapConf(conf);
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
-    const prevResult = requirePrevResult(call);
-    checkTap(call, prevResult);
+    await callIpam(call, 'check');
+    checkTap(call, requirePrevResult(call));
   },
 
   repair: repairTap,
 
-  async del(call) {
-    await removeAndRelease(call, 'del', release => removeDevices(call, KINDS, release));
-  },
+  del: call => removeDevices(call, KINDS),
 
   async gc(call) {
-    const type = call.conf.ipam?.type;
     // The kernel deletes taps with their namespace.
-    if (type && call.kept !== undefined) await call.delegate(type).gc();
+    if (call.kept !== undefined) await callIpam(call, 'gc');
   },
 
   async status(call) {
-    validateTapConf(call.conf);
     probeTap(call);
-    if (call.conf.ipam?.type) await call.delegate(call.conf.ipam.type).status();
+    await callIpam(call, 'status');
   },
 });
 
@@ -256,12 +250,7 @@ function configureTap(call: Call<TapConf>, link: Link, { ips, routes }: Containe
     return;
   }
   ignoreNeighbours(call, link.name);
-  addressContainer(
-    call,
-    link,
-    ips.map(({ cidr }) => cidr),
-    false,
-  );
+  addressContainer(call, link, cidrsOf(ips), false);
   addRoutes(call.container, link, routes);
 }
 

@@ -1,6 +1,6 @@
 // What does the vlan plugin do for each verb?
 
-import { removeAndRelease } from '../../src/attach/addressing.ts';
+import { callIpam } from '../../src/attach/addressing.ts';
 import { addDevice, removeDevices, renderDevice, stateOf } from '../../src/attach/device.ts';
 import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import {
@@ -30,18 +30,16 @@ export const vlan = definePlugin({
   name: 'vlan',
   config: VlanConf,
   netns: 'required',
+  validate: validateVlanConf,
 
   async add(call) {
-    validateVlanConf(call.conf);
     const probe = call.conf.detectConflicts;
     const addressed = await addDevice(call, () => createVlan(call), { shared: true, probe });
     return renderDevice(call, addressed, call.prevResult);
   },
 
   async check(call) {
-    const { conf } = call;
-    validateVlanConf(conf);
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
+    await callIpam(call, 'check');
     checkVlan(call);
   },
 
@@ -50,21 +48,12 @@ export const vlan = definePlugin({
     await repairUpper(call, 'vlan', outerOf(call));
   },
 
-  async del(call) {
-    await removeAndRelease(call, 'del', release => removeDevices(call, 'vlan', release));
-  },
-
-  async gc(call) {
-    const { kept } = call;
-    if (kept === undefined) return;
-    await removeAndRelease(call, 'gc', release => removeStaleUppers(call, 'vlan', kept, release));
-  },
+  del: call => removeDevices(call, 'vlan'),
+  gc: call => removeStaleUppers(call, 'vlan'),
 
   async status(call) {
-    const { conf } = call;
-    validateVlanConf(conf);
     probeUpper(call, 'vlan');
-    if (conf.ipam?.type) await call.delegate(conf.ipam.type).status();
+    await callIpam(call, 'status');
   },
 });
 

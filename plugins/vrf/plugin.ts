@@ -1,7 +1,7 @@
 // What does vrf do for each verb?
 
 import { type PlannedRoute, planRoute } from '../../src/attach/addressing.ts';
-import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/container.ts';
+import { addRoutes, checkRoutes, repairRoutes } from '../../src/attach/container.ts';
 import { checkAddresses, stateOf } from '../../src/attach/device.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
 import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
@@ -37,7 +37,7 @@ import { addL3mdevRule, listRules, type Rule } from '../../src/netlink/rtnl/rule
 import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
-import { confirm, mend } from '../../src/plugin/steps.ts';
+import { confirm } from '../../src/plugin/steps.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { parseVrfConf, RESERVED_TABLES, VrfConf, type VrfOptions } from './config.ts';
@@ -74,11 +74,7 @@ export const vrf = definePlugin({
     withContainerLock(call, () => {
       const own = ensureVrf(call, options);
       join(call, link, own);
-      const routes = reportedRoutes(result, own.table);
-      mend(
-        () => checkRoutes(call.container, link, routes),
-        () => putRoutesRight(call.container, link, routes),
-      );
+      repairRoutes(call.container, link, reportedRoutes(result, own.table));
     });
   },
 

@@ -36,6 +36,16 @@ export interface PlannedIp {
 /** A route of the container; the outgoing interface is the attachment's own. */
 export type PlannedRoute = Omit<Route, 'oif'>;
 
+/** The addresses with the prefix lengths of their subnets. */
+export function cidrsOf(ips: readonly PlannedIp[]): Cidr[] {
+  return ips.map(({ cidr }) => cidr);
+}
+
+/** The addresses alone. */
+export function hostsOf(ips: readonly { readonly cidr: Cidr }[]): Ip[] {
+  return ips.map(({ cidr }) => cidr.ip);
+}
+
 /** The layer 3 configuration of the container's interface. */
 export interface ContainerAddressing {
   readonly ips: readonly PlannedIp[];
@@ -191,7 +201,7 @@ export function refuseHostsOwn(
 ): void {
   const { isAsked } = holdingsOf(call);
   const isNeeded = ips.some(({ cidr }) => isAsked(cidr.ip));
-  const own = isNeeded ? listAddresses(call.host, device.index).map(({ cidr }) => cidr.ip) : [];
+  const own = isNeeded ? hostsOf(listAddresses(call.host, device.index)) : [];
   refuseUnusable(ips, own);
 }
 
@@ -205,6 +215,15 @@ const TALKS_THROUGH_INTERFACE: readonly (string | undefined)[] = ['dhcp'];
 /** Whether the IPAM plugin needs the interface, up and connected, for its ADD and DEL. */
 export function needsInterface({ ipam }: PluginConfig): boolean {
   return TALKS_THROUGH_INTERFACE.includes(ipam?.type);
+}
+
+/** Has the IPAM plugin, if one is configured, do its part of a verb. */
+export async function callIpam(
+  call: Call<PluginConfig>,
+  verb: 'check' | 'del' | 'gc' | 'status',
+): Promise<void> {
+  const type = call.conf.ipam?.type;
+  if (type) await call.delegate(type)[verb]();
 }
 
 /** Requests addresses from the IPAM plugin, if one is configured. They are released when ADD fails. */
@@ -246,9 +265,7 @@ export async function removeAndRelease(
   verb: 'del' | 'gc',
   remove: (then: () => Done) => Done,
 ): Promise<void> {
-  const type = call.conf.ipam?.type;
-  if (!type) return remove(() => {});
-  const release = (): Done => call.delegate(type)[verb]();
+  const release = (): Done => callIpam(call, verb);
   if (!needsInterface(call.conf)) return remove(release);
   await tryAll([release, () => remove(() => {})]);
 }

@@ -26,11 +26,11 @@ import {
 } from '../netlink/rtnl/route.ts';
 import { isNetlinkError, NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
-import { confirm } from '../plugin/steps.ts';
+import { confirm, mend } from '../plugin/steps.ts';
 import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
-import type { ContainerAddressing, PlannedRoute } from './addressing.ts';
+import { type ContainerAddressing, callIpam, cidrsOf, type PlannedRoute } from './addressing.ts';
 import { withoutIpv6 } from './forwarding.ts';
 
 /**
@@ -109,8 +109,15 @@ function comeBefore(socket: NetlinkSocket, index: number, route: Route): void {
   if (!isMade) prependRoute(socket, route);
 }
 
-/** Puts routes back that others removed or gave another gateway. The interface's own routes to other places stay. */
-export function putRoutesRight(socket: NetlinkSocket, link: Link, routes: readonly PlannedRoute[]): void {
+/** Puts routes back that others removed or gave another gateway, if any is missing. The interface's own routes to other places stay. */
+export function repairRoutes(socket: NetlinkSocket, link: Link, routes: readonly PlannedRoute[]): void {
+  mend(
+    () => checkRoutes(socket, link, routes),
+    () => putRoutesRight(socket, link, routes),
+  );
+}
+
+function putRoutesRight(socket: NetlinkSocket, link: Link, routes: readonly PlannedRoute[]): void {
   const isWrong = (found: Route): boolean => {
     const planned = routes.filter(one => isSamePlace(found, { ...one, oif: link.index }));
     return planned.length > 0 && !planned.some(one => isSameRoute(found, one));
@@ -211,7 +218,7 @@ export function configureContainer(
   { ips, routes }: ContainerAddressing,
   detectDuplicates: boolean,
 ): void {
-  const cidrs = ips.map(({ cidr }) => cidr);
+  const cidrs = cidrsOf(ips);
   prepare(call, link, cidrs, detectDuplicates);
   addRoutes(call.container, link, routes, addressing(link, cidrs, detectDuplicates));
 }
@@ -343,8 +350,7 @@ export async function repairAddresses(
   const present = listAddresses(call.container, link.index).map(({ cidr }) => renderCidr(cidr));
   const missing = cidrs.filter(cidr => !present.includes(renderCidr(cidr)));
   if (missing.length === 0) return;
-  const type = call.conf.ipam?.type;
-  if (type) await call.delegate(type).check();
+  await callIpam(call, 'check');
   // Nothing else can have it: whether there are duplicates was found out at ADD.
   call.container.requestAll(missing.map(cidr => addAddressRequest(link.index, cidr, { nodad: true })));
 }

@@ -23,11 +23,14 @@ import { isReported } from '../plugin/netns-owner.ts';
 import { confirm, mend, tryAll } from '../plugin/steps.ts';
 import {
   type ContainerAddressing,
+  cidrsOf,
   dnsOf,
   hostEndOf,
+  hostsOf,
   planRoute,
   prepareIpam,
   refuseHostsOwn,
+  removeAndRelease,
 } from './addressing.ts';
 import { probeAddresses } from './conflict.ts';
 import {
@@ -35,8 +38,8 @@ import {
   checkRoutes,
   configureContainer,
   ignoreNeighbours,
-  putRoutesRight,
   repairAddresses,
+  repairRoutes,
   reportedIn,
 } from './container.ts';
 import { AUTO_MTU } from './mac-and-mtu.ts';
@@ -106,7 +109,7 @@ export async function addDevice(
   let current = lookAgain(call, link);
   // Probes of a device do not reach the node, which is below it.
   if (addressing) refuseHostsOwn(call, hostEndOf(current), addressing.ips);
-  const ips = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
+  const ips = hostsOf(addressing?.ips ?? []);
   if (probe && ips.some(({ family }) => family === 4)) {
     const stages = [{ socket: call.container, link: current, ips: [] }];
     await probeAddresses(call, current, stages, addressing?.ips ?? []);
@@ -170,11 +173,7 @@ export function checkLayer3(
   link: Link,
   { ips, routes }: ReturnType<typeof addressesFromResult>,
 ): void {
-  checkAddresses(
-    container,
-    link,
-    ips.map(({ cidr }) => cidr),
-  );
+  checkAddresses(container, link, cidrsOf(ips));
   checkRoutes(container, link, routes);
 }
 
@@ -281,17 +280,8 @@ export function repairsOf(
       const mtu = mtuOf(link, reported, expected);
       if (mtu !== undefined && mtu !== link.mtu) setLink(container, link.index, { mtu });
     },
-    () =>
-      repairAddresses(
-        call,
-        link,
-        ips.map(({ cidr }) => cidr),
-      ),
-    () =>
-      mend(
-        () => checkRoutes(container, link, routes),
-        () => putRoutesRight(container, link, routes),
-      ),
+    () => repairAddresses(call, link, cidrsOf(ips)),
+    () => repairRoutes(container, link, routes),
   ];
 }
 
@@ -345,15 +335,21 @@ export function addressesFromResult(
 }
 
 /**
- * Deletes the attachment's devices if the namespace still exists, then does what has to wait until they are gone, such as releasing
- * the address: the interface, and further devices of that kind with the attachment as their alias. A device of another kind
- * under the interface's name is not ours, and is kept. A container may have taken name and alias off: then it is the one that
- * ADD reported.
+ * Deletes the attachment's devices if the namespace still exists, and releases its addresses: the interface, and further devices of
+ * that kind with the attachment as their alias. A device of another kind under the interface's name is not ours, and is kept. A
+ * container may have taken name and alias off: then it is the one that ADD reported.
  * @param kinds of devices that the plugin makes
+ * @param then what has to wait until they are gone, too
  */
-export async function removeDevices(call: Call, kinds: string | string[], then: () => Done): Promise<void> {
-  const own = findOwn(call, [kinds].flat()).map(({ index }) => index);
-  await tryAll([() => (own.length ? deleteInContainer(call, own) : undefined), then]);
+export function removeDevices(
+  call: Call<PluginConfig>,
+  kinds: string | string[],
+  then: () => Done = () => {},
+): Promise<void> {
+  return removeAndRelease(call, 'del', async release => {
+    const own = findOwn(call, [kinds].flat()).map(({ index }) => index);
+    await tryAll([() => (own.length ? deleteInContainer(call, own) : undefined), then, release]);
+  });
 }
 
 function findOwn(call: Call, kinds: readonly string[]): Link[] {

@@ -1,7 +1,7 @@
 // How is packet forwarding enabled on the host, and may a device of it have IPv6 addresses?
 
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { FAMILIES, type Ip } from '../net/ip.ts';
+import { type Cidr, FAMILIES } from '../net/ip.ts';
 import { IFF_LOOPBACK, listLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
@@ -20,14 +20,17 @@ const SYSCTLS = { 4: 'net/ipv4/ip_forward', 6: 'net/ipv6/conf/all/forwarding' } 
  * Enables forwarding for the families of these addresses. Never disabled again, because other networks or the host itself
  * may rely on it. Call it last, so that a failed ADD has not touched it.
  */
-export function ensureForwarding({ host, log }: Pick<Call, 'host' | 'log'>, ips: readonly Ip[]): void {
+export function ensureForwarding(
+  { host, log }: Pick<Call, 'host' | 'log'>,
+  addresses: readonly Cidr[],
+): void {
   const undo: (() => void)[] = [];
   const change = (path: string, value: string, before: string): void => {
     writeSysctl(path, value);
     undo.unshift(() => trySysctl(path, before));
   };
   try {
-    for (const path of sysctlsFor(ips)) {
+    for (const path of sysctlsFor(addresses)) {
       if (findSysctl(path) === '1') continue;
       if (path === SYSCTLS[6]) {
         for (const name of listRouted(host)) {
@@ -70,8 +73,8 @@ function acceptanceOf(name: string): string {
 }
 
 /** @throws Error naming the sysctl that is off */
-export function checkForwarding(ips: readonly Ip[]): void {
-  for (const path of sysctlsFor(ips)) confirm(`sysctl "${path}"`, '1', findSysctl(path));
+export function checkForwarding(addresses: readonly Cidr[]): void {
+  for (const path of sysctlsFor(addresses)) confirm(`sysctl "${path}"`, '1', findSysctl(path));
 }
 
 /** The families for which forwarding is off and cannot be enabled, for example because /proc is read-only. */
@@ -82,8 +85,8 @@ export function stuckFamilies(): (4 | 6)[] {
   });
 }
 
-function sysctlsFor(ips: readonly Ip[]): string[] {
-  const families = new Set(ips.map(({ family }) => family));
+function sysctlsFor(addresses: readonly Cidr[]): string[] {
+  const families = new Set(addresses.map(({ ip }) => ip.family));
   return [...families].map(family => SYSCTLS[family]);
 }
 

@@ -19,8 +19,9 @@ import {
 } from '../netlink/rtnl/link.ts';
 import { isNetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done, KeptAttachments } from '../plugin/define.ts';
-import { confirm, tryAll } from '../plugin/steps.ts';
+import { confirm, throwAll, tryAll } from '../plugin/steps.ts';
 import { Errno } from '../sys/errno.ts';
+import { removeAndRelease } from './addressing.ts';
 import { interfaceExists } from './container.ts';
 import { checkDevice, repairDevice, stateOf } from './device.ts';
 import { listDefaultRoutes } from './mac-and-mtu.ts';
@@ -264,40 +265,40 @@ interface Found {
 }
 
 /**
- * Deletes the network's devices whose attachments GC does not keep, then does what has to wait for that. Only devices count whose
- * lower device is in this namespace: a node that runs inside this machine has attachments of its own.
+ * Deletes the network's devices whose attachments GC does not keep, and has the addresses collected. Only devices count whose lower
+ * device is in this namespace: a node that runs inside this machine has attachments of its own.
+ * @param then what has to wait until they are gone, too
  */
 export async function removeStaleUppers(
-  call: Call,
+  call: Call<PluginConfig>,
   kind: UpperKind,
-  kept: KeptAttachments,
-  then: () => Done,
+  then: (kept: KeptAttachments) => Done = () => {},
 ): Promise<void> {
+  const { kept } = call;
+  if (kept === undefined) return;
+  await removeAndRelease(call, 'gc', release =>
+    tryAll([() => removeStale(call, kind, kept), () => then(kept), release]),
+  );
+}
+
+function removeStale(call: Call, kind: UpperKind, kept: KeptAttachments): void {
   const stale = listUppers(call.network, kind).filter(({ owner }) => !kept.has(owner));
+  if (stale.length === 0) return;
   const problems: unknown[] = [];
-  if (stale.length > 0) {
-    visitNamespaces(({ path, socket }) => {
-      for (const found of stale.filter(one => one.path === path)) {
-        const { owner, name, index, alias } = found;
-        // Another namespace may have come to the path since.
-        if (findLink(socket, index)?.attrs.alias !== alias) continue;
-        call.log.info(
-          `Deleting interface "${name}" of stale attachment ${owner.containerId}/${owner.ifname}`,
-        );
-        try {
-          removeLink(socket, index);
-        } catch (thrown) {
-          problems.push(thrown);
-        }
+  visitNamespaces(({ path, socket }) => {
+    for (const found of stale.filter(one => one.path === path)) {
+      const { owner, name, index, alias } = found;
+      // Another namespace may have come to the path since.
+      if (findLink(socket, index)?.attrs.alias !== alias) continue;
+      call.log.info(`Deleting interface "${name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
+      try {
+        removeLink(socket, index);
+      } catch (thrown) {
+        problems.push(thrown);
       }
-    });
-  }
-  await tryAll([
-    ...problems.map(problem => () => {
-      throw problem;
-    }),
-    then,
-  ]);
+    }
+  });
+  throwAll(problems);
 }
 
 function listUppers(network: string, kind: UpperKind): Found[] {

@@ -55,6 +55,8 @@ export interface PluginDefinition<S extends z.core.$ZodType = z.core.$ZodType> {
    * passed on, as IPAM plugins do.
    */
   readonly netns: 'required' | 'unused';
+  /** Refuses the configuration, before ADD, CHECK and STATUS. DEL and GC must work with what it refuses. @throws CniError 7 */
+  validate?(conf: z.output<S>): void;
   add(call: Call<z.output<S>>): Result | Promise<Result>;
   check(call: Call<z.output<S>>): Done;
   /**

@@ -205,6 +205,7 @@ async function runVerb(
         return '';
       }
       if (env[REPAIR_VARIABLE] === '1') await definition.repair?.(call);
+      definition.validate?.(call.conf);
       await definition.check(call);
       return '';
     case 'DEL':
@@ -220,6 +221,7 @@ async function runVerb(
       }
       return '';
     default:
+      definition.validate?.(call.conf);
       await definition.status(call);
       return '';
   }
@@ -252,6 +254,7 @@ async function changeInPlace(
 async function add(definition: PluginDefinition, call: LiveCall): Promise<JsonObject> {
   let result: Result;
   try {
+    definition.validate?.(call.conf);
     result = await definition.add(call);
     return renderResult(result, call.version);
   } catch (thrown) {

@@ -2,6 +2,7 @@
 
 import {
   holdingsOf,
+  hostsOf,
   type PlannedIp,
   type PlannedRoute,
   refuseMixedFamilies,
@@ -60,10 +61,7 @@ export function ensureGateways(
   const { conf, host } = call;
   const present = listAddresses(host, target.index);
   if (gateways.length) refuseMixedFamilies(ips);
-  refuseUnusable(
-    ips,
-    present.map(({ cidr }) => cidr.ip),
-  );
+  refuseUnusable(ips, hostsOf(present));
   const missing = gateways.filter(gateway => !present.some(({ cidr }) => sameCidr(cidr, gateway)));
   for (const gateway of missing) refuseSubnet(call, target, gateway, ips);
   for (const gateway of missing) {
@@ -124,7 +122,7 @@ function findSubnetProblem(
   if (gateway.prefix < SHORTEST_PREFIX)
     return `${subnet} is too large a subnet for containers, the prefix length must be at least ${SHORTEST_PREFIX}`;
   if (names(gateway)) return undefined;
-  const asked = [gateway.ip, ...ips.filter(ip => isBehind(ip, gateway)).map(({ cidr }) => cidr.ip)];
+  const asked = [gateway.ip, ...hostsOf(ips.filter(ip => isBehind(ip, gateway)))];
   if (asked.some(isAsked) && !holds(gateway)) {
     return `it was requested for the container, and neither the configuration nor "${target.name}" has ${subnet}`;
   }
