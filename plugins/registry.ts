@@ -13,92 +13,99 @@ interface RegisteredPlugin {
   readonly about: () => Promise<PluginAbout>;
 }
 
+function row(
+  plugin: () => Promise<{ readonly plugin: PluginDefinition }>,
+  about: () => Promise<{ readonly about: PluginAbout }>,
+): RegisteredPlugin {
+  return { load: async () => (await plugin()).plugin, about: async () => (await about()).about };
+}
+
 /** Every plugin of a chain, by name; each name is a hard link to the one compiled binary. */
 export const PLUGINS = {
-  bandwidth: {
-    load: async () => (await import('./bandwidth/plugin.ts')).bandwidth,
-    about: async () => (await import('./bandwidth/about.ts')).about,
-  },
-  bridge: {
-    load: async () => (await import('./bridge/plugin.ts')).bridge,
-    about: async () => (await import('./bridge/about.ts')).about,
-  },
-  cluster: {
-    load: async () => (await import('./cluster/plugin.ts')).cluster,
-    about: async () => (await import('./cluster/about.ts')).about,
-  },
-  dhcp: {
-    load: async () => (await import('./dhcp/plugin.ts')).dhcp,
-    about: async () => (await import('./dhcp/about.ts')).about,
-  },
-  dummy: {
-    load: async () => (await import('./dummy/plugin.ts')).dummy,
-    about: async () => (await import('./dummy/about.ts')).about,
-  },
-  firewall: {
-    load: async () => (await import('./firewall/plugin.ts')).firewall,
-    about: async () => (await import('./firewall/about.ts')).about,
-  },
-  flannel: {
-    load: async () => (await import('./flannel/plugin.ts')).flannel,
-    about: async () => (await import('./flannel/about.ts')).about,
-  },
-  'host-device': {
-    load: async () => (await import('./host-device/plugin.ts')).hostDevice,
-    about: async () => (await import('./host-device/about.ts')).about,
-  },
-  'host-local': {
-    load: async () => (await import('./host-local/plugin.ts')).hostLocal,
-    about: async () => (await import('./host-local/about.ts')).about,
-  },
-  ipvlan: {
-    load: async () => (await import('./ipvlan/plugin.ts')).ipvlan,
-    about: async () => (await import('./ipvlan/about.ts')).about,
-  },
-  loopback: {
-    load: async () => (await import('./loopback/plugin.ts')).loopback,
-    about: async () => (await import('./loopback/about.ts')).about,
-  },
-  macvlan: {
-    load: async () => (await import('./macvlan/plugin.ts')).macvlan,
-    about: async () => (await import('./macvlan/about.ts')).about,
-  },
-  portmap: {
-    load: async () => (await import('./portmap/plugin.ts')).portmap,
-    about: async () => (await import('./portmap/about.ts')).about,
-  },
-  ptp: {
-    load: async () => (await import('./ptp/plugin.ts')).ptp,
-    about: async () => (await import('./ptp/about.ts')).about,
-  },
-  sbr: {
-    load: async () => (await import('./sbr/plugin.ts')).sbr,
-    about: async () => (await import('./sbr/about.ts')).about,
-  },
-  static: {
-    load: async () => (await import('./static/plugin.ts')).staticIpam,
-    about: async () => (await import('./static/about.ts')).about,
-  },
-  tap: {
-    load: async () => (await import('./tap/plugin.ts')).tap,
-    about: async () => (await import('./tap/about.ts')).about,
-  },
-  tuning: {
-    load: async () => (await import('./tuning/plugin.ts')).tuning,
-    about: async () => (await import('./tuning/about.ts')).about,
-  },
-  vlan: {
-    load: async () => (await import('./vlan/plugin.ts')).vlan,
-    about: async () => (await import('./vlan/about.ts')).about,
-  },
-  vrf: {
-    load: async () => (await import('./vrf/plugin.ts')).vrf,
-    about: async () => (await import('./vrf/about.ts')).about,
-  },
-  whereabouts: {
-    load: async () => (await import('./whereabouts/plugin.ts')).whereabouts,
-    about: async () => (await import('./whereabouts/about.ts')).about,
-  },
+  bandwidth: row(
+    () => import('./bandwidth/plugin.ts'),
+    () => import('./bandwidth/about.ts'),
+  ),
+  bridge: row(
+    () => import('./bridge/plugin.ts'),
+    () => import('./bridge/about.ts'),
+  ),
+  cluster: row(
+    () => import('./cluster/plugin.ts'),
+    () => import('./cluster/about.ts'),
+  ),
+  dhcp: row(
+    () => import('./dhcp/plugin.ts'),
+    () => import('./dhcp/about.ts'),
+  ),
+  dummy: row(
+    () => import('./dummy/plugin.ts'),
+    () => import('./dummy/about.ts'),
+  ),
+  firewall: row(
+    () => import('./firewall/plugin.ts'),
+    () => import('./firewall/about.ts'),
+  ),
+  flannel: row(
+    () => import('./flannel/plugin.ts'),
+    () => import('./flannel/about.ts'),
+  ),
+  'host-device': row(
+    () => import('./host-device/plugin.ts'),
+    () => import('./host-device/about.ts'),
+  ),
+  'host-local': row(
+    () => import('./host-local/plugin.ts'),
+    () => import('./host-local/about.ts'),
+  ),
+  ipvlan: row(
+    () => import('./ipvlan/plugin.ts'),
+    () => import('./ipvlan/about.ts'),
+  ),
+  loopback: row(
+    () => import('./loopback/plugin.ts'),
+    () => import('./loopback/about.ts'),
+  ),
+  macvlan: row(
+    () => import('./macvlan/plugin.ts'),
+    () => import('./macvlan/about.ts'),
+  ),
+  portmap: row(
+    () => import('./portmap/plugin.ts'),
+    () => import('./portmap/about.ts'),
+  ),
+  ptp: row(
+    () => import('./ptp/plugin.ts'),
+    () => import('./ptp/about.ts'),
+  ),
+  sbr: row(
+    () => import('./sbr/plugin.ts'),
+    () => import('./sbr/about.ts'),
+  ),
+  static: row(
+    () => import('./static/plugin.ts'),
+    () => import('./static/about.ts'),
+  ),
+  tap: row(
+    () => import('./tap/plugin.ts'),
+    () => import('./tap/about.ts'),
+  ),
+  tuning: row(
+    () => import('./tuning/plugin.ts'),
+    () => import('./tuning/about.ts'),
+  ),
+  vlan: row(
+    () => import('./vlan/plugin.ts'),
+    () => import('./vlan/about.ts'),
+  ),
+  vrf: row(
+    () => import('./vrf/plugin.ts'),
+    () => import('./vrf/about.ts'),
+  ),
+  whereabouts: row(
+    () => import('./whereabouts/plugin.ts'),
+    () => import('./whereabouts/about.ts'),
+  ),
 } satisfies Readonly<Record<string, RegisteredPlugin>>;
 
 /** A key of {@link PLUGINS}. */

@@ -32,7 +32,7 @@ import {
 import { planShaping, type Shaper, type Shaping } from './plan.ts';
 
 /** Limits the rate of packets to and from a container, at the host end of its veth or at the interface itself. */
-export const bandwidth = definePlugin({
+export const plugin = definePlugin({
   name: 'bandwidth',
   config: BandwidthConf,
   since: '0.3.0',

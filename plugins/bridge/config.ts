@@ -20,10 +20,7 @@ const Trunk = z.looseObject({
 /** The bridge that networks share unless they name one; the reference's. */
 export const DEFAULT_BRIDGE = 'cni0';
 
-/**
- * Options of a `"type": "bridge"` entry. The README's table repeats these descriptions. Invalid values are
- * left to {@link validateBridgeConf}: DEL must work with them.
- */
+/** Options of a `"type": "bridge"` entry; {@link validateBridgeConf} refuses invalid values. */
 export const BridgeConf = z.extend(PluginConfig, {
   /** Name of the bridge; created when missing. */
   bridge: z._default(z.string(), DEFAULT_BRIDGE),

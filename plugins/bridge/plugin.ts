@@ -63,7 +63,7 @@ import {
 import { type Addressing, addressingOf, CONTAINER_INTERFACE, planAddressing, planVlans } from './plan.ts';
 
 /** Connects a container to a bridge and, with an IPAM plugin, to the outside. */
-export const bridge = definePlugin({
+export const plugin = definePlugin({
   name: 'bridge',
   config: BridgeConf,
   netns: 'required',

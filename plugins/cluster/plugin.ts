@@ -41,7 +41,7 @@ const UPKEEP_DEADLINE_MS = 20_000;
 const ALREADY_ALLOCATED = 100;
 
 /** Hands out addresses that are unique in a cluster. */
-export const cluster = definePlugin({
+export const plugin = definePlugin({
   name: 'cluster',
   // Not the full schema: DEL must work even if other options are invalid.
   config: LeaseConf,

@@ -54,7 +54,7 @@ import {
 } from './upkeep.ts';
 
 /** Obtains addresses from servers and routers on the network that the interface is connected to. */
-export const dhcp = definePlugin({
+export const plugin = definePlugin({
   name: 'dhcp',
   // Not the full schema: DEL must work even if options are invalid.
   config: ReleaseConf,

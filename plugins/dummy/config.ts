@@ -3,10 +3,7 @@ import * as z from 'zod/mini';
 import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 
-/**
- * Options of a `"type": "dummy"` entry. The README's table repeats these descriptions. Invalid values are left
- * to {@link validateDummyConf}: DEL must work with them.
- */
+/** Options of a `"type": "dummy"` entry; {@link validateDummyConf} refuses invalid values. */
 export const DummyConf = z.extend(PluginConfig, {
   /** Hardware address, unless the runtime or the pod requests another one; chosen by the kernel if absent. */
   mac: z.optional(z.string()),

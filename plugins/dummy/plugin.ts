@@ -17,7 +17,7 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { DummyConf, validateDummyConf } from './config.ts';
 
 /** Gives a container a device that leads nowhere, for addresses that must exist in it. */
-export const dummy = definePlugin({
+export const plugin = definePlugin({
   name: 'dummy',
   config: DummyConf,
   netns: 'required',

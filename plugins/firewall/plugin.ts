@@ -49,7 +49,7 @@ import {
 import { type AccessPlan, planAccess } from './plan.ts';
 
 /** Accepts forwarded traffic to and from the pod and restricts which peers may connect to it. */
-export const firewall = definePlugin({
+export const plugin = definePlugin({
   name: 'firewall',
   config: FirewallConf,
   since: '0.4.0',

@@ -13,7 +13,7 @@ import { tryAll } from '../../src/plugin/steps.ts';
 import { DEFAULT_DATA_DIR, DEFAULT_SUBNET_FILE, FlannelConf, validateFlannelConf } from './config.ts';
 
 /** Has another plugin connect the container to the subnet that flanneld obtained for this node. */
-export const flannel = definePlugin({
+export const plugin = definePlugin({
   name: 'flannel',
   config: FlannelConf,
   netns: 'required',

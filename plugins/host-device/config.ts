@@ -4,10 +4,7 @@ import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem, parseMac, renderMac } from '../../src/net/interface.ts';
 
-/**
- * Options of a `"type": "host-device"` entry. The README's table repeats these descriptions. Invalid values are left to
- * {@link selectorOf}: DEL must work with them.
- */
+/** Options of a `"type": "host-device"` entry; {@link selectorOf} refuses invalid values. */
 export const HostDeviceConf = z.extend(PluginConfig, {
   /** Name of the device; takes precedence over the other keys that name one. */
   device: z.optional(z.string()),

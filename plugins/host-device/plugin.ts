@@ -77,7 +77,7 @@ import {
 import { select } from './select.ts';
 
 /** Moves a device of the host into a container, and back. */
-export const hostDevice = definePlugin({
+export const plugin = definePlugin({
   name: 'host-device',
   config: HostDeviceConf,
   netns: 'required',

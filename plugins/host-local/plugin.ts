@@ -40,7 +40,7 @@ import {
 const STATUS_DEADLINE_MS = 2_000;
 
 /** Hands out addresses of configured ranges and records on disk which attachment holds which. */
-export const hostLocal = definePlugin({
+export const plugin = definePlugin({
   name: 'host-local',
   // Not the full schema: DEL must work even if other options are invalid.
   config: LeaseConf,

@@ -11,10 +11,7 @@ import {
   type IpvlanMode,
 } from '../../src/netlink/rtnl/link.ts';
 
-/**
- * Options of a `"type": "ipvlan"` entry. The README's table repeats these descriptions. Invalid values are left
- * to {@link validateIpvlanConf}: DEL must work with them.
- */
+/** Options of a `"type": "ipvlan"` entry; {@link validateIpvlanConf} refuses invalid values. */
 export const IpvlanConf = z.extend(PluginConfig, {
   /** Interface of the host that the container's is made on; by default that of the plugin before, else of the default route. */
   master: z.optional(z.string()),

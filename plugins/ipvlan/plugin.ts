@@ -23,7 +23,7 @@ import { confirm, mend } from '../../src/plugin/steps.ts';
 import { flagsOf, IpvlanConf, modeOf, validateIpvlanConf } from './config.ts';
 
 /** Connects a container to the link of a host interface, with that interface's hardware address. */
-export const ipvlan = definePlugin({
+export const plugin = definePlugin({
   name: 'ipvlan',
   config: IpvlanConf,
   netns: 'required',

@@ -32,7 +32,7 @@ export function isLoopback({ ip }: Cidr): boolean {
 }
 
 /** Brings up the container's loopback interface. */
-export const loopback = definePlugin({
+export const plugin = definePlugin({
   name: 'loopback',
   config: LoopbackConf,
   netns: 'required',

@@ -6,10 +6,7 @@ import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { MACVLAN_MODES, type MacvlanMode } from '../../src/netlink/rtnl/link.ts';
 
-/**
- * Options of a `"type": "macvlan"` entry. The README's table repeats these descriptions. Invalid values are left
- * to {@link validateMacvlanConf}: DEL must work with them.
- */
+/** Options of a `"type": "macvlan"` entry; {@link validateMacvlanConf} refuses invalid values. */
 export const MacvlanConf = z.extend(PluginConfig, {
   /** Interface of the host that the container's is made on; by default that of the plugin before, else of the default route. */
   master: z.optional(z.string()),

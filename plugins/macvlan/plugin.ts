@@ -96,7 +96,7 @@ function reportedIps({ prevResult, env }: MacvlanCall): Ip[] {
 }
 
 /** Connects a container to the link of a host interface, with a hardware address of its own. */
-export const macvlan = definePlugin({
+export const plugin = definePlugin({
   name: 'macvlan',
   config: MacvlanConf,
   netns: 'required',

@@ -116,7 +116,7 @@ function tryLocalhost(): void {
 const ALL_PROTOCOLS = Object.keys(PROTOCOLS) as Protocol[];
 
 /** Forwards host ports to the pod. */
-export const portmap = definePlugin({
+export const plugin = definePlugin({
   name: 'portmap',
   config: PortmapConf,
   netns: 'required',

@@ -5,10 +5,7 @@ import { findBackendProblem, findSourceProblem } from '../../src/attach/masquera
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 
-/**
- * Options of a `"type": "ptp"` entry. The README's table repeats these descriptions. Invalid values are left
- * to {@link validatePtpConf}: DEL must work with them.
- */
+/** Options of a `"type": "ptp"` entry; {@link validatePtpConf} refuses invalid values. */
 export const PtpConf = z.extend(PluginConfig, {
   /** Masquerade the container's traffic to destinations outside its subnet. */
   ipMasq: z._default(z.boolean(), false),

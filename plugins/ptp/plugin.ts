@@ -67,7 +67,7 @@ import { PtpConf, validatePtpConf } from './config.ts';
 import { CONTAINER_INTERFACE, type PtpPlan, planFromResult, planPtp, refuseBrought } from './plan.ts';
 
 /** Connects a container to the host, with the host as its only neighbour. */
-export const ptp = definePlugin({
+export const plugin = definePlugin({
   name: 'ptp',
   config: PtpConf,
   netns: 'required',

@@ -4,10 +4,7 @@ import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIp, type Ip } from '../../src/net/ip.ts';
 
-/**
- * The request as sbr sees it. Its values are validated by ADD and CHECK, not by DEL, so an attachment can still be deleted after
- * its configuration has become invalid.
- */
+/** The request as sbr sees it. Values are validated later: DEL must work with invalid ones. */
 export const SbrConf = z.extend(PluginConfig, {
   /** Existing routing table to use; no routes are changed. By default each address gets a free table of its own. */
   table: z.optional(z.int()),

@@ -27,7 +27,7 @@ import {
 } from './plan.ts';
 
 /** Sends packets from an address of the pod through the interface that has the address. */
-export const sbr = definePlugin({
+export const plugin = definePlugin({
   name: 'sbr',
   config: SbrConf,
   netns: 'required',

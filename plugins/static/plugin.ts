@@ -7,7 +7,7 @@ import { StaticConf } from './config.ts';
 import { findDifferences, type PlannedAddress, planAddresses, planResult } from './plan.ts';
 
 /** Reports the addresses that the configuration and the runtime name. */
-export const staticIpam = definePlugin({
+export const plugin = definePlugin({
   name: 'static',
   // Not the full schema: DEL must work even if options are invalid.
   config: PluginConfig,

@@ -10,10 +10,7 @@ const LAST_ID = 0xfffffffe;
 /** The largest MTU that the kernel gives a tap. */
 const LAST_MTU = 65_521;
 
-/**
- * Options of a `"type": "tap"` entry. The README's table repeats these descriptions. Invalid values are left to
- * {@link validateTapConf}: DEL must work with them.
- */
+/** Options of a `"type": "tap"` entry; {@link validateTapConf} refuses invalid values. */
 export const TapConf = z.extend(PluginConfig, {
   /** `tap`, or `macvtap` for a tap that is a child of the device `master`. */
   kind: z._default(z.string(), 'tap'),

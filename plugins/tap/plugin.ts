@@ -61,7 +61,7 @@ import { isMacvtap, TapConf, validateTapConf } from './config.ts';
 const KINDS = ['tun', 'macvtap'];
 
 /** Makes a tap in the container, for a program such as a virtual machine. */
-export const tap = definePlugin({
+export const plugin = definePlugin({
   name: 'tap',
   config: TapConf,
   netns: 'required',

@@ -43,7 +43,7 @@ import {
 } from './plan.ts';
 
 /** Sets sysctls and attributes of an interface that earlier plugins made. */
-export const tuning = definePlugin({
+export const plugin = definePlugin({
   name: 'tuning',
   config: TuningConf,
   netns: 'required',

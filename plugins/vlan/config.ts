@@ -14,10 +14,7 @@ const LAST_PRIORITY = 7;
 /** A pair of a socket's priority and the priority in the tag. */
 const Mapping = z.object({ from: z.int(), to: z.int() });
 
-/**
- * Options of a `"type": "vlan"` entry. The README's table repeats these descriptions. Invalid values are left
- * to {@link validateVlanConf}: DEL must work with them.
- */
+/** Options of a `"type": "vlan"` entry; {@link validateVlanConf} refuses invalid values. */
 export const VlanConf = z.extend(PluginConfig, {
   /** Interface of the host that carries the VLAN. */
   master: z.optional(z.string()),

@@ -26,7 +26,7 @@ import { trySysctl } from '../../src/sys/sysctl.ts';
 import { protocolOf, VlanConf, validateVlanConf } from './config.ts';
 
 /** Connects a container to a VLAN of a host interface. */
-export const vlan = definePlugin({
+export const plugin = definePlugin({
   name: 'vlan',
   config: VlanConf,
   netns: 'required',

@@ -4,10 +4,7 @@ import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
 
-/**
- * The request as vrf sees it. Its values are validated by ADD and CHECK, not by DEL, so an attachment can still be deleted after
- * its configuration has become invalid.
- */
+/** The request as vrf sees it. Values are validated later: DEL must work with invalid ones. */
 export const VrfConf = z.extend(PluginConfig, {
   /** Name of the VRF device in the container; created when missing. Required. */
   vrfname: z.optional(z.string()),

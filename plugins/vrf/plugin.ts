@@ -43,7 +43,7 @@ import { trySysctl } from '../../src/sys/sysctl.ts';
 import { parseVrfConf, RESERVED_TABLES, VrfConf, type VrfOptions } from './config.ts';
 
 /** Moves the container's interface, with its routes, into a routing table of its own. */
-export const vrf = definePlugin({
+export const plugin = definePlugin({
   name: 'vrf',
   config: VrfConf,
   netns: 'required',

@@ -29,7 +29,7 @@ const DEADLINE_MS = 30_000;
 const REQUEST_MS = 5_000;
 
 /** Hands out addresses that are unique in a cluster, in the objects of whereabouts. */
-export const whereabouts = definePlugin({
+export const plugin = definePlugin({
   name: 'whereabouts',
   config: WhereaboutsConf,
   netns: 'unused',

@@ -1,7 +1,7 @@
 // When ADD returns, do packets flow?
 import { expect, test } from 'bun:test';
-import { bridge } from '../../plugins/bridge/plugin.ts';
-import { ptp } from '../../plugins/ptp/plugin.ts';
+import { plugin as bridge } from '../../plugins/bridge/plugin.ts';
+import { plugin as ptp } from '../../plugins/ptp/plugin.ts';
 import { withHost } from '../../src/lab/testing/index.ts';
 import { openPeer } from '../helpers/datagram.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
