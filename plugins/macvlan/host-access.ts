@@ -120,7 +120,7 @@ function routesTo({ host }: Call, device: Link, ips: readonly Ip[]): PlannedRout
   const own = listAddresses(host, device.peer).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
   return ips.map(ip => {
     const dst = { ip, prefix: IP_BITS[ip.family] };
-    if (ip.family === 6) return { dst, source: linkLocalIpOf(device) };
+    if (ip.family === 6) return { dst, source: linkLocalOf(device).ip };
     const candidates = own.filter(({ cidr }) => cidr.ip.family === 4).map(({ cidr }) => cidr);
     const source = candidates.find(cidr => cidrContains(cidr, ip)) ?? candidates[0];
     return { dst, source: source?.ip, scope: RT_SCOPE_LINK };
@@ -130,25 +130,20 @@ function routesTo({ host }: Call, device: Link, ips: readonly Ip[]): PlannedRout
 // Routes carry no name, so they follow from the elements: a route to an address that no element has belongs to no attachment. A
 // flush of the packet filter takes the elements of all, so such a route is kept as long as an interface has its address.
 
-/** Ends the host's access to the call's attachment, whose device is gone. */
-export function closeHostAccess(call: Call): void {
-  const own = noteOf(attachmentOf(call));
-  closeAccess(call, note => note === own);
-}
-
-/** Ends the host's access to the network's attachments that GC does not keep. */
-export function closeStaleHostAccess(call: Call, kept: KeptAttachments): void {
-  closeAccess(call, note => isStaleNote(note, call.network, kept));
-}
-
 /** Whether the host has access to the call's attachment. */
 export function isOpenTo(call: Call): boolean {
   const own = noteOf(attachmentOf(call));
   return listOwned(call.hostNft, OWNED_SETS, note => note === own).length > 0;
 }
 
-function closeAccess(call: Call, isGone: (note: string) => boolean): void {
+/**
+ * Ends the host's access to the call's attachment, whose device is gone.
+ * @param kept for GC: ends that to the network's attachments that are not kept
+ */
+export function closeHostAccess(call: Call, kept?: KeptAttachments): void {
   const { host, hostNft } = call;
+  const own = noteOf(attachmentOf(call));
+  const isGone = (note: string) => (kept ? isStaleNote(note, call.network, kept) : note === own);
   const close = (): void => {
     const noted = listOwned(hostNft, OWNED_SETS, () => true);
     const isOfGone = ({ element: { comment = '' } }: Entry): boolean => isGone(comment);
@@ -244,11 +239,6 @@ function ensureDevice(host: NetlinkSocket, master: Link): Link {
     setLinkRequest(device.index, { up: true }),
   ]);
   return getLink(host, device.index);
-}
-
-/** The address by which the host speaks to pods over IPv6: the one that the device has. */
-function linkLocalIpOf(device: Link): Ip {
-  return linkLocalOf(device).ip;
 }
 
 function isOurs({ kind, attrs }: Link): boolean {

@@ -22,7 +22,7 @@ import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { type NewUpper, setUpper, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
-import { findLink, type Link, MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
+import { type Link, MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
 import { isNetlinkError } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
 import { confirm, mend } from '../../src/plugin/steps.ts';
@@ -31,64 +31,18 @@ import { MacvlanConf, modeOf, validateMacvlanConf } from './config.ts';
 
 type MacvlanCall = Call<MacvlanConf>;
 
-/** Lets the host reach the container, and no longer when ADD fails. @param inside the container's interface */
-async function openAccess(call: MacvlanCall, inside: Link, ips: readonly Ip[]): Promise<void> {
-  if (!call.conf.hostAccess) return;
-  const { openHostAccess } = await import('./host-access.ts');
-  call.onFailure("close the host's access", () => closeAccess(call));
-  openHostAccess(call, inside, ips);
+/** What lets the host reach the container, for those who ask for it. */
+const loadAccess = () => import('./host-access.ts');
+
+/** The same, if there may be such access: the configuration may have changed since an ADD. */
+async function loadIfConcerned({ conf, host }: MacvlanCall) {
+  const access = await loadAccess();
+  return conf.hostAccess || access.hasDevices(host) ? access : undefined;
 }
 
-/** @throws Error naming what is missing of the host's access */
-async function checkAccess(call: MacvlanCall, inside: Link): Promise<void> {
-  if (!call.conf.hostAccess) return;
-  const { checkHostAccess } = await import('./host-access.ts');
-  checkHostAccess(call, inside, reportedIps(call));
-}
-
-/** Restores what is missing of the host's access. */
-async function repairAccess(call: MacvlanCall): Promise<void> {
-  const inside = call.conf.hostAccess ? findLink(call.container, call.env.ifname) : undefined;
-  if (inside === undefined) return;
-  const { openHostAccess } = await import('./host-access.ts');
-  openHostAccess(call, inside, reportedIps(call));
-}
-
-/** Ends it, after the container's interface was deleted. */
-async function closeAccess(call: MacvlanCall): Promise<void> {
-  if (!(await isConcerned(call))) return;
-  const { closeHostAccess } = await import('./host-access.ts');
-  closeHostAccess(call);
-}
-
-/** Ends it for the network's attachments that GC does not keep. */
-async function closeStaleAccess(call: MacvlanCall, kept: KeptAttachments): Promise<void> {
-  if (!(await isConcerned(call))) return;
-  const { closeStaleHostAccess } = await import('./host-access.ts');
-  closeStaleHostAccess(call, kept);
-}
-
-/** @throws Error when the host has access: the reference's DEL would leave it open for the next container of the address */
-async function refuseHandover(call: MacvlanCall): Promise<void> {
-  const { isOpenTo } = await import('./host-access.ts');
-  if (!(await isConcerned(call)) || !isOpenTo(call)) return;
-  throw new Error(
-    `Cannot hand over "${call.env.ifname}": only our DEL ends the host's access to it ("hostAccess"); delete the container first`,
-  );
-}
-
-/** @throws CniError 50 when the kernel cannot restrict what enters by the host's device */
-async function probeAccess(call: MacvlanCall): Promise<void> {
-  if (!call.conf.hostAccess) return;
-  const { probeHostAccess } = await import('./host-access.ts');
-  requireReadiness(() => probeHostAccess(call));
-}
-
-/** The configuration may have changed since an ADD. */
-async function isConcerned({ conf, host }: MacvlanCall): Promise<boolean> {
-  if (conf.hostAccess) return true;
-  const { hasDevices } = await import('./host-access.ts');
-  return hasDevices(host);
+/** Ends the host's access, after the container's interface was deleted. @param kept for GC: ends that of all other attachments */
+async function closeAccess(call: MacvlanCall, kept?: KeptAttachments): Promise<void> {
+  (await loadIfConcerned(call))?.closeHostAccess(call, kept);
 }
 
 function reportedIps({ prevResult, env }: MacvlanCall): Ip[] {
@@ -109,31 +63,42 @@ export const plugin = definePlugin({
         throw isNetlinkError(thrown, Errno.EADDRINUSE) ? takenMac(call, thrown) : thrown;
       },
     );
-    await openAccess(call, addressed.link, hostsOf(addressed.addressing?.ips ?? []));
+    if (call.conf.hostAccess) {
+      const { openHostAccess } = await loadAccess();
+      call.onFailure("close the host's access", () => closeAccess(call));
+      openHostAccess(call, addressed.link, hostsOf(addressed.addressing?.ips ?? []));
+    }
     return renderDevice(call, addressed, call.prevResult);
   },
 
   async check(call) {
     await callIpam(call, 'check');
-    await checkAccess(call, checkMacvlan(call));
+    const link = checkMacvlan(call);
+    if (call.conf.hostAccess) (await loadAccess()).checkHostAccess(call, link, reportedIps(call));
   },
 
   async repair(call) {
-    await repairMacvlan(call);
-    await repairAccess(call);
+    const link = await repairMacvlan(call);
+    if (call.conf.hostAccess) (await loadAccess()).openHostAccess(call, link, reportedIps(call));
   },
 
   async handOver(call) {
-    await refuseHandover(call);
-    return [];
+    if (!(await loadIfConcerned(call))?.isOpenTo(call)) return [];
+    // The reference's DEL would leave it open for the next container of the address.
+    throw new Error(
+      `Cannot hand over "${call.env.ifname}": only our DEL ends the host's access to it ("hostAccess"); delete the container first`,
+    );
   },
 
   del: call => removeDevices(call, 'macvlan', () => closeAccess(call)),
-  gc: call => removeStaleUppers(call, 'macvlan', kept => closeStaleAccess(call, kept)),
+  gc: call => removeStaleUppers(call, 'macvlan', kept => closeAccess(call, kept)),
 
   async status(call) {
     probeUpper(call, 'macvlan', { examine: refuseWireless });
-    await probeAccess(call);
+    if (call.conf.hostAccess) {
+      const { probeHostAccess } = await loadAccess();
+      requireReadiness(() => probeHostAccess(call));
+    }
     await callIpam(call, 'status');
   },
 });
@@ -192,13 +157,14 @@ export function chainedMaster({ linkInContainer }: MacvlanConf, prevResult: Resu
  * Restores the device with its mode.
  * @throws Error when the device is missing: only a new ADD can make it
  */
-async function repairMacvlan(call: Call<MacvlanConf>): Promise<void> {
+async function repairMacvlan(call: Call<MacvlanConf>): Promise<Link> {
   const { conf, container } = call;
   const link = await repairUpper(call, 'macvlan');
   mend(
     () => checkMode(conf, link),
     () => setUpper(container, link.index, 'macvlan', { mode: MACVLAN_MODES[modeOf(conf)] }),
   );
+  return link;
 }
 
 /**
