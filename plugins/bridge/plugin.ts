@@ -11,7 +11,12 @@ import {
   refuseHostsOwn,
   removeAndRelease,
 } from '../../src/attach/addressing.ts';
-import { awaitDuplicateDetection, configureContainer, ignoreNeighbours } from '../../src/attach/container.ts';
+import {
+  awaitDuplicateDetection,
+  configureContainer,
+  describeInterface,
+  ignoreNeighbours,
+} from '../../src/attach/container.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import { backendOf, withSources } from '../../src/attach/masquerade.ts';
@@ -29,9 +34,9 @@ import type { AttachmentId } from '../../src/cni/attachment.ts';
 import type { HandoverMode } from '../../src/cni/env.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
-import { atLeast, type Result } from '../../src/cni/result.ts';
+import { type Result, resultIp } from '../../src/cni/result.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
-import { type Cidr, type Ip, renderCidr, renderIp } from '../../src/net/ip.ts';
+import type { Cidr, Ip } from '../../src/net/ip.ts';
 import { findLink, getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { findForwardingPort, findNeighbour } from '../../src/netlink/rtnl/neighbour.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
@@ -177,25 +182,15 @@ function renderAttachment(
   ipam: Result | undefined,
   addressing: Addressing | undefined,
 ): Result {
-  const { conf, env, version } = call;
-  const reportsMtu = conf.mtu !== 0 && atLeast(version, '1.1.0');
+  const { conf } = call;
   const interfaces = [
     { name: link.name, mac: link.mac ?? '' },
     { name: host.name, mac: host.mac ?? '' },
-    {
-      name: container.name,
-      mac: container.mac ?? '',
-      sandbox: env.netns,
-      ...(reportsMtu ? { mtu: container.mtu } : {}),
-    },
+    describeInterface(call, container, conf.mtu !== 0),
     ...(gatewayPort ? [{ name: gatewayPort.name, mac: gatewayPort.mac ?? '' }] : []),
   ];
   const dns = dnsOf(conf, ipam);
-  const ips = addressing?.ips.map(({ cidr, gateway }) => ({
-    address: renderCidr(cidr),
-    ...(gateway ? { gateway: renderIp(gateway) } : {}),
-    interface: CONTAINER_INTERFACE,
-  }));
+  const ips = addressing?.ips.map(ip => resultIp(ip, CONTAINER_INTERFACE));
   const routes = addressing?.resultRoutes;
   return {
     ...ipam,

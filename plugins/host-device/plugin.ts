@@ -15,13 +15,13 @@ import {
   addRoutes,
   addressContainer,
   awaitDuplicateDetection,
+  describeInterface,
   ignoreNeighbours,
 } from '../../src/attach/container.ts';
 import {
   addressesFromResult,
   checkLayer3,
   checkMac,
-  describeInterface,
   findDevice,
   type Layer3,
   onlyInterfaceHas,

@@ -10,6 +10,7 @@ import {
   type ResultIp,
   type ResultRoute,
   renderRoutes,
+  resultIp,
   type SpecVersion,
 } from '../../src/cni/result.ts';
 import type { IpRange } from '../../src/cni/schemas.ts';
@@ -342,10 +343,9 @@ export function planResult(
   plan: Plan,
   dns: ResultDns | undefined,
 ): Result {
-  const ips = allocations.map(({ ip, range }) => ({
-    address: renderCidr({ ip, prefix: range.subnet.prefix }),
-    ...(range.gateway ? { gateway: renderIp(range.gateway) } : {}),
-  }));
+  const ips = allocations.map(({ ip, range: { subnet, gateway } }) =>
+    resultIp({ cidr: { ip, prefix: subnet.prefix }, gateway }),
+  );
   return { ips, ...(plan.routes.length ? { routes: [...plan.routes] } : {}), ...defined({ dns }) };
 }
 

@@ -12,6 +12,7 @@ import {
   addRoutes,
   addressContainer,
   checkRoutes,
+  describeInterface,
   ignoreNeighbours,
   repairAddresses,
   repairInterface,
@@ -45,8 +46,8 @@ import { awaitTraffic, requireReadiness, warnOfDroppingChains } from '../../src/
 import { createPair, type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { findOwner } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/json.ts';
-import { atLeast, type Result } from '../../src/cni/result.ts';
-import { type Cidr, renderCidr, renderIp, sameIp, subnetKey } from '../../src/net/ip.ts';
+import { type Result, resultIp } from '../../src/cni/result.ts';
+import { type Cidr, renderCidr, sameIp, subnetKey } from '../../src/net/ip.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import { findLink, type Link, listLinks, removeLink } from '../../src/netlink/rtnl/link.ts';
@@ -129,29 +130,19 @@ export const plugin = definePlugin({
 
 /** The result: host end and container interface in this order, then the IPAM result. */
 function renderConnection(
-  { conf, env, version }: Call<PtpConf>,
+  call: Call<PtpConf>,
   { host, container }: Pair,
   ipam: Result,
   { ips }: PtpPlan,
 ): Result {
-  const reportsMtu = conf.mtu !== 0 && atLeast(version, '1.1.0');
-  const dns = dnsOf(conf, ipam);
+  const dns = dnsOf(call.conf, ipam);
   return {
     ...ipam,
     interfaces: [
       { name: host.name, mac: host.mac ?? '' },
-      {
-        name: container.name,
-        mac: container.mac ?? '',
-        sandbox: env.netns,
-        ...(reportsMtu ? { mtu: container.mtu } : {}),
-      },
+      describeInterface(call, container, call.conf.mtu !== 0),
     ],
-    ips: ips.map(({ cidr, gateway }) => ({
-      address: renderCidr(cidr),
-      gateway: renderIp(gateway),
-      interface: CONTAINER_INTERFACE,
-    })),
+    ips: ips.map(ip => resultIp(ip, CONTAINER_INTERFACE)),
     ...defined({ dns }),
   };
 }

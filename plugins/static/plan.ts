@@ -2,7 +2,14 @@
 import { type CniArgs, pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
-import { atLeast, type Result, type ResultIp, renderRoutes, type SpecVersion } from '../../src/cni/result.ts';
+import {
+  atLeast,
+  type Result,
+  type ResultIp,
+  renderRoutes,
+  resultIp,
+  type SpecVersion,
+} from '../../src/cni/result.ts';
 import {
   type Cidr,
   cidrContains,
@@ -48,10 +55,7 @@ export function planAddresses(conf: StaticConf, args: CniArgs, version: SpecVers
 
 /** The result of an ADD. */
 export function planResult(conf: StaticConf, addresses: readonly PlannedAddress[]): Result {
-  const ips = addresses.map(({ cidr, gateway }) => ({
-    address: renderCidr(cidr),
-    ...(gateway ? { gateway: renderIp(gateway) } : {}),
-  }));
+  const ips = addresses.map(one => resultIp(one));
   const routes = renderRoutes(conf.ipam.routes ?? []);
   return {
     ...(ips.length ? { ips } : {}),

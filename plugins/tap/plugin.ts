@@ -12,6 +12,7 @@ import {
 import {
   addRoutes,
   addressContainer,
+  describeInterface,
   ignoreNeighbours,
   refuseTakenName,
 } from '../../src/attach/container.ts';
@@ -19,7 +20,6 @@ import {
   addressesFromResult,
   checkLayer3,
   checkMac,
-  describeInterface,
   findDevice,
   onlyInterfaceHas,
   planAddresses,

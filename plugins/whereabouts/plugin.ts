@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
-import { type Result, renderRoutes } from '../../src/cni/result.ts';
+import { type Result, renderRoutes, resultIp } from '../../src/cni/result.ts';
 import { DEFAULT_DATA_DIR, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { storeExists, unusedGarbage, withStore } from '../../src/ipam/lease-store.ts';
 import {
@@ -222,13 +222,7 @@ function resultOf(
   const own = ranges.flatMap(({ prefix }, i) => {
     const ip = ips[i];
     if (ip === undefined) return [];
-    const isOf = gateway?.family === ip.family;
-    return [
-      {
-        address: renderCidr({ ip, prefix }),
-        ...(isOf && gateway ? { gateway: renderIp(gateway) } : {}),
-      },
-    ];
+    return [resultIp({ cidr: { ip, prefix }, gateway: gateway?.family === ip.family ? gateway : undefined })];
   });
   const routes = renderRoutes(ipam.routes ?? []);
   return { ips: [...own, ...extra], ...(routes.length ? { routes } : {}), ...defined({ dns: ipam.dns }) };

@@ -1,7 +1,7 @@
 // How does the container's interface get its addresses and routes, and when can they be used?
 
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { Result, ResultInterface } from '../cni/result.ts';
+import { atLeast, type Result, type ResultInterface } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
 import { bySubnet, type Cidr, IP_BITS, type Ip, renderCidr, renderIp, sameIp, subnetKey } from '../net/ip.ts';
 import type { Request } from '../netlink/codec.ts';
@@ -319,6 +319,20 @@ export function interfaceExists(ifname: string, netns: Pick<Netns, 'path'>, caus
     `Cannot create interface "${ifname}" in "${netns.path}": an interface of that name exists; run DEL first`,
     { details: `CNI_IFNAME=${ifname}`, cause },
   );
+}
+
+/** A result's entry for the container's interface. The key `mtu`, if it is wanted, exists since 1.1.0. */
+export function describeInterface(
+  { env, version }: Pick<Call, 'env' | 'version'>,
+  { mac, mtu }: Pick<Link, 'mac' | 'mtu'>,
+  wantsMtu = true,
+): ResultInterface {
+  return {
+    name: env.ifname,
+    mac: mac ?? '',
+    sandbox: env.netns,
+    ...(wantsMtu && atLeast(version, '1.1.0') ? { mtu } : {}),
+  };
 }
 
 /** What a result says of the attachment's interface. */

@@ -3,9 +3,9 @@
 import { interimName, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
-import { atLeast, type Result, type ResultInterface, spreadGateways } from '../cni/result.ts';
+import { type Result, type ResultInterface, resultIp, spreadGateways } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
-import { type Cidr, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.ts';
+import { type Cidr, parseCidr, parseIp, renderCidr } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import {
   ALIAS_MAX_BYTES,
@@ -37,6 +37,7 @@ import {
   awaitDuplicateDetection,
   checkRoutes,
   configureContainer,
+  describeInterface,
   ignoreNeighbours,
   repairAddresses,
   repairRoutes,
@@ -387,11 +388,7 @@ export function renderDevice(
   before?: Result,
 ): Result {
   const interfaces = before?.interfaces ?? [];
-  const own = addressing?.ips.map(({ cidr, gateway }) => ({
-    address: renderCidr(cidr),
-    ...(gateway ? { gateway: renderIp(gateway) } : {}),
-    interface: interfaces.length,
-  }));
+  const own = addressing?.ips.map(ip => resultIp(ip, interfaces.length));
   const ips = before?.ips || own ? [...(before?.ips ?? []), ...(own ?? [])] : undefined;
   const routes = [...(before?.routes ?? []), ...(ipam?.routes ?? [])];
   const dns = dnsOf(call.conf, ipam ?? before);
@@ -402,19 +399,6 @@ export function renderDevice(
     ...defined({ ips }),
     ...(routes.length ? { routes } : {}),
     ...defined({ dns }),
-  };
-}
-
-/** A result's entry for the container's interface. The key `mtu` exists since 1.1.0. */
-export function describeInterface(
-  { env, version }: Pick<Call, 'env' | 'version'>,
-  { mac, mtu }: Pick<Link, 'mac' | 'mtu'>,
-): ResultInterface {
-  return {
-    name: env.ifname,
-    mac: mac ?? '',
-    sandbox: env.netns,
-    ...(atLeast(version, '1.1.0') ? { mtu } : {}),
   };
 }
 

@@ -1,7 +1,7 @@
 // What does a plugin report, is it valid, and how is it converted from one specification version to another?
 
 import type * as z from 'zod/mini';
-import { findCidr, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.ts';
+import { type Cidr, findCidr, type Ip, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.ts';
 import { CniError, ErrorCode } from './errors.ts';
 import { checkObject, isObject, type JsonObject } from './json.ts';
 import { FamiliesResult, IpsResult, VersionedIpsResult } from './schemas.ts';
@@ -177,6 +177,18 @@ export interface ResultIp {
   address: string;
   gateway?: string;
   interface?: number;
+}
+
+/** An address as a result has it. @param index of its interface among those of the result */
+export function resultIp(
+  { cidr, gateway }: { readonly cidr: Cidr; readonly gateway?: Ip | undefined },
+  index?: number,
+): ResultIp {
+  return {
+    address: renderCidr(cidr),
+    ...(gateway ? { gateway: renderIp(gateway) } : {}),
+    ...(index === undefined ? {} : { interface: index }),
+  };
 }
 
 /** A route inside the container. `scope` 0 global, 253 link, 254 host. */

@@ -3,7 +3,7 @@
 import * as z from 'zod/mini';
 import { withoutIpv6 } from '../../../src/attach/forwarding.ts';
 import { CniError, describeError, ErrorCode } from '../../../src/cni/errors.ts';
-import { atLeast, type Result, type SpecVersion } from '../../../src/cni/result.ts';
+import { atLeast, type Result, resultIp, type SpecVersion } from '../../../src/cni/result.ts';
 import {
   type Cidr,
   cidrContains,
@@ -243,14 +243,13 @@ interface Findings {
  * leave the rest of the advertisement unread; so results that cannot state a metric have no default route.
  */
 export function resultOf({ addresses, routers, resolvers, priority, version }: Findings): Result {
-  const router = routers.find(({ isDefault }) => isDefault)?.router;
-  const gateway = router && renderIp(router);
+  const gateway = routers.find(({ isDefault }) => isDefault)?.router;
   const dns = dnsOf({ domain: undefined, ...resolvers });
   return {
-    ips: addresses.map(cidr => ({ address: renderCidr(cidr), ...(gateway ? { gateway } : {}) })),
+    ips: addresses.map(cidr => resultIp({ cidr, gateway })),
     routes:
       gateway && atLeast(version, PRIORITY_SINCE)
-        ? [{ dst: '::/0', gw: gateway, priority: (priority || LEARNED) + 1 }]
+        ? [{ dst: '::/0', gw: renderIp(gateway), priority: (priority || LEARNED) + 1 }]
         : [],
     ...(dns ? { dns } : {}),
   };
