@@ -1,6 +1,7 @@
 // What does bandwidth do for each verb?
+import { attachmentOf } from '../../src/attach/owner.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
-import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultInterface } from '../../src/cni/result.ts';
 import { listIngressFilters } from '../../src/netlink/rtnl/filter.ts';
 import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/kinds.ts';
@@ -8,7 +9,7 @@ import { findLinks, type Link, removeLinks } from '../../src/netlink/rtnl/link.t
 import { listQdiscs, ticksPerUs } from '../../src/netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
-import { mend } from '../../src/plugin/steps.ts';
+import { mend, requireResult } from '../../src/plugin/steps.ts';
 import {
   BandwidthConf,
   ignoresRuntime,
@@ -31,6 +32,9 @@ import {
 } from './kernel.ts';
 import { planShaping, type Shaper, type Shaping } from './plan.ts';
 
+const NO_RESULT =
+  'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that creates an interface';
+
 /** Limits the rate of packets to and from a container, at the host end of its veth or at the interface itself. */
 export const plugin = definePlugin({
   name: 'bandwidth',
@@ -41,7 +45,7 @@ export const plugin = definePlugin({
 
   async add(call) {
     const limits = limitsOf(call.conf, call.request);
-    const prevResult = requirePrevResult(call);
+    const prevResult = requireResult(call, NO_RESULT);
     if (ignoresRuntime(call.conf, call.request)) {
       call.log.warn('ignoring the limits from the runtime: the configuration has its own');
     }
@@ -64,7 +68,7 @@ export const plugin = definePlugin({
 
   check(call) {
     const limits = limitsOf(call.conf, call.request);
-    const prevResult = requirePrevResult(call);
+    const prevResult = requireResult(call, NO_RESULT);
     if (isUnlimited(limits)) return;
     const device = getShapedDevice(call, prevResult);
     verifyShaping(device, attachmentOf(call), planFor(device, limits));
@@ -73,7 +77,7 @@ export const plugin = definePlugin({
   async repair(call) {
     const limits = limitsOf(call.conf, call.request);
     if (isUnlimited(limits)) return;
-    const [device, attachment] = [getShapedDevice(call, requirePrevResult(call)), attachmentOf(call)];
+    const [device, attachment] = [getShapedDevice(call, requireResult(call, NO_RESULT)), attachmentOf(call)];
     const shaping = planFor(device, limits);
     let unused: readonly Link[] = [];
     mend(
@@ -87,7 +91,7 @@ export const plugin = definePlugin({
 
   async change(call, mode) {
     const limits = limitsOf(call.conf, call.request);
-    const prevResult = requirePrevResult(call);
+    const prevResult = requireResult(call, NO_RESULT);
     const [device, attachment] = [getShapedDevice(call, prevResult), attachmentOf(call)];
     if (mode === 'look') return prevResult;
     const { ifb, unused } = applyShaping(device, attachment, planFor(device, limits));
@@ -139,13 +143,6 @@ export const plugin = definePlugin({
   },
 });
 
-function requirePrevResult({ prevResult }: Call): Result {
-  if (prevResult) return prevResult;
-  throw invalidConfig(
-    'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that creates an interface',
-  );
-}
-
 function planFor({ link }: ShapedDevice, limits: Limits): Shaping {
   return planShaping(limits, { mtu: link.mtu, ticksPerUs: ticksPerUs() });
 }
@@ -185,10 +182,6 @@ function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefine
       milliseconds_at_10_gbit: unlimitedMs,
     });
   }
-}
-
-function attachmentOf({ network, env }: Call): AttachmentId {
-  return { network, containerId: env.containerId, ifname: env.ifname };
 }
 
 /** An ADD of the reference takes a few milliseconds between creating the device and redirecting to it. */

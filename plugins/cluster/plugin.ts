@@ -4,7 +4,12 @@ import { CLAIM_ARG } from '../../src/cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import { type LeaseStore, storeExists, unusedGarbage } from '../../src/ipam/lease-store.ts';
+import {
+  type LeaseStore,
+  refuseSecondLease,
+  storeExists,
+  unusedGarbage,
+} from '../../src/ipam/lease-store.ts';
 import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held } from '../../src/pools/held.ts';
@@ -37,9 +42,6 @@ const GIVE_BACK_S = 2;
 /** One call of the daemon. */
 const UPKEEP_DEADLINE_MS = 20_000;
 
-/** Code of our own, the same as host-local's: the attachment already holds an address. */
-const ALREADY_ALLOCATED = 100;
-
 /** Hands out addresses that are unique in a cluster. */
 export const plugin = definePlugin({
   name: 'cluster',
@@ -51,14 +53,15 @@ export const plugin = definePlugin({
     const conf = readConf(call);
     refuseUnusable(conf);
     const place = placeOf(call);
-    const owner = ownerOf(call);
+    const owner = call.env;
     const pool = choosePool(call, conf);
     const wish = wishOf(call, conf);
     const reserve = (store: LeaseStore, held: Held | undefined) =>
       reserveIn(call, conf, { pool, wish, owner }, store, held);
     const chosen = leasing(place, reserve) ?? (await obtain(call, conf, { pool, wish }, reserve));
     call.onFailure('release the addresses', async () => {
-      releaseOwn(call, owner, chosen);
+      const ips = chosen.map(({ ip }) => ip);
+      inLeases(place, store => store.releaseOwn(owner, ips));
       await giveBackSingles(call);
     });
     noteUpkeep(call);
@@ -66,7 +69,7 @@ export const plugin = definePlugin({
   },
 
   check(call) {
-    const [place, owner] = [placeOf(call), ownerOf(call)];
+    const [place, owner] = [placeOf(call), call.env];
     const { leased, lost } = storeExists(place.dir)
       ? inPlace(place, (store, held) => inspect(store, held, owner))
       : { leased: [], lost: [] };
@@ -94,9 +97,9 @@ export const plugin = definePlugin({
   },
 
   async del(call) {
-    const [place, owner] = [placeOf(call), ownerOf(call)];
+    const place = placeOf(call);
     if (!storeExists(place.dir)) return;
-    inLeases(place, store => store.release(store.findLeasesOf(owner)));
+    inLeases(place, store => store.release(store.findLeasesOf(call.env)));
     await giveBackSingles(call);
   },
 
@@ -146,7 +149,7 @@ function reserveIn(
   store: LeaseStore,
   held: Held | undefined,
 ): ChosenAddress[] | undefined {
-  refuseSecondLease(store, owner);
+  refuseSecondLease(owner, store.findKnownLeasesOf(owner));
   const chosen = chooseAddresses(held, pool.name, store, wish);
   if (chosen === undefined) return undefined;
   store.reserve(chosen, owner);
@@ -203,16 +206,6 @@ async function giveBackSingles(call: Call<LeaseConf>): Promise<void> {
   }
 }
 
-/** With two addresses for one attachment, nothing would release the first. */
-function refuseSecondLease(store: LeaseStore, owner: Owner): void {
-  const held = store.findKnownLeasesOf(owner);
-  if (held.length === 0) return;
-  throw new CniError(
-    ALREADY_ALLOCATED,
-    `Cannot allocate an address for ${renderAttachment(owner)}: it already holds ${held.join(', ')}; DEL releases it`,
-  );
-}
-
 /** What the attachment holds, and what of it is in a block that this node has no longer. */
 function inspect(
   store: LeaseStore,
@@ -228,20 +221,8 @@ function inspect(
   return { leased, lost: leased.filter(isLost) };
 }
 
-/** Another attachment may have got the address since then: only a lease that still names this one is deleted. */
-function releaseOwn(call: Call<LeaseConf>, owner: Owner, chosen: readonly ChosenAddress[]): void {
-  const addresses = chosen.map(({ ip }) => renderIp(ip));
-  inLeases(placeOf(call), store =>
-    store.release(addresses.filter(address => store.isOwnedBy(address, owner))),
-  );
-}
-
 function readConf({ request, network }: Call): ClusterConf {
   return decode(ClusterConf, request, `configuration of "cluster" in network "${network}"`);
-}
-
-function ownerOf(call: Call<LeaseConf>): Owner {
-  return { containerId: call.env.containerId, ifname: call.env.ifname };
 }
 
 /** The pods of a StatefulSet end in a number. Few others do, and keeping their addresses for a while does no harm. */

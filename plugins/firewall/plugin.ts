@@ -8,7 +8,7 @@ import type { Result } from '../../src/cni/result.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { mend } from '../../src/plugin/steps.ts';
+import { mend, requireResult } from '../../src/plugin/steps.ts';
 import {
   type Backend,
   FirewallConf,
@@ -176,12 +176,11 @@ async function wantedOf(
   find: typeof findOthersToCheck = findOthers,
 ): Promise<PlannedAccess> {
   const { policy, backend, ...names } = parseFirewallConf(call.conf);
-  if (call.prevResult === undefined) {
-    throw invalidConfig(
-      'Cannot accept traffic: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
-    );
-  }
-  const { ingress, ...planned } = accessOf(call, call.prevResult, policy);
+  const prevResult = requireResult(
+    call,
+    'Cannot accept traffic: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
+  );
+  const { ingress, ...planned } = accessOf(call, prevResult, policy);
   const access = { ...planned, ...(ingress ? { ingress: withPort(call, ingress) } : {}) };
   const others =
     backend === undefined ? await find(call.hostNft, access.pods, ownerOf(call)) : othersOf(backend);

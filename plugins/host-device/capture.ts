@@ -31,17 +31,15 @@ import {
   decodeRoute,
   listRouteMessages,
   type Route,
+  RT_TABLE_LOCAL,
+  RTPROT_KERNEL,
+  RTPROT_RA,
   restoreRoutes,
   routeThrough,
 } from '../../src/netlink/rtnl/route.ts';
 import { isNetlinkError, NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import type { DeviceRecord } from './record.ts';
-
-/** linux/rtnetlink.h */
-const RT_TABLE_LOCAL = 255;
-const RTPROT_KERNEL = 2;
-const RTPROT_RA = 9;
 
 /** What a container can change of a device's flags, apart from its state. */
 const CHOSEN_FLAGS = IFF_NOARP | IFF_MULTICAST | IFF_PROMISC | IFF_ALLMULTI;

@@ -19,7 +19,7 @@ import {
   ownIdIn,
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
-import { type Route, RT_TABLE_MAIN, routeThrough } from '../../src/netlink/rtnl/route.ts';
+import { RESERVED_TABLES, type Route, RT_TABLE_MAIN, routeThrough } from '../../src/netlink/rtnl/route.ts';
 import { type Rule, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';
@@ -167,10 +167,6 @@ function moved({ name }: Link): CniError {
   );
 }
 
-/** linux/rtnetlink.h */
-const RT_TABLE_DEFAULT = 253;
-const RT_TABLE_LOCAL = 255;
-
 /** The addresses and routes that a device had on the host, for the index that it has in the container. */
 export interface OwnNetwork {
   readonly addresses: readonly Address[];
@@ -208,7 +204,7 @@ export function mergeNetworks(own: Layer3 | undefined, ipam: Layer3 | undefined)
 /** The source rules of the host that lead to tables with routes through the device, apart from the kernel's own tables. */
 export function rulesFor(routes: readonly Pick<Route, 'table'>[], rules: readonly Rule[]): RecordedRule[] {
   const own = new Set(routes.map(({ table = RT_TABLE_MAIN }) => table));
-  for (const table of [RT_TABLE_MAIN, RT_TABLE_DEFAULT, RT_TABLE_LOCAL]) own.delete(table);
+  for (const table of RESERVED_TABLES) own.delete(table);
   return rules.flatMap(({ from, to, iif, oif, mark, table, priority }) => {
     const isPlain = to === undefined && iif === undefined && oif === undefined && !mark;
     return from && isPlain && own.has(table) ? [{ from: renderCidr(from), table, priority }] : [];

@@ -5,9 +5,10 @@ import { dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, defined } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
-import { DEFAULT_DATA_DIR, listLeases, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
+import { DEFAULT_DATA_DIR, listLeases, renderAttachment } from '../../src/ipam/lease-files.ts';
 import {
   type LeaseStore,
+  refuseSecondLease,
   type StoreOptions,
   storeExists,
   unusedGarbage,
@@ -24,7 +25,6 @@ import {
   capacityOf,
   findRange,
   findUnleased,
-  HostLocalCode,
   isGateway,
   type Plan,
   planAllocation,
@@ -50,20 +50,24 @@ export const plugin = definePlugin({
     const conf = readConf(call);
     const plan = planAllocation(conf, call.args, call.version);
     const dns = findDns(conf);
-    const [place, owner] = [placeOf(call), ownerOf(call)];
+    const [place, owner] = [placeOf(call), call.env];
     const allocations = inStore(call, { create: true }, store => {
-      refuseSecondLease(store, owner, plan.sets);
+      refuseSecondLease(
+        owner,
+        store.findKnownLeasesOf(owner).filter(address => isIn(plan.sets, address)),
+      );
       const chosen = choose(call, plan, store, place);
       store.reserve(chosen, owner);
       return chosen;
     });
-    call.onFailure('release the addresses', () => releaseOwn(call, owner, allocations));
+    const ips = allocations.map(({ ip }) => ip);
+    call.onFailure('release the addresses', () => inStore(call, {}, store => store.releaseOwn(owner, ips)));
     return planResult(allocations, plan, dns);
   },
 
   check(call) {
     const sets = planSets(readConf(call), call.version);
-    const [{ dir }, owner] = [placeOf(call), ownerOf(call)];
+    const [{ dir }, owner] = [placeOf(call), call.env];
     const leased = storeExists(dir) ? inStore(call, {}, store => store.findLeasesOf(owner)) : [];
     if (leased.length === 0) throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${dir}"`);
     const wrong = findUnleased(sets, call.prevResult?.ips ?? [], leased);
@@ -77,7 +81,7 @@ export const plugin = definePlugin({
 
   repair(call) {
     const sets = planSets(readConf(call), call.version);
-    const owner = ownerOf(call);
+    const owner = call.env;
     inStore(call, { create: true }, store => {
       const missing = findUnleased(sets, call.prevResult?.ips ?? [], store.findLeasesOf(owner));
       // An address that another attachment already holds is left to it, and CHECK reports that.
@@ -92,9 +96,8 @@ export const plugin = definePlugin({
   },
 
   del(call) {
-    const owner = ownerOf(call);
     if (!storeExists(placeOf(call).dir)) return;
-    inStore(call, {}, store => store.release(store.findLeasesOf(owner)));
+    inStore(call, {}, store => store.release(store.findLeasesOf(call.env)));
   },
 
   gc(call) {
@@ -167,23 +170,9 @@ function asUnavailable(work: () => void): void {
   }
 }
 
-/** With two addresses for one attachment, nothing would release the first. */
-function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly RangeSet[]): void {
-  const held = store.findKnownLeasesOf(owner).filter(address => {
-    const ip = findIp(address);
-    return ip !== undefined && sets.some(set => findRange(set, ip));
-  });
-  if (held.length === 0) return;
-  throw new CniError(
-    HostLocalCode.alreadyAllocated,
-    `Cannot allocate an address for ${renderAttachment(owner)}: it already holds ${held.join(', ')}; DEL releases it`,
-  );
-}
-
-/** Another attachment may have got the address since then: only a lease that still names this one is deleted. */
-function releaseOwn(call: Call<LeaseConf>, owner: Owner, allocations: readonly Allocation[]): void {
-  const addresses = allocations.map(({ ip }) => renderIp(ip));
-  inStore(call, {}, store => store.release(addresses.filter(address => store.isOwnedBy(address, owner))));
+function isIn(sets: readonly RangeSet[], address: string): boolean {
+  const ip = findIp(address);
+  return ip !== undefined && sets.some(set => findRange(set, ip));
 }
 
 function readConf({ request, network }: Call): HostLocalConf {
@@ -193,10 +182,6 @@ function readConf({ request, network }: Call): HostLocalConf {
 function placeOf({ conf, network }: Call<LeaseConf>): StorePlace {
   const dataDir = conf.ipam.dataDir || DEFAULT_DATA_DIR;
   return { network, dataDir, dir: join(dataDir, network) };
-}
-
-function ownerOf(call: Call<LeaseConf>): Owner {
-  return { containerId: call.env.containerId, ifname: call.env.ifname };
 }
 
 function findDns(conf: HostLocalConf): ResultDns | undefined {

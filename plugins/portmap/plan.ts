@@ -4,7 +4,7 @@ import { type FilterOwner, filterOwnerOf, filterOwnerOfNote } from '../../src/at
 import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
-import type { Result } from '../../src/cni/result.ts';
+import { ipsFor, type Result } from '../../src/cni/result.ts';
 import type { PortMapping } from '../../src/cni/schemas.ts';
 import { type Cidr, FAMILIES, findCidr, findIp, type Ip, networkOf, renderIp } from '../../src/net/ip.ts';
 import type { Element, ElementPlace, Entry } from '../../src/netlink/nft/element.ts';
@@ -112,15 +112,10 @@ function parseMapping(mapping: PortMapping): { forward: Forward; families: reado
   return { forward: ip.value === 0n ? forward : { ...forward, ip }, families: [ip.family] };
 }
 
-/** The first address that may belong to this interface; an address that names no interface may. */
+/** The first address that may belong to this interface. */
 function findPodAddress(result: Result, ifname: string, family: 4 | 6): Cidr | undefined {
-  for (const { address, interface: index } of result.ips ?? []) {
-    const own = index === undefined ? undefined : result.interfaces?.[index];
-    if (own !== undefined && (own.name !== ifname || !own.sandbox)) continue;
-    const cidr = findCidr(address);
-    if (cidr?.ip.family === family) return cidr;
-  }
-  return undefined;
+  const cidrs = ipsFor(result, ifname).map(({ address }) => findCidr(address));
+  return cidrs.find(cidr => cidr?.ip.family === family);
 }
 
 /** @throws CniError 7 */

@@ -12,7 +12,7 @@ import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { findWay } from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
-import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
+import { confirm, mend, requireResult, tryAll } from '../../src/plugin/steps.ts';
 import { canWriteSysctl, ensureSysctl, findSysctl } from '../../src/sys/sysctl.ts';
 import {
   backendOf,
@@ -253,12 +253,11 @@ function knownBackend(call: Call<PortmapConf>): Backend {
 
 function plansOf(call: Call<PortmapConf>): FamilyPlan[] {
   validatePortmapConf(call.conf);
-  if (call.prevResult === undefined) {
-    throw invalidConfig(
-      'Cannot map ports: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
-    );
-  }
-  return planForwards(parsePortMappings(call.conf), call.prevResult, call.env.ifname);
+  const prevResult = requireResult(
+    call,
+    'Cannot map ports: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
+  );
+  return planForwards(parsePortMappings(call.conf), prevResult, call.env.ifname);
 }
 
 /** A surviving flow is a nuisance; failing because of it would remove the mapping altogether. */

@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIp, type Ip } from '../../src/net/ip.ts';
+import { RESERVED_TABLES } from '../../src/netlink/rtnl/route.ts';
 
 /** The request as sbr sees it. Values are validated later: DEL must work with invalid ones. */
 export const SbrConf = z.extend(PluginConfig, {
@@ -21,9 +22,6 @@ export interface SbrOptions {
   readonly gateways: readonly Ip[];
   readonly addSourceHints: boolean;
 }
-
-/** linux/rtnetlink.h: RT_TABLE_DEFAULT, RT_TABLE_MAIN and RT_TABLE_LOCAL */
-export const RESERVED_TABLES: readonly number[] = [253, 254, 255];
 
 /**
  * Validates the options; called before anything is changed.

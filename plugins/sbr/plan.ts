@@ -1,8 +1,8 @@
 // Which routes belong in the table of each address? Nothing is changed here.
-import { planRoute } from '../../src/attach/addressing.ts';
+import { reportedRoutes } from '../../src/attach/addressing.ts';
 import { invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
-import { type Result, spreadGateways } from '../../src/cni/result.ts';
+import { ipsFor, type Result } from '../../src/cni/result.ts';
 import {
   type Cidr,
   cidrContains,
@@ -16,9 +16,10 @@ import {
   subnetKey,
   subnetOf,
 } from '../../src/net/ip.ts';
-import { type Route, RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
+import { RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
+import { isGatewayed, RESERVED_TABLES, type Route, RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
 import type { Rule, SourceRule } from '../../src/netlink/rtnl/rule.ts';
-import { RESERVED_TABLES, type SbrOptions } from './config.ts';
+import type { SbrOptions } from './config.ts';
 
 /** An address of the pod, and the gateway of its default route. */
 export interface Source {
@@ -44,7 +45,6 @@ export interface SbrPlan {
   readonly hinted: readonly Route[];
 }
 
-const RT_SCOPE_LINK = 253;
 /** linux/ipv6_route.h, IP6_RT_PRIO_ADDRCONF: the kernel's priority of routes to its own subnets. */
 const IPV6_SUBNET_PRIORITY = 256;
 /** Marks routes that we created, as opposed to moved: DEL does not put these back. No other program uses this number. */
@@ -56,14 +56,12 @@ const LINK_LOCAL = parseCidr('fe80::/10');
  * @throws CniError 7 when the result has no address at all
  */
 export function sourcesOf(result: Result, ifname: string, { gateways }: SbrOptions): Source[] {
-  const all = result.ips ?? [];
-  if (all.length === 0) {
+  if (!result.ips?.length) {
     throw invalidConfig(`Cannot route by source: "prevResult" has no addresses for "${ifname}"`);
   }
-  const sources = all.flatMap(({ address, gateway: own, interface: index }) => {
-    const link = index === undefined ? undefined : result.interfaces?.[index];
+  const sources = ipsFor(result, ifname).flatMap(({ address, gateway: own }) => {
     const cidr = findCidr(address);
-    if (cidr === undefined || (link !== undefined && (link.name !== ifname || !link.sandbox))) return [];
+    if (cidr === undefined) return [];
     const gateway = gateways.find(({ family }) => family === cidr.ip.family) ?? findIp(own ?? '');
     return { address: cidr, ...defined({ gateway }) };
   });
@@ -113,13 +111,7 @@ export function expectMoved(
   { result, index }: { readonly result: Result; readonly index: number },
 ): SbrPlan {
   if (options.table !== undefined) return { sources: plans, ...rest };
-  const ips = (result.ips ?? []).map(({ address, gateway }) => ({
-    cidr: parseCidr(address),
-    gateway: findIp(gateway ?? ''),
-  }));
-  const reported = spreadGateways(result.routes ?? [])
-    .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
-    .map(route => ({ ...planRoute(route, ips), oif: index }));
+  const reported = reportedRoutes(result).map(route => ({ ...route, oif: index }));
   return {
     ...rest,
     sources: plans.map((plan, i) => {
@@ -199,11 +191,6 @@ function defaultRoute({ address: { ip }, gateway }: Source, oif: number): Route[
 
 function asOwn(route: Route): Route {
   return { ...route, protocol: OWN_PROTOCOL };
-}
-
-/** Whether a route needs another one to reach its gateway. */
-export function isGatewayed({ gateway, ways = [] }: Route): boolean {
-  return gateway !== undefined || ways.some(way => way.gateway !== undefined);
 }
 
 /** The kernel replies to its neighbours through these; they belong to the interface, not to an address. */

@@ -2,21 +2,27 @@
 
 import { hostsOf } from '../../src/attach/addressing.ts';
 import { reachingGateway } from '../../src/attach/container.ts';
-import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { bySubnet, type Cidr, findCidr, type Ip, renderCidr, renderIp, sameIp } from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
-import { addRoute, listRoutes, type Route, removeRoute, replaceRoute } from '../../src/netlink/rtnl/route.ts';
+import {
+  addRoute,
+  inOrder,
+  listRoutes,
+  type Route,
+  removeRoute,
+  replaceRoute,
+} from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
-import { confirm, mend } from '../../src/plugin/steps.ts';
+import { confirm, mend, requireResult } from '../../src/plugin/steps.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
 import {
   expectMoved,
   hostOf,
-  isGatewayed,
   isSourceRule,
   OWN_PROTOCOL,
   type Present,
@@ -75,13 +81,8 @@ export const plugin = definePlugin({
         const own = index === undefined ? undefined : call.prevResult?.interfaces?.[index];
         return own && own.name !== call.env.ifname ? [] : (findCidr(address)?.ip ?? []);
       });
-      const { table } = call.conf;
-      removeSbr(
-        call.container,
-        link,
-        [...addressesOf(call.container, link), ...reported],
-        table || undefined,
-      );
+      const present = link ? hostsOf(listAddresses(call.container, link.index)) : [];
+      removeSbr(call.container, link, [...present, ...reported], call.conf.table || undefined);
     });
   },
 
@@ -101,12 +102,11 @@ export const plugin = definePlugin({
 
 function sourcesOfCall(call: Call<SbrConf>): Source[] {
   const options = parseSbrConf(call.conf);
-  if (call.prevResult === undefined) {
-    throw invalidConfig(
-      'Cannot route by source: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
-    );
-  }
-  return sourcesOf(call.prevResult, call.env.ifname, options);
+  const prevResult = requireResult(
+    call,
+    'Cannot route by source: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
+  );
+  return sourcesOf(prevResult, call.env.ifname, options);
 }
 
 function planOf(call: Call<SbrConf>, sources: readonly Source[], link: Link): SbrPlan {
@@ -191,11 +191,6 @@ function removeSbr(
   }
 }
 
-/** Addresses of the interface, as the kernel has them. */
-function addressesOf(socket: NetlinkSocket, link: Link | undefined): Ip[] {
-  return link ? hostsOf(listAddresses(socket, link.index)) : [];
-}
-
 /**
  * Checks that the kernel supports policy routing, and that we may change rules.
  * @throws NetlinkError
@@ -213,11 +208,6 @@ function putBack(socket: NetlinkSocket, route: Route): void {
   } catch (thrown) {
     if (!(thrown instanceof NetlinkError)) throw thrown;
   }
-}
-
-/** Routes without a gateway first: gateways of the others are reached through them. */
-function inOrder(routes: readonly Route[]): Route[] {
-  return [...routes].sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b)));
 }
 
 function hasSameWay({ gateway: found }: Route, { gateway: wanted }: Route): boolean {

@@ -1,8 +1,8 @@
 // What does static do for each verb?
-import { invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
+import { requireResult } from '../../src/plugin/steps.ts';
 import { StaticConf } from './config.ts';
 import { findDifferences, type PlannedAddress, planAddresses, planResult } from './plan.ts';
 
@@ -19,10 +19,8 @@ export const plugin = definePlugin({
 
   check(call) {
     const addresses = plan(call);
-    if (call.prevResult === undefined) {
-      throw invalidConfig('Cannot check addresses: the request has no "prevResult"');
-    }
-    const [difference] = findDifferences(addresses, call.prevResult.ips ?? []);
+    const { ips = [] } = requireResult(call, 'Cannot check addresses: the request has no "prevResult"');
+    const [difference] = findDifferences(addresses, ips);
     if (difference !== undefined) throw new Error(`Cannot confirm ${difference}`);
   },
 

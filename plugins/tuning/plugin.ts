@@ -4,7 +4,6 @@ import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
-import type { Result } from '../../src/cni/result.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/kinds.ts';
 import {
   findLink,
@@ -17,6 +16,7 @@ import {
 } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { requireResult } from '../../src/plugin/steps.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { canWriteSysctl, findSysctl, writeSysctl } from '../../src/sys/sysctl.ts';
 import { readAllowlist, refuseUnlisted, type Sysctl } from './allowlist.ts';
@@ -42,6 +42,9 @@ import {
   type TuningState,
 } from './plan.ts';
 
+const NO_RESULT =
+  'Cannot tune: required prevResult missing; tuning must come after the plugin that makes the interface';
+
 /** Sets sysctls and attributes of an interface that earlier plugins made. */
 export const plugin = definePlugin({
   name: 'tuning',
@@ -53,7 +56,7 @@ export const plugin = definePlugin({
     refuseRepeatedSysctl(call);
     const { ifname, netns } = call.env;
     const plan = planAllowed(call);
-    const prevResult = prevResultOf(call);
+    const prevResult = requireResult(call, NO_RESULT);
     const target = targetOf(call);
     const state = readState(target, plan);
     const backup = backupOf(plan, state);
@@ -69,7 +72,7 @@ export const plugin = definePlugin({
     refuseRepeatedSysctl(call);
     const { ifname } = call.env;
     const plan = planTuning(call.conf, call.args, ifname);
-    prevResultOf(call);
+    requireResult(call, NO_RESULT);
     const differences = findDifferences(plan, readState(targetOf(call), plan));
     if (differences.length === 0) return;
     throw new Error(`Cannot confirm tuning of "${ifname}" in "${call.env.netns}": ${differences.join('; ')}`);
@@ -89,7 +92,7 @@ export const plugin = definePlugin({
     refuseRepeatedSysctl(call);
     const { ifname, netns } = call.env;
     const plan = planAllowed(call);
-    const prevResult = prevResultOf(call);
+    const prevResult = requireResult(call, NO_RESULT);
     const target = targetOf(call);
     const state = readState(target, plan);
     const found = backupOf(plan, state);
@@ -162,13 +165,6 @@ function fileOf(call: Call<TuningConf>): string {
 
 function targetOf(call: Call<TuningConf>): Target {
   return { socket: call.container, netns: call.containerNetns, ifname: call.env.ifname };
-}
-
-function prevResultOf(call: Call<TuningConf>): Result {
-  if (call.prevResult !== undefined) return call.prevResult;
-  throw invalidConfig(
-    'Cannot tune: required prevResult missing; tuning must come after the plugin that makes the interface',
-  );
 }
 
 /** The decoder would take the last of two equal keys. The reference rejects them, since the configuration cannot mean both. */

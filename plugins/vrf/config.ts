@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
+import { RESERVED_TABLES } from '../../src/netlink/rtnl/route.ts';
 
 /** The request as vrf sees it. Values are validated later: DEL must work with invalid ones. */
 export const VrfConf = z.extend(PluginConfig, {
@@ -18,9 +19,6 @@ export interface VrfOptions {
   readonly name: string;
   readonly table: number | undefined;
 }
-
-/** linux/rtnetlink.h: RT_TABLE_DEFAULT, RT_TABLE_MAIN and RT_TABLE_LOCAL */
-export const RESERVED_TABLES: readonly number[] = [253, 254, 255];
 
 /**
  * Validates the options; called before anything is changed.

@@ -1,12 +1,12 @@
 // What does vrf do for each verb?
 
-import { type PlannedRoute, planRoute } from '../../src/attach/addressing.ts';
+import { type PlannedRoute, reportedRoutes } from '../../src/attach/addressing.ts';
 import { addRoutes, checkRoutes, repairRoutes } from '../../src/attach/container.ts';
 import { checkAddresses, stateOf } from '../../src/attach/device.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
 import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
-import { type Result, spreadGateways } from '../../src/cni/result.ts';
-import { type Cidr, FAMILIES, findIp, networkOf, parseCidr, renderCidr } from '../../src/net/ip.ts';
+import { ipsFor, type Result } from '../../src/cni/result.ts';
+import { type Cidr, FAMILIES, networkOf, parseCidr, renderCidr } from '../../src/net/ip.ts';
 import {
   type Address,
   listAddresses,
@@ -25,10 +25,14 @@ import {
 } from '../../src/netlink/rtnl/link.ts';
 import {
   addUnreachableDefault,
+  inOrder,
   listRoutes,
   listUnreachableDefaults,
+  RESERVED_TABLES,
   type Route,
+  RT_TABLE_LOCAL,
   RT_TABLE_MAIN,
+  RTPROT_KERNEL,
   removeRoute,
   removeUnreachableDefault,
   routeThrough,
@@ -37,10 +41,13 @@ import { addL3mdevRule, listRules, type Rule } from '../../src/netlink/rtnl/rule
 import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
-import { confirm } from '../../src/plugin/steps.ts';
+import { confirm, requireResult } from '../../src/plugin/steps.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
-import { parseVrfConf, RESERVED_TABLES, VrfConf, type VrfOptions } from './config.ts';
+import { parseVrfConf, VrfConf, type VrfOptions } from './config.ts';
+
+const NO_RESULT =
+  'Cannot use a VRF: the request has no "prevResult"; place this plugin after one that makes the interface';
 
 /** Moves the container's interface, with its routes, into a routing table of its own. */
 export const plugin = definePlugin({
@@ -51,7 +58,7 @@ export const plugin = definePlugin({
 
   async add(call) {
     const options = parseVrfConf(call.conf);
-    const result = resultOf(call);
+    const result = requireResult(call, NO_RESULT);
     const link = withContainerLock(call, () => {
       const own = getLink(call.container, call.env.ifname);
       join(call, own, ensureVrf(call, options));
@@ -63,18 +70,18 @@ export const plugin = definePlugin({
 
   check(call) {
     const options = parseVrfConf(call.conf);
-    checkMember(call, options.name, options.table, resultOf(call));
+    checkMember(call, options.name, options.table, requireResult(call, NO_RESULT));
   },
 
   repair(call) {
     const options = parseVrfConf(call.conf);
-    const result = resultOf(call);
+    const result = requireResult(call, NO_RESULT);
     const link = findLink(call.container, call.env.ifname);
     if (link === undefined) return;
     withContainerLock(call, () => {
       const own = ensureVrf(call, options);
       join(call, link, own);
-      repairRoutes(call.container, link, reportedRoutes(result, own.table));
+      repairRoutes(call.container, link, routesIn(own.table, result));
     });
   },
 
@@ -107,13 +114,6 @@ export const plugin = definePlugin({
   },
 });
 
-function resultOf({ prevResult }: Call): Result {
-  if (prevResult !== undefined) return prevResult;
-  throw invalidConfig(
-    'Cannot use a VRF: the request has no "prevResult"; place this plugin after one that makes the interface',
-  );
-}
-
 /** A device of another kind is not ours: DEL has nothing to do. */
 function findNamed({ container, log }: Call, name: string): ReturnType<typeof findVrf> {
   try {
@@ -133,8 +133,12 @@ function checkMember(call: Call, name: string, table: number | undefined, result
   const link = findLink(container, env.ifname);
   if (link === undefined) throw new Error(`Cannot confirm interface "${env.ifname}": it is gone`);
   confirm(`VRF of "${link.name}"`, name, vrfOf(container, link)?.link.name);
-  checkAddresses(container, link, reportedAddresses(result, env.ifname));
-  checkRoutes(container, link, reportedRoutes(result, own.table));
+  checkAddresses(
+    container,
+    link,
+    ipsFor(result, env.ifname).map(({ address }) => parseCidr(address)),
+  );
+  checkRoutes(container, link, routesIn(own.table, result));
   checkVrf(container, own);
 }
 
@@ -359,9 +363,6 @@ function readBelongings(socket: NetlinkSocket, { index }: Link, from: number): B
   return belongingsOf(index, from, listAddresses(socket, index), listRoutes(socket));
 }
 
-/** linux/rtnetlink.h: routes that the kernel adds and deletes with an address */
-const RTPROT_KERNEL = 2;
-const RT_TABLE_LOCAL = 255;
 const LINK_LOCAL = parseCidr('fe80::/64');
 
 /** What uses tables in a namespace. */
@@ -407,9 +408,7 @@ export function belongingsOf(
   const isMade = (route: Route) => (route.table ?? RT_TABLE_MAIN) === from && isKernels(route);
   return {
     addresses: addresses.filter(({ scope }) => scope === RT_SCOPE_UNIVERSE),
-    routes: own
-      .filter(route => !isMade(route))
-      .sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b))),
+    routes: inOrder(own.filter(route => !isMade(route))),
     onLink: own.filter(isMade).map(({ dst }) => dst),
   };
 }
@@ -443,30 +442,12 @@ export function needlessRoutes(
 }
 
 /** The routes of the interface that an earlier plugin reported, as they are to be in the VRF's table. */
-function reportedRoutes(result: Result, table: number): PlannedRoute[] {
-  const ips = (result.ips ?? []).map(({ address, gateway }) => ({
-    cidr: parseCidr(address),
-    gateway: findIp(gateway ?? ''),
-  }));
-  return spreadGateways(result.routes ?? [])
-    .filter(route => !route.table || route.table === RT_TABLE_MAIN)
-    .map(route => ({ ...planRoute(route, ips), table }));
-}
-
-/** The addresses of the interface in the result; those that name no interface may be its own. */
-function reportedAddresses(result: Result, ifname: string): Cidr[] {
-  return (result.ips ?? []).flatMap(({ address, interface: index }) => {
-    const link = index === undefined ? undefined : result.interfaces?.[index];
-    return link !== undefined && (link.name !== ifname || !link.sandbox) ? [] : [parseCidr(address)];
-  });
+function routesIn(table: number, result: Result): PlannedRoute[] {
+  return reportedRoutes(result).map(route => ({ ...route, table }));
 }
 
 function isKernels({ protocol }: Route): boolean {
   return protocol === RTPROT_KERNEL;
-}
-
-function isGatewayed({ gateway, ways = [] }: Route): boolean {
-  return gateway !== undefined || ways.some(way => way.gateway !== undefined);
 }
 
 function keyOf({ ip, prefix }: Cidr): string {

@@ -6,7 +6,7 @@ import { pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes, resultIp } from '../../src/cni/result.ts';
-import { DEFAULT_DATA_DIR, type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
+import { DEFAULT_DATA_DIR, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { storeExists, unusedGarbage, withStore } from '../../src/ipam/lease-store.ts';
 import {
   type Cidr,
@@ -61,9 +61,7 @@ export const plugin = definePlugin({
     const holder = holderOf(call);
     for (const range of await rangesFor(call, ipam, books)) {
       if (await findEntry(books, range, holder)) continue;
-      throw new Error(
-        `Cannot find an address of ${renderAttachment(ownerOf(call))} in pool "${range.poolName}"`,
-      );
+      throw new Error(`Cannot find an address of ${renderAttachment(call.env)} in pool "${range.poolName}"`);
     }
   },
 
@@ -120,7 +118,7 @@ async function releaseAll(
 
 /** What this node has allocated: for GC, and for `catena ipam`. */
 function note(call: Call, ips: readonly Ip[]): void {
-  const owner = ownerOf(call);
+  const owner = call.env;
   inNotes(call, store => {
     // The pool decides: a note of another attachment is of one that is gone.
     store.release(ips.map(renderIp).filter(address => store.findOwner(address) !== undefined));
@@ -252,10 +250,6 @@ function holderOf(call: Call): Holder {
   // Without a pod, containers must not be taken for each other.
   const podref = K8S_POD_NAME ? `${K8S_POD_NAMESPACE}/${K8S_POD_NAME}` : `/${containerId}`;
   return { id: containerId, podref, ifname };
-}
-
-function ownerOf(call: Call): Owner {
-  return { containerId: call.env.containerId, ifname: call.env.ifname };
 }
 
 function dirOf({ request, network }: Call): string {

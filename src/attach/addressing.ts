@@ -2,7 +2,7 @@
 
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
-import type { Result, ResultDns, ResultRoute } from '../cni/result.ts';
+import { type Result, type ResultDns, type ResultRoute, spreadGateways } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
 import {
   type Cidr,
@@ -23,7 +23,7 @@ import {
 } from '../net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import type { Route } from '../netlink/rtnl/route.ts';
+import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import type { Call, Done } from '../plugin/define.ts';
 import { tryAll } from '../plugin/steps.ts';
 
@@ -107,6 +107,17 @@ export function planRoute(route: ResultRoute, ips: readonly PlannedIp[]): Planne
   const gateway = route.gw ? parseIp(route.gw) : isWay ? undefined : usual;
   const { table, scope, priority, mtu, advmss } = route;
   return { dst, gateway, table, scope, priority, mtu, advmss };
+}
+
+/** The routes of the main table that a result reports. */
+export function reportedRoutes(result: Result): PlannedRoute[] {
+  const ips = (result.ips ?? []).map(({ address, gateway }) => ({
+    cidr: parseCidr(address),
+    gateway: findIp(gateway ?? ''),
+  }));
+  return spreadGateways(result.routes ?? [])
+    .filter(({ table }) => !table || table === RT_TABLE_MAIN)
+    .map(route => planRoute(route, ips));
 }
 
 /** The gateway for routes of the family that specify none. */

@@ -18,6 +18,8 @@ import { findLink, IFF_UP, type Link, setLink, setLinkRequest } from '../netlink
 import {
   addRoute,
   addRouteRequest,
+  inOrder,
+  isGatewayed,
   listRoutes,
   prependRoute,
   type Route,
@@ -47,7 +49,7 @@ export function addRoutes(
   first: readonly Request[] = [],
 ): void {
   const merged = mergeWays(routes, index);
-  const ordered = [...merged.filter(one => !hasGateway(one)), ...merged.filter(hasGateway)];
+  const ordered = inOrder(merged);
   const outcomes = socket.attemptAll([...first, ...ordered.map(addRouteRequest)]);
   for (const [i, outcome] of outcomes.entries()) {
     if (!(outcome instanceof NetlinkError)) continue;
@@ -95,10 +97,6 @@ function isUnreached({ errno }: NetlinkError): boolean {
   return errno === Errno.ENETUNREACH || errno === Errno.EHOSTUNREACH;
 }
 
-function hasGateway(route: Route): boolean {
-  return gatewaysOf(route).length > 0;
-}
-
 function gatewaysOf({ gateway, ways = [] }: Pick<Route, 'gateway' | 'ways'>): Ip[] {
   return [gateway, ...ways.map(way => way.gateway)].filter(ip => ip !== undefined);
 }
@@ -123,7 +121,7 @@ function putRoutesRight(socket: NetlinkSocket, link: Link, routes: readonly Plan
     return planned.length > 0 && !planned.some(one => isSameRoute(found, one));
   };
   for (const found of listRoutes(socket))
-    if (found.oif === link.index && hasGateway(found) && isWrong(found)) removeRoute(socket, found);
+    if (found.oif === link.index && isGatewayed(found) && isWrong(found)) removeRoute(socket, found);
   addRoutes(socket, link, routes);
 }
 

@@ -20,7 +20,7 @@ import { askAll, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';
 import { isReported } from '../plugin/netns-owner.ts';
-import { confirm, mend, tryAll } from '../plugin/steps.ts';
+import { confirm, mend, requireResult, tryAll } from '../plugin/steps.ts';
 import {
   type ContainerAddressing,
   cidrsOf,
@@ -145,9 +145,8 @@ interface DeviceExpectation {
 }
 
 /** The result of the ADD. @throws CniError 7 when the request has none */
-export function requirePrevResult({ prevResult }: Call): Result {
-  if (prevResult) return prevResult;
-  throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
+export function requirePrevResult(call: Call): Result {
+  return requireResult(call, 'Cannot check attachment: the request has no "prevResult"');
 }
 
 /** A device of the container, as the result of its ADD has it, and as it is. */

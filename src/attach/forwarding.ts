@@ -3,7 +3,7 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type Cidr, FAMILIES } from '../net/ip.ts';
 import { IFF_LOOPBACK, listLinks } from '../netlink/rtnl/link.ts';
-import { listRoutes } from '../netlink/rtnl/route.ts';
+import { listRoutes, RTPROT_RA } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 import { confirm } from '../plugin/steps.ts';
@@ -11,8 +11,6 @@ import { canWriteSysctl, findSysctl, trySysctl, writeSysctl } from '../sys/sysct
 
 /** Value of accept_ra, kernel's Documentation/networking/ip-sysctl.rst: 1 is off where the host forwards, 2 is not. */
 const EVEN_IF_FORWARDING = '2';
-/** linux/rtnetlink.h */
-const RTPROT_RA = 9;
 const REDIRECTS = 'net/ipv4/conf/all/accept_redirects';
 const SYSCTLS = { 4: 'net/ipv4/ip_forward', 6: 'net/ipv6/conf/all/forwarding' } as const;
 

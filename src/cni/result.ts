@@ -191,6 +191,14 @@ export function resultIp(
   };
 }
 
+/** The addresses that may belong to an interface of the container: its own, and those that name none. */
+export function ipsFor({ ips = [], interfaces }: Result, ifname: string): ResultIp[] {
+  return ips.filter(({ interface: index }) => {
+    const own = index === undefined ? undefined : interfaces?.[index];
+    return own === undefined || (own.name === ifname && Boolean(own.sandbox));
+  });
+}
+
 /** A route inside the container. `scope` 0 global, 253 link, 254 host. */
 export interface ResultRoute {
   dst: string;

@@ -199,10 +199,13 @@ export class LeaseStore {
     return statSync(join(this.#dir, address), { throwIfNoEntry: false })?.mtimeMs;
   }
 
-  /** True when the address is leased to the attachment. */
-  isOwnedBy(address: string, owner: Owner): boolean {
-    const holder = this.findOwner(address);
-    return holder !== undefined && sameOwner(holder, owner);
+  /** Releases those of the addresses that the attachment still has: another one may have got one of them since. */
+  releaseOwn(owner: Owner, ips: readonly Ip[]): void {
+    const isOwn = (address: string): boolean => {
+      const holder = this.findOwner(address);
+      return holder !== undefined && sameOwner(holder, owner);
+    };
+    this.release(ips.map(renderIp).filter(isOwn));
   }
 
   /**
@@ -294,6 +297,22 @@ interface Kept {
   /** Whether it was noted when its ADD began. */
   isNoted(owner: Required<Owner>): boolean;
   some(test: (owner: Required<Owner>) => boolean): boolean;
+}
+
+/** Code of plugins that lease addresses (100 and up are free for plugins); listed in their READMEs. */
+const ALREADY_ALLOCATED = 100;
+
+/**
+ * With two addresses for one attachment, nothing would release the first.
+ * @param held what it has
+ * @throws CniError 100 if that is anything
+ */
+export function refuseSecondLease(owner: Owner, held: readonly string[]): void {
+  if (held.length === 0) return;
+  throw new CniError(
+    ALREADY_ALLOCATED,
+    `Cannot allocate an address for ${renderAttachment(owner)}: it already holds ${held.join(', ')}; DEL releases it`,
+  );
 }
 
 /**

@@ -1,7 +1,14 @@
 // How does a verb go through its steps: what is intact is left, a failed step is reported, others follow it?
 
-import { CniError, describeError, toCniError } from '../cni/errors.ts';
-import type { Done } from './define.ts';
+import { CniError, describeError, invalidConfig, toCniError } from '../cni/errors.ts';
+import type { Result } from '../cni/result.ts';
+import type { Call, Done } from './define.ts';
+
+/** The result of the plugins before. @param otherwise the error without one @throws CniError 7 */
+export function requireResult({ prevResult }: Pick<Call, 'prevResult'>, otherwise: string): Result {
+  if (prevResult) return prevResult;
+  throw invalidConfig(otherwise);
+}
 
 /**
  * Compares one thing that ADD made with its current state.

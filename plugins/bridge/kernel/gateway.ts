@@ -34,6 +34,7 @@ import {
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { findLink, findLinks, getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
 import { findNeighbour, type Neighbour, removeNeighbour } from '../../../src/netlink/rtnl/neighbour.ts';
+import { RTPROT_KERNEL } from '../../../src/netlink/rtnl/route.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { mend } from '../../../src/plugin/steps.ts';
@@ -268,8 +269,7 @@ function findWrong(
   });
 }
 
-/** linux/rtnetlink.h; and the metric of such routes, net/ipv6/addrconf.c IP6_RT_PRIO_ADDRCONF */
-const RTPROT_KERNEL = 2;
+/** net/ipv6/addrconf.c, IP6_RT_PRIO_ADDRCONF: the metric of routes that the kernel makes with an address. */
 const ADDRCONF_METRIC = 256;
 
 /** @throws Error naming the first subnet without a route, which the kernel makes with the gateway's address */

@@ -105,12 +105,30 @@ const nexthops: Field<readonly Nexthop[]> = {
 const RTM_NEWROUTE = 24;
 const RTM_DELROUTE = 25;
 const RTM_GETROUTE = 26;
+const RT_TABLE_DEFAULT = 253;
 export const RT_TABLE_MAIN = 254;
+export const RT_TABLE_LOCAL = 255;
 const RTPROT_UNSPEC = 0;
+/** Routes that the kernel adds and deletes with an address, and those that routers advertise. */
+export const RTPROT_KERNEL = 2;
+export const RTPROT_RA = 9;
 const RTPROT_BOOT = 3;
 const RTN_UNICAST = 1;
 const RTN_UNREACHABLE = 7;
 const ESRCH = 3;
+
+/** Tables of the kernel's own. */
+export const RESERVED_TABLES: readonly number[] = [RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL];
+
+/** Whether a route needs another one to reach its gateway. */
+export function isGatewayed({ gateway, ways = [] }: Pick<Route, 'gateway' | 'ways'>): boolean {
+  return gateway !== undefined || ways.some(way => way.gateway !== undefined);
+}
+
+/** Routes without a gateway first: gateways of the others are reached through them. */
+export function inOrder<R extends Pick<Route, 'gateway' | 'ways'>>(routes: readonly R[]): R[] {
+  return [...routes].sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b)));
+}
 
 /**
  * linux/rtnetlink.h: struct rtmsg { unsigned char rtm_family, rtm_dst_len, rtm_src_len, rtm_tos, rtm_table,
