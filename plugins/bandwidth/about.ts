@@ -17,7 +17,6 @@ const Limits = z.object({
   unshapedSubnets: SubnetList,
 });
 
-/** The bandwidth plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
   once: true,

@@ -4,7 +4,6 @@ import { decode, type JsonObject } from '../../src/cni/json.ts';
 import { aboutPlugin, mtuOf, type PluginAdvice } from '../../src/cni/plugin-about.ts';
 import { BridgeConf, DEFAULT_BRIDGE, validateBridgeConf, wantsGateway } from './config.ts';
 
-/** The bridge plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'connects the container to a Linux bridge: addresses, gateway, routes, masquerading',

@@ -6,7 +6,6 @@ import { makeNetwork, refuseRecursion } from '../../src/delegate/find-network.ts
 import { listConfigured } from '../../src/delegate/wanted.ts';
 import { CatenaConf, optionsOf } from './config.ts';
 
-/** The delegate runner, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'attaches the container to several networks, each with a chain of its own',

@@ -6,7 +6,6 @@ import { heldRanges, seenPools } from '../../src/pools/held.ts';
 import { ANNOTATIONS, ClusterConf } from './config.ts';
 import { refuseUnusable } from './plan.ts';
 
-/** The cluster plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'ipam',
   summary: 'allocates addresses that are unique in a cluster, from blocks that each node holds',

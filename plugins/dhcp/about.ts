@@ -2,7 +2,6 @@
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { DhcpConf, validateDhcpConf } from './config.ts';
 
-/** The dhcp plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'ipam',
   summary: 'obtains addresses from DHCP servers and routers on the network; the daemon renews leases',

@@ -38,11 +38,8 @@ export interface Deadline {
   at: number;
 }
 
-/** Why there is no lease, for the error. */
-export interface Refusals {
-  /** One line for each answer that could not be used. */
-  readonly reasons: string[];
-}
+/** Why there is no lease, for the error: one line for each answer that could not be used. */
+export type Refusals = string[];
 
 /** A client's socket, and what it sends. */
 export interface Exchange<A> {
@@ -136,6 +133,11 @@ export interface ClientPolicy<L> {
   readonly clock: () => number;
 }
 
+/** Whether a server's answers count. */
+export function isTrusted({ servers }: Pick<ClientPolicy<unknown>, 'servers'>, server: string): boolean {
+  return servers === undefined || servers.includes(server);
+}
+
 /** The messages by which a family obtains a lease. */
 interface Acquisition<L, O> {
   /** @param hint the address to ask for */
@@ -183,8 +185,8 @@ export async function acquireBy<L, O>(
 }
 
 /** A server that repeats itself is noted once, and a flood of them is not kept. */
-export function noteRefusal({ reasons }: Refusals, reason: string): void {
-  if (reasons.length < 5 && !reasons.includes(reason)) reasons.push(reason);
+export function noteRefusal(refusals: Refusals, reason: string): void {
+  if (refusals.length < 5 && !refusals.includes(reason)) refusals.push(reason);
 }
 
 /** RFC 2131, section 4.1 */

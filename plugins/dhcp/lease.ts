@@ -32,6 +32,7 @@ import {
   type Destination,
   type Dhcp4Answer,
   extend,
+  isTrusted,
   type LeaseQuestion,
   noteRefusal,
   type Question,
@@ -201,7 +202,7 @@ export function askAbout(
       ask(client, what, accept, deadline, about === 'renew' ? serverAt(lease) : undefined),
     answer => {
       const from = serverOf(answer.message.options);
-      if (from === undefined || !isTrusted(policy, from)) return undefined;
+      if (from === undefined || !isTrusted(policy, serverName(from))) return undefined;
       return { response: responseIn(lease, answer, since), isOwn: serverName(from) === lease.server };
     },
     giveUpAt,
@@ -250,7 +251,7 @@ function offerFor(policy: ClientPolicy4, refusals: Refusals): (answer: Dhcp4Answ
   return answer => {
     const { message } = answer;
     const server = serverOf(message.options);
-    if (message.type !== MessageType.offer || server === undefined || !isTrusted(policy, server))
+    if (message.type !== MessageType.offer || server === undefined || !isTrusted(policy, serverName(server)))
       return undefined;
     const lease = leaseOf(answer, 0);
     if (typeof lease === 'object') return { address: message.yiaddr, server };
@@ -315,10 +316,6 @@ function serverAt({ server, serverMac }: Lease): Destination {
 
 function addressOf({ address }: Lease): Uint8Array {
   return ipToBytes(parseIp(address.slice(0, address.indexOf('/'))));
-}
-
-function isTrusted({ servers }: ClientPolicy4, server: Uint8Array): boolean {
-  return servers === undefined || servers.includes(serverName(server));
 }
 
 function serverName(address: Uint8Array): string {

@@ -198,11 +198,11 @@ export async function requireLease<S extends LeaseState>(
   { link, timeoutS }: { readonly link: Link; readonly timeoutS: number },
   acquire: LeaseKeeper<S['lease']>['acquire'],
 ): Promise<S['lease']> {
-  const refusals = { reasons: [] };
+  const refusals: Refusals = [];
   const [former] = findRecord(call, leases)?.state.lease.address.split('/') ?? [];
   const lease = await acquire(former, performance.now() + timeoutS * 1000, refusals);
   if (lease) return lease;
-  const heard = refusals.reasons.join('; ') || `no DHCP${leases.family === 6 ? 'v6' : ''} server answered`;
+  const heard = refusals.join('; ') || `no DHCP${leases.family === 6 ? 'v6' : ''} server answered`;
   throw new CniError(
     ErrorCode.tryAgainLater,
     `Cannot obtain an ${wordOf(leases)}address for "${link.name}" within ${timeoutS} s: ${heard}`,
@@ -529,11 +529,11 @@ async function replace<S extends LeaseState>(
     const why = response === 'over' ? 'the server has withdrawn it' : 'it has expired';
     call.log.warn(`Removed ${lease.address} from "${name}": ${why}`);
   }
-  const refusals = { reasons: [] };
+  const refusals: Refusals = [];
   const former = isUnknown ? lease.address : undefined;
   const fresh = await keeper.acquire(former, performance.now() + ACQUIRE_MS, refusals);
   if (fresh) return take(visit, fresh);
-  const heard = refusals.reasons.join('; ') || 'no server answers';
+  const heard = refusals.join('; ') || 'no server answers';
   if (isUnknown) {
     call.log.warn(`The server no longer knows ${lease.address}, and grants no other: ${heard}`);
     updateRecord(call, record, state, dueAt(lease, bootClock()));

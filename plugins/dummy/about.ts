@@ -2,7 +2,6 @@
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { DummyConf, validateDummyConf } from './config.ts';
 
-/** The dummy plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'gives the container a device that leads nowhere, for addresses that must exist in it',

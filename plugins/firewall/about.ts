@@ -13,7 +13,6 @@ import {
   STAGES,
 } from './config.ts';
 
-/** The firewall plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
   summary: 'accepts forwarded traffic to and from the pod and restricts which peers may connect to it',

@@ -2,7 +2,6 @@
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { FlannelConf, validateFlannelConf } from './config.ts';
 
-/** The flannel plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'connects the container to the subnet that flanneld obtained for the node, through another plugin',

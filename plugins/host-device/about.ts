@@ -3,7 +3,6 @@ import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
 import { recordDirOf } from './record.ts';
 
-/** The host-device plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'moves a device of the host into the container, and home again as it was',

@@ -19,9 +19,8 @@ import {
   ignoreNeighbours,
 } from '../../src/attach/container.ts';
 import {
-  addressesFromResult,
   checkLayer3,
-  checkMac,
+  checkReported,
   findDevice,
   type Layer3,
   onlyInterfaceHas,
@@ -29,7 +28,6 @@ import {
   planLayer3,
   repairsOf,
   requirePrevResult,
-  stateOf,
 } from '../../src/attach/device.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { requireReadiness } from '../../src/attach/ready.ts';
@@ -167,15 +165,12 @@ function refuseNetworkOf({ conf }: Call<HostDeviceConf>): void {
  */
 function checkDevice(call: Call<HostDeviceConf>, prevResult: Result): void {
   const record = findRecord(call.environment, attachmentOf(call));
-  const { name, reported, link } = findDevice(call, prevResult);
-  checkMac(name, reported, link);
+  const found = findDevice(call, prevResult);
+  const { name, link } = found;
+  checkReported(found);
   // The reference's DEL, and ours without a record, finds the name of the device there.
   if (record) confirm(`alias of ${name}`, record.name, link.attrs.alias);
-  // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
-  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
-  confirm(`state of ${name}`, 'up', stateOf(link));
-  const { ifname, netns } = call.env;
-  checkLayer3(call, link, addressesFromResult(prevResult, ifname, netns));
+  checkLayer3(call, link, prevResult);
   if (record?.rules.length) checkRules(call, record.rules);
 }
 

@@ -7,7 +7,6 @@ import { renderCidr } from '../../src/net/ip.ts';
 import { HostLocalConf } from './config.ts';
 import { parseRange, planSets } from './plan.ts';
 
-/** The host-local plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'ipam',
   summary: 'allocates addresses from configured ranges and records on disk who holds which',

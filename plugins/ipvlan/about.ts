@@ -3,7 +3,6 @@ import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { flagsOf, IpvlanConf, modeOf, validateIpvlanConf } from './config.ts';
 
-/** The ipvlan plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: "connects the container to the link of a host interface, with that interface's hardware address",

@@ -2,7 +2,6 @@
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { LoopbackConf } from './config.ts';
 
-/** The loopback plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: "brings up the container's loopback interface",

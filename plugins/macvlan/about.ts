@@ -3,7 +3,6 @@ import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { MacvlanConf, modeOf, validateMacvlanConf } from './config.ts';
 
-/** The macvlan plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'connects the container to the link of a host interface, with a hardware address of its own',

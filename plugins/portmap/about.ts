@@ -6,7 +6,6 @@ import { PortMapping } from '../../src/cni/schemas.ts';
 import { PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
 import { SHARED } from './iptables-rules.ts';
 
-/** The portmap plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
   once: true,

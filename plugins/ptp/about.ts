@@ -5,7 +5,6 @@ import { aboutPlugin, mtuOf } from '../../src/cni/plugin-about.ts';
 import { ANYWHERE } from '../../src/net/ip.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 
-/** The ptp plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'connects the container to the host alone: addresses, routes, masquerading',

@@ -2,7 +2,6 @@
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
 
-/** The sbr plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
   summary: "sends the pod's packets through the interface that has their source address",

@@ -4,7 +4,6 @@ import { CURRENT_VERSION } from '../../src/cni/result.ts';
 import { StaticConf } from './config.ts';
 import { planAddresses } from './plan.ts';
 
-/** The static plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'ipam',
   summary: 'reports addresses given in the configuration or by the runtime',

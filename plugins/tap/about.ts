@@ -2,7 +2,6 @@
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { TapConf, validateTapConf } from './config.ts';
 
-/** The tap plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'makes a tap or macvtap in the container, for a program that sends and receives frames',

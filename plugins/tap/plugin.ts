@@ -17,16 +17,14 @@ import {
   refuseTakenName,
 } from '../../src/attach/container.ts';
 import {
-  addressesFromResult,
   checkLayer3,
-  checkMac,
+  checkReported,
   findDevice,
   onlyInterfaceHas,
   planAddresses,
   removeDevices,
   repairsOf,
   requirePrevResult,
-  stateOf,
 } from '../../src/attach/device.ts';
 import { derivedMac, requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
@@ -163,16 +161,14 @@ function probeTap(call: Call<TapConf>): void {
  * @throws Error naming the first difference
  */
 function checkTap(call: Call<TapConf>, prevResult: Result): void {
-  const { container, conf, env } = call;
-  const { name, reported, link } = findDevice(call, prevResult);
+  const { container, conf } = call;
+  const found = findDevice(call, prevResult);
+  const { name, link } = found;
   if (isMacvtap(conf)) checkMacvtap(call, name, link);
   else checkOwners(conf, name, link);
-  checkMac(name, reported, link);
-  // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
-  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
-  confirm(`state of ${name}`, 'up', stateOf(link));
+  checkReported(found);
   if (conf.bridge) confirm(`bridge of ${name}`, findLink(container, conf.bridge)?.index, link.master);
-  checkLayer3(call, link, addressesFromResult(prevResult, env.ifname, env.netns));
+  checkLayer3(call, link, prevResult);
 }
 
 function checkOwners({ owner, group, multiQueue }: TapConf, name: string, link: Link): void {

@@ -4,7 +4,6 @@ import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { DEFAULT_DATA_DIR, TuningConf } from './config.ts';
 import { planTuning } from './plan.ts';
 
-/** The tuning plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
   summary: 'sets sysctls and attributes of the interface in the container',

@@ -2,7 +2,6 @@
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { VlanConf, validateVlanConf } from './config.ts';
 
-/** The vlan plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'connects the container to a VLAN of a host interface',

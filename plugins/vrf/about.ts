@@ -2,7 +2,6 @@
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { parseVrfConf, VrfConf } from './config.ts';
 
-/** The vrf plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
   summary: 'moves the interface, with its addresses and routes, into a routing table of its own',

@@ -4,7 +4,6 @@ import { leaseDirOf } from '../../src/ipam/range-use.ts';
 import { WhereaboutsConf } from './config.ts';
 import { planRanges } from './plan.ts';
 
-/** The whereabouts plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'ipam',
   summary: "allocates addresses that are unique in a cluster, in whereabouts' objects",

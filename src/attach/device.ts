@@ -167,12 +167,22 @@ export function findDevice({ env, container }: Call, prevResult: Result): FoundD
   return { name, reported, link };
 }
 
+/**
+ * Compares what ADD reported of an interface, and that it is up. A later plugin such as tuning may have changed address and MTU, and then
+ * says so in the result.
+ * @param isUp whether ADD brought it up; otherwise that is the container's business
+ * @throws Error naming the first difference
+ */
+export function checkReported({ name, reported, link }: FoundDevice, isUp = true): void {
+  checkMac(name, reported, link);
+  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
+  if (isUp) confirm(`state of ${name}`, 'up', stateOf(link));
+}
+
 /** Compares addresses and routes with those of the result of ADD. @throws Error naming the first difference */
-export function checkLayer3(
-  { container }: Call,
-  link: Link,
-  { ips, routes }: ReturnType<typeof addressesFromResult>,
-): void {
+export function checkLayer3({ container, env }: Call, link: Link, prevResult: Result): void {
+  const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
+  if (ips.length === 0) return;
   checkAddresses(container, link, cidrsOf(ips));
   checkRoutes(container, link, routes);
 }
@@ -190,8 +200,7 @@ export function checkDevice(call: Call, expected: DeviceExpectation): Link {
   const mtu = mtuOf(link, reported, expected);
   if (mtu !== undefined) confirm(`MTU of ${name}`, mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
-  const layer3 = addressesFromResult(prevResult, call.env.ifname, call.env.netns);
-  if (layer3.ips.length > 0) checkLayer3(call, link, layer3);
+  checkLayer3(call, link, prevResult);
   return link;
 }
 
@@ -215,13 +224,10 @@ interface PairExpectation {
  * @throws Error naming the first difference
  */
 export function checkContainerEnd(call: Call, prevResult: Result, isUp = true): Link {
-  const { name, reported, link } = findDevice(call, prevResult);
-  confirm(`kind of ${name}`, 'veth', link.kind);
-  // A later plugin such as tuning may legitimately have changed both, and then says so in the result.
-  checkMac(name, reported, link);
-  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
-  if (isUp) confirm(`state of ${name}`, 'up', stateOf(link));
-  return link;
+  const found = findDevice(call, prevResult);
+  confirm(`kind of ${found.name}`, 'veth', found.link.kind);
+  checkReported(found, isUp);
+  return found.link;
 }
 
 /** The host's end, in the same way. @throws Error naming the first difference */

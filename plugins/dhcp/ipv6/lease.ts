@@ -37,6 +37,7 @@ import {
   type Exchange,
   exchange,
   extend,
+  isTrusted,
   type LeaseQuestion,
   noteRefusal,
   type Refusals,
@@ -430,7 +431,7 @@ export function askAbout(
   return extend<Dhcp6Answer, Lease>(
     (accept, deadline) => ask(client, what, accept, deadline),
     answer => {
-      if (answer.message.type !== MessageType.reply || !isTrusted(policy, answer)) return undefined;
+      if (answer.message.type !== MessageType.reply || !isTrusted(policy, answer.from)) return undefined;
       return { response: responseIn(client, lease, answer, since), isOwn: serverOf(answer) === lease.server };
     },
     giveUpAt,
@@ -478,7 +479,7 @@ function offerFor(
     const { type, options } = answer.message;
     const isBound = type === MessageType.reply;
     const isCommit = policy.rapidCommit && findOption(options, Code.rapidCommit) !== undefined;
-    if (!isTrusted(policy, answer) || (isBound && !isCommit)) return undefined;
+    if (!isTrusted(policy, answer.from) || (isBound && !isCommit)) return undefined;
     const { lease, refusal } = grantIn(answer, iaid, since);
     if (lease) return { lease, isBound };
     noteRefusal(refusals, `${answer.from}: ${refusal}`);
@@ -530,11 +531,6 @@ function serverOf({ server }: Dhcp6Answer): string {
   return Buffer.from(server).toString('hex');
 }
 
-/** Whether a server's answers count. */
-function isTrusted({ servers }: Pick<ClientPolicy6, 'servers'>, { from }: Dhcp6Answer): boolean {
-  return servers === undefined || servers.includes(from);
-}
-
 /** Names of servers and domains, in text. */
 export interface Resolvers {
   readonly nameservers: string[];
@@ -557,7 +553,7 @@ export function askResolvers(
     question,
     answer => {
       const { type, options } = answer.message;
-      if (type !== MessageType.reply || !isTrusted(policy, answer)) return undefined;
+      if (type !== MessageType.reply || !isTrusted(policy, answer.from)) return undefined;
       const nameservers = resolversOf(options).map(renderIp);
       return { nameservers, search: searchOf(findOption(options, Code.domainSearch)) };
     },
