@@ -98,19 +98,10 @@ const NAMELESS: Omit<Conflist, 'plugins'> = {
 };
 
 async function askAll(list: Conflist, runtime: ChainRuntime, throwing: boolean): Promise<AskedPlugin[]> {
-  const replies = callPlugins(
-    {
-      list,
-      verb: 'VERSION',
-      order: [...list.plugins.keys()],
-      read: readVersions,
-      attachment: DUMMY,
-      requestFor: () => ({ cniVersion: CURRENT_VERSION }),
-    },
-    runtime,
-  );
+  const requestFor = () => ({ cniVersion: CURRENT_VERSION });
+  const call = { list, verb: 'VERSION', attachment: DUMMY, requestFor, read: readVersions } as const;
   const answers: AskedPlugin[] = [];
-  for await (const reply of replies) {
+  for await (const reply of callPlugins(call, runtime)) {
     const { type } = list.plugins[reply.index] as PluginEntry;
     try {
       const supportedVersions = 'error' in reply ? pretendOldest(reply.error) : reply.value;

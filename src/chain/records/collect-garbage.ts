@@ -27,7 +27,7 @@ import type { AttachmentKey } from '../../cni/schemas.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
 import { type Conflist, listUses } from '../config/conflist.ts';
 import { isOwnExecutable } from '../config/find-plugin.ts';
-import { buildGcRequest, callPlugins, IGNORED, isOwnPlugin, joinErrors } from '../run/call-plugins.ts';
+import { buildGcRequest, callPlugins, isOwnPlugin, joinErrors } from '../run/call-plugins.ts';
 import { deleteNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf, type FindHeld, type HeldAttachment } from '../run/runtime.ts';
 import { listRunning, withNoneBegun } from '../run/turns.ts';
@@ -192,7 +192,7 @@ async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): P
     }
     return buildGcRequest(asked, asked.plugins[index] as PluginEntry, [...valid.values()]);
   };
-  const call = { list: asked, verb: 'GC', order: collectors, read: IGNORED, requestFor } as const;
+  const call = { list: asked, verb: 'GC', order: collectors, requestFor } as const;
   for await (const reply of callPlugins(call, runtime)) {
     isOld = true;
     if ('error' in reply) errors.push(reply.error);

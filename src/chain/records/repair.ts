@@ -11,12 +11,12 @@ import {
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
-import type { JsonObject } from '../../cni/json.ts';
+import { defined, type JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
 import { findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type PutBack, settleHeld } from '../change.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { acceptResult, buildRequest, callAll, IGNORED, type ReadReply } from '../run/call-plugins.ts';
+import { acceptResult, callAll, type ReadReply } from '../run/call-plugins.ts';
 import { listToCheckBy } from '../run/run.ts';
 import {
   type Attachment,
@@ -256,11 +256,12 @@ async function repairPlugins(
   const repairing = { ...runtime, env: { ...(runtime.env ?? process.env), [REPAIR_VARIABLE]: '1' } };
   const plugins: PluginCondition[] = [];
   for (const [index, entry] of list.plugins.entries()) {
-    const call = (how: ChainRuntime) => () =>
-      callOne(list, 'CHECK', index, prevResult, attachment, how, IGNORED);
+    const one = { list, order: [index], attachment, prevResult } as const;
+    const again = { ...attachment, ...defined({ prevResult }) };
+    const call = (how: ChainRuntime) => () => callAll({ ...one, verb: 'CHECK' }, how);
     const addAgain = async () => {
       const read: ReadReply<JsonObject> = (stdout, plugin) => acceptResult(stdout, list.version, plugin);
-      await callOne(list, 'ADD', index, prevResult, attachment, runtime, read);
+      await callAll({ ...one, verb: 'ADD', attachment: again, read }, runtime);
       await call(runtime)();
     };
     const link = { link: entry.type, index };
@@ -279,21 +280,6 @@ async function repairPlugins(
     plugins.push({ ...link, state: error ? 'broken' : 'mended', ...found });
   }
   return plugins;
-}
-
-async function callOne(
-  list: Conflist,
-  verb: 'CHECK' | 'ADD',
-  index: number,
-  prevResult: JsonObject | undefined,
-  attachment: Attachment,
-  runtime: ChainRuntime,
-  read: ReadReply<unknown>,
-): Promise<void> {
-  const entry = list.plugins[index];
-  if (entry === undefined) return;
-  const request = buildRequest(list, entry, { prevResult, capabilityArgs: attachment.capabilityArgs });
-  await callAll({ list, verb, order: [index], read, attachment, requestFor: () => request }, runtime);
 }
 
 async function failureOf(work: () => Promise<void>): Promise<CniError | undefined> {

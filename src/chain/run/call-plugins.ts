@@ -80,12 +80,15 @@ function pickRuntimeConfig(entry: PluginEntry, offered: JsonObject): JsonObject 
 interface ChainCall<Reply> {
   readonly list: Conflist;
   readonly verb: Command;
-  /** Indexes in the order of the calls. */
-  readonly order: readonly number[];
-  /** Builds the request of a plugin; on ADD with the result of the plugin before it. */
-  requestFor(index: number, prevResult: JsonObject | undefined): JsonObject;
-  readonly read: ReadReply<Reply>;
+  /** Indexes in the order of the calls; all, from the first on, unless given. */
+  readonly order?: readonly number[];
   readonly attachment?: Attachment | undefined;
+  /** Result of the whole ADD, for other verbs than ADD. */
+  readonly prevResult?: JsonObject | undefined;
+  /** Makes the request of a plugin, which on ADD has the result of the plugin before it; {@link buildRequest} unless given. */
+  requestFor?(index: number, prevResult: JsonObject | undefined): JsonObject;
+  /** {@link IGNORED} unless given. */
+  readonly read?: ReadReply<Reply>;
   /** The plugins' executables, if the caller has looked for them. */
   readonly executables?: readonly FoundPlugin[];
   /**
@@ -193,11 +196,19 @@ async function* callSegments<Reply>(
   runner: SegmentRunner,
   progress: { lastBegun: number },
 ): AsyncGenerator<PluginReply<Reply>> {
-  const { verb, order, requestFor, read, beforeSegment } = call;
+  const { list, verb, read = IGNORED as ReadReply<Reply>, beforeSegment } = call;
+  const { attachment, prevResult: ofAdd } = call;
+  const order = orderOf(call);
+  const usual: NonNullable<typeof call.requestFor> = (index, before) =>
+    buildRequest(list, list.plugins[index] as PluginEntry, {
+      prevResult: verb === 'ADD' ? before : ofAdd,
+      capabilityArgs: attachment?.capabilityArgs,
+    });
+  const { requestFor = usual } = call;
   const { signal, tracesKernel } = runtime;
   const stopsAtFailure = STOPPING.includes(verb);
   const prepare = preparing(call, runtime);
-  let prevResult = call.attachment?.prevResult;
+  let prevResult = attachment?.prevResult;
   for (let next = 0; next < order.length; ) {
     const indexes = order.slice(next);
     const made = segmentOf(indexes, prepare, runner);
@@ -238,6 +249,10 @@ async function* callSegments<Reply>(
     }
     next += done;
   }
+}
+
+function orderOf({ list, order = [...list.plugins.keys()] }: ChainCall<unknown>): readonly number[] {
+  return order;
 }
 
 interface PreparedCall extends MadeCall, FoundPlugin {
@@ -307,11 +322,12 @@ function replyOf<Reply>(index: number, work: () => Reply): PluginReply<Reply> {
 /** Yields the same replies, but holds the last one until the deferred work is done, and fails it if that fails. */
 async function* withFinish<Reply>(
   replies: AsyncIterable<PluginReply<Reply>>,
-  { list, verb, order }: ChainCall<Reply>,
+  call: ChainCall<Reply>,
   runtime: ChainRuntime,
   runner: SegmentRunner,
 ): AsyncGenerator<PluginReply<Reply>> {
-  const last = order.at(-1);
+  const { list, verb } = call;
+  const last = orderOf(call).at(-1);
   let held: PluginReply<Reply> | undefined;
   for await (const reply of replies) {
     if (runner.finish && reply.index === last) held = reply;
@@ -340,23 +356,11 @@ export async function undoPlugins(
   runtime: ChainRuntime,
   result: JsonObject | undefined,
 ): Promise<unknown[]> {
-  const { capabilityArgs } = attachment;
   const prevResult = atLeast(list.version, SINCE.prevResultOnDel)
     ? findConverted(result, list.version, runtime)
     : undefined;
   const order = [...list.plugins.keys()].slice(0, last + 1).reverse();
-  return callEach(
-    {
-      list,
-      verb: 'DEL',
-      order,
-      read: IGNORED,
-      attachment,
-      requestFor: index =>
-        buildRequest(list, list.plugins[index] as PluginEntry, { prevResult, capabilityArgs }),
-    },
-    runtime,
-  );
+  return callEach({ list, verb: 'DEL', order, attachment, prevResult }, runtime);
 }
 
 /**

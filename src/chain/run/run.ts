@@ -2,24 +2,14 @@
 
 import { type AttachmentRecord, pastOf, readAttachment } from '../../attachments/store.ts';
 import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
-import type { PluginEntry } from '../../cni/conflist.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
-import type { JsonObject } from '../../cni/json.ts';
+import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
 import { atLeast, convertResult, type ResultOf, SINCE } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { ownExecutables } from '../config/find-plugin.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
 import { prepare, recover, rollback } from '../records/recover.ts';
-import {
-  acceptResult,
-  buildRequest,
-  callAll,
-  callPlugins,
-  findExecutable,
-  IGNORED,
-  isOwnPlugin,
-} from './call-plugins.ts';
+import { acceptResult, callAll, callPlugins, findExecutable, isOwnPlugin } from './call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, checkAttachment } from './runtime.ts';
 import { inTurn } from './turns.ts';
 
@@ -40,22 +30,11 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
   const prepared = await prepare(list, attachment, runtime, paths);
   if ('answer' in prepared) return prepared.answer;
 
-  const { capabilityArgs } = attachment;
   let result = attachment.prevResult;
-  const replies = callPlugins(
-    {
-      list,
-      verb: 'ADD',
-      order: [...list.plugins.keys()],
-      read: (stdout, plugin) => acceptResult(stdout, list.version, plugin),
-      attachment,
-      executables,
-      requestFor: (index, prevResult) =>
-        buildRequest(list, list.plugins[index] as PluginEntry, { prevResult, capabilityArgs }),
-      beforeSegment: last => prepared.held.progress(last, result),
-    },
-    runtime,
-  );
+  const call = { list, verb: 'ADD', attachment, executables } as const;
+  const read = (stdout: string, plugin: CalledPlugin) => acceptResult(stdout, list.version, plugin);
+  const beforeSegment = (last: number) => prepared.held.progress(last, result);
+  const replies = callPlugins({ ...call, read, beforeSegment }, runtime);
   try {
     for await (const reply of replies) {
       if ('error' in reply) throw reply.error;
@@ -149,9 +128,7 @@ async function checkRecorded(
   }
   const prevResult = convertResult(cached.result, frozen.version, 'cached result');
   const asAdded = withCachedArgs(attachment, cached);
-  await callInOrder(frozen, 'CHECK', runtime, asAdded, entry =>
-    buildRequest(frozen, entry, { prevResult, capabilityArgs: asAdded.capabilityArgs }),
-  );
+  await callAll({ list: frozen, verb: 'CHECK', attachment: asAdded, prevResult }, runtime);
 }
 
 /**
@@ -186,7 +163,7 @@ async function del(
  */
 export async function networkStatus(list: Conflist, runtime: ChainRuntime): Promise<void> {
   if (!atLeast(list.version, SINCE.status)) return;
-  await callInOrder(list, 'STATUS', runtime, undefined, entry => buildRequest(list, entry));
+  await callAll({ list, verb: 'STATUS' }, runtime);
 }
 
 /** The path may already belong to another container, whose network we must not check. */
@@ -206,39 +183,13 @@ function refuseOtherNetns(
   );
 }
 
-async function callInOrder(
-  list: Conflist,
-  verb: 'CHECK' | 'STATUS',
-  runtime: ChainRuntime,
-  attachment: Attachment | undefined,
-  requestFor: (entry: PluginEntry) => JsonObject,
-): Promise<void> {
-  await callAll(
-    {
-      list,
-      verb,
-      order: [...list.plugins.keys()],
-      read: IGNORED,
-      attachment,
-      requestFor: index => requestFor(list.plugins[index] as PluginEntry),
-    },
-    runtime,
-  );
-}
-
 /**
  * ADD of a single plugin, see {@link parsePlugin}. It gets its own configuration under its own name and version,
  * without `prevResult`. Its result is recorded with the configuration's own bytes, as libcni does.
  * @returns the result, in the configuration's version
  * @throws CniError when it failed; then it was undone
  */
-export function addPlugin(
-  plugin: Conflist,
-  attachment: Attachment,
-  runtime: ChainRuntime,
-): Promise<ResultOf> {
-  return addNetwork(plugin, attachment, runtime);
-}
+export const addPlugin: typeof addNetwork = addNetwork;
 
 /**
  * CHECK of a single plugin with the result of its ADD. Ignores `disableCheck`, which only lists have.
@@ -252,6 +203,4 @@ export function checkPlugin(plugin: Conflist, attachment: Attachment, runtime: C
  * DEL of a single plugin with the result of its ADD; the record is deleted on success.
  * @throws CniError when it failed
  */
-export function deletePlugin(plugin: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
-  return deleteNetwork(plugin, attachment, runtime);
-}
+export const deletePlugin: typeof deleteNetwork = deleteNetwork;

@@ -14,7 +14,7 @@ import { type Conflist, listUses } from '../../chain/config/conflist.ts';
 import { isOwnExecutable } from '../../chain/config/find-plugin.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from '../../chain/records/foreign.ts';
 import { findCached, findConfigOfAdd } from '../../chain/records/known-add.ts';
-import { buildRequest, callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
+import { callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
@@ -190,8 +190,7 @@ export async function handOver(
   const found: PluginParts[] = [];
   for (const [index, entry] of list.plugins.entries()) {
     if (!isOursIn(runtime, entry.type)) continue;
-    const request = buildRequest(list, entry, { prevResult, capabilityArgs });
-    const call = { list, verb: 'CHECK', order: [index], attachment, requestFor: () => request } as const;
+    const call = { list, verb: 'CHECK', order: [index], attachment, prevResult } as const;
     for await (const reply of callPlugins({ ...call, read: parseHandoverReply }, asking)) {
       if ('error' in reply) throw reply.error;
       if (reply.value?.length) found.push({ link: entry.type, index, parts: reply.value });
