@@ -8,7 +8,6 @@ import {
   linkSync,
   lstatSync,
   mkdirSync,
-  readdirSync,
   renameSync,
   rmSync,
   unlinkSync,
@@ -26,7 +25,7 @@ import {
   unfinishedName,
   writeNewFile,
 } from '../files/put-file.ts';
-import { fileFailure, readIfThere, tryRead } from '../files/read-file.ts';
+import { fileFailure, namesIfThere, readIfThere, tryRead } from '../files/read-file.ts';
 import type { NetnsIdentity } from '../sys/netns-identity.ts';
 
 /** A cached result, with the configuration and arguments of its ADD. */
@@ -344,11 +343,11 @@ interface AttachmentList {
  */
 export function listAttachments(dir: string, filter: AttachmentFilter = {}): AttachmentList {
   const results = join(dir, 'results');
-  const listed = namesOf(results);
+  const listed = namesIfThere(results, 'cached results');
   const asides = listed.filter(name => name.startsWith(ASIDE));
   const aside = asides.flatMap(name => attempt(() => readRecord(join(results, name), name)) ?? []);
   // What was aside may be back under its name.
-  const names = asides.length ? new Set([...listed, ...namesOf(results)]) : listed;
+  const names = asides.length ? new Set([...listed, ...namesIfThere(results, 'cached results')]) : listed;
   const attachments: CachedAttachment[] = [];
   const damaged: CniError[] = [];
   for (const name of [...names].filter(one => mayHold(one, filter)).sort()) {
@@ -364,15 +363,6 @@ export function listAttachments(dir: string, filter: AttachmentFilter = {}): Att
     one => isMeant(one, filter) && !attachments.some(other => sameAttachment(one, other)),
   );
   return { attachments: [...attachments, ...missing], damaged };
-}
-
-function namesOf(results: string): string[] {
-  try {
-    return readdirSync(results);
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw fileFailure('list cached results in', results, cause);
-  }
 }
 
 /** Names that begin with a dot are temporary files. */

@@ -35,14 +35,13 @@ import {
 } from '../cni/directories.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
+import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileFailure, namesIn } from '../files/read-file.ts';
 import { hostCookie, identifyNetns } from '../sys/netns-identity.ts';
 import {
   type CachedAttachment,
-  type Made,
   type MadeByUs,
   readEvenAside,
   removeAttachment,
@@ -62,7 +61,7 @@ export function noteFileOf(stateDir: string, id: AttachmentId): string {
 }
 
 /** Directory of links to the directories of libcni's entries that a journal has used: nothing else says where its attachments are. */
-export function cachesDir(stateDir: string): string {
+function cachesDir(stateDir: string): string {
   return join(stateDir, 'caches');
 }
 
@@ -160,33 +159,23 @@ export function begunAdd(intent: Intent, file: string): AttachmentRecord {
 
 /** A record in the format of entries. */
 export function toRemembered(record: AttachmentRecord): CachedAttachment {
-  const { network, containerId, ifname, netns, args, capabilityArgs, source, result, file } = record;
-  return { network, containerId, ifname, netns, args, capabilityArgs, source, result, file };
+  return { ...asAdded(record), file: record.file };
+}
+
+function asAdded({ network, containerId, ifname, netns, args, capabilityArgs, source, result }: Intent) {
+  return { network, containerId, ifname, netns, args, capabilityArgs, source, result };
 }
 
 /** The entry that a record of ours stands for. */
 export function entryOf(stateDir: string, intent: Intent, change?: string): CachedAttachment {
-  const { network, containerId, ifname, netns, args, capabilityArgs, source, result } = intent;
-  const known = { network, containerId, ifname, netns, args, capabilityArgs, source, result };
-  const changed = change === undefined ? {} : { change };
+  const known = asAdded(intent);
+  const changed = defined({ change });
   if (intent.foreign) return change === undefined ? known : { ...known, made: changed };
   const { boot, netnsIdentity, netnsCookie, hostCookie, owner, request, pluginDirs, executables } = intent;
   const { op, time } = intent.runner;
-  const made: Made = {
-    op,
-    time,
-    boot,
-    netnsIdentity,
-    ...(netnsCookie === undefined ? {} : { netnsCookie }),
-    ...(hostCookie === undefined ? {} : { hostCookie }),
-    owner,
-    ...(request === undefined ? {} : { request }),
-    pluginDirs,
-    executables,
-    scope: lockScopeOf(stateDir),
-    ...changed,
-  };
-  return { ...known, made };
+  const where = { boot, netnsIdentity, ...defined({ netnsCookie, hostCookie }) };
+  const by = { owner, ...defined({ request }), pluginDirs, executables };
+  return { ...known, made: { op, time, ...where, ...by, scope: lockScopeOf(stateDir), ...changed } };
 }
 
 /** The settled attachment of an entry, always the same object; undefined if no runner of this journal made it. */
@@ -295,12 +284,11 @@ export function tryEntry(cacheDir: string, id: AttachmentId): CachedAttachment |
   return entry === 'unusable' ? undefined : entry;
 }
 
-/** The entry of an attachment that is perhaps being changed. */
-export function entryOfNote(note: AttachmentRecord): CachedAttachment | 'unusable' | undefined {
-  return entryOrUnusable(note.cacheDir, note);
-}
-
-function entryOrUnusable(cacheDir: string, id: AttachmentId): CachedAttachment | 'unusable' | undefined {
+/** The same, but tells that it cannot be used. */
+export function entryOrUnusable(
+  cacheDir: string,
+  id: AttachmentId,
+): CachedAttachment | 'unusable' | undefined {
   try {
     return readEvenAside(cacheDir, id);
   } catch {
@@ -310,7 +298,7 @@ function entryOrUnusable(cacheDir: string, id: AttachmentId): CachedAttachment |
 
 /** What a note says, or its entry if the note is over; undefined if it is over and the entry is not of this journal. */
 export function standing(stateDir: string, note: AttachmentRecord): AttachmentRecord | undefined {
-  return standingBy(stateDir, note, entryOfNote(note));
+  return standingBy(stateDir, note, entryOrUnusable(note.cacheDir, note));
 }
 
 /** The same, with the entry as it was read. */
@@ -381,11 +369,8 @@ export function madeAgain({ network, containerId, ifname, file }: AttachmentReco
  */
 export function createNote(stateDir: string, intent: Intent, segment = -1): AttachmentRecord {
   refuseRecord(stateDir, intent);
-  return writeNote(stateDir, {
-    ...begunAdd(intent, noteFileOf(stateDir, intent)),
-    segment,
-    isNoted: false,
-  });
+  const begun = begunAdd(intent, noteFileOf(stateDir, intent));
+  return writeNote(stateDir, { ...begun, segment, isNoted: false });
 }
 
 /** @throws CniError 5 if there is one, also if it cannot be read at all: then it may be a good one */
@@ -528,13 +513,13 @@ export function renderNote({ file: _, isNoted: __, args, ...note }: AttachmentRe
  */
 export function parseNote(text: string, file: string): AttachmentRecord {
   const object = tryParse(text);
-  if (!isObject(object)) throw damaged(file, 'it is not a JSON object');
+  if (!isObject(object)) throw unfit(file, 'it is not a JSON object');
   if (object.record !== LAYOUT) {
     const found = object.record === undefined ? 'none' : JSON.stringify(object.record);
-    throw damaged(file, `expected layout ${LAYOUT} in "record", found ${found}`);
+    throw unfit(file, `expected layout ${LAYOUT} in "record", found ${found}`);
   }
   const problem = findProblem(object, NOTE);
-  if (problem !== undefined) throw damaged(file, problem);
+  if (problem !== undefined) throw unfit(file, problem);
   const { record: _, netnsIdentity, change, lastAttempt, ...note } = object;
   return { ...note, netnsIdentity, change, lastAttempt, file, isNoted: true } as unknown as AttachmentRecord;
 }
@@ -545,45 +530,31 @@ export function lastBegun({ added, segment }: AttachmentRecord, plugins: number)
 }
 
 /** A type that a value may have: its human-readable name, and its check. */
-interface FieldType {
-  readonly name: string;
-  is(value: unknown): boolean;
-}
-
+type FieldType = readonly [name: string, is: (value: unknown) => boolean];
 type Shape = Readonly<Record<string, FieldType>>;
 
-const TEXT: FieldType = { name: 'a string', is: value => typeof value === 'string' };
-const NAME: FieldType = { name: 'a non-empty string', is: value => TEXT.is(value) && value !== '' };
-const NUMBER: FieldType = {
-  name: 'a number',
-  is: value => typeof value === 'number' && Number.isFinite(value),
-};
-const INDEX: FieldType = {
-  name: 'an index',
-  is: value => Number.isSafeInteger(value) && (value as number) >= 0,
-};
-const OBJECT: FieldType = { name: 'an object', is: isObject };
-const PAIR: FieldType = {
-  name: 'two strings',
-  is: value => Array.isArray(value) && value.length === 2 && value.every(TEXT.is),
-};
+const isText = (value: unknown): boolean => typeof value === 'string';
+const TEXT: FieldType = ['a string', isText];
+const NAME: FieldType = ['a non-empty string', value => isText(value) && value !== ''];
+const NUMBER: FieldType = ['a number', Number.isFinite];
+const isIndex = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
+const INDEX: FieldType = ['an index', isIndex];
+const OBJECT: FieldType = ['an object', isObject];
+const isPair = (value: unknown): boolean => Array.isArray(value) && value.length === 2 && value.every(isText);
 
-const exactly = (...values: readonly unknown[]): FieldType => ({
-  name: values.map(value => JSON.stringify(value)).join(' or '),
-  is: value => values.includes(value),
-});
-const optional = (kind: FieldType): FieldType => ({
-  name: kind.name,
-  is: value => value === undefined || kind.is(value),
-});
-const listOf = (kind: FieldType): FieldType => ({
-  name: `a list, each ${kind.name}`,
-  is: value => Array.isArray(value) && value.every(kind.is),
-});
-const shaped = (name: string, shape: Shape): FieldType => ({
+const optional = ([name, is]: FieldType): FieldType => [name, value => value === undefined || is(value)];
+const listOf = ([name, is]: FieldType): FieldType => [
+  `a list, each ${name}`,
+  value => Array.isArray(value) && value.every(one => is(one)),
+];
+const exactly = (...values: readonly unknown[]): FieldType => [
+  values.map(value => JSON.stringify(value)).join(' or '),
+  value => values.includes(value),
+];
+const shaped = (name: string, shape: Shape): FieldType => [
   name,
-  is: value => isObject(value) && findProblem(value, shape) === undefined,
-});
+  value => isObject(value) && findProblem(value, shape) === undefined,
+];
 
 const RUNNER = shaped('a runner', {
   pid: NUMBER,
@@ -614,7 +585,7 @@ const NOTE: Shape = {
   hostCookie: optional(TEXT),
   boot: TEXT,
   owner: TEXT,
-  args: listOf(PAIR),
+  args: listOf(['two strings', isPair]),
   capabilityArgs: OBJECT,
   source: TEXT,
   pluginDirs: listOf(TEXT),
@@ -627,7 +598,7 @@ const NOTE: Shape = {
   runner: RUNNER,
   phase: exactly('adding', 'attached', 'deleting', 'failed'),
   added: exactly(true, false),
-  segment: { name: 'an index, or -1', is: value => value === -1 || INDEX.is(value) },
+  segment: ['an index, or -1', value => value === -1 || isIndex(value)],
   runners: listOf(RUNNER),
   change: optional(shaped('a change', { to: SETTINGS, plugins: listOf(INDEX), op: TEXT })),
   attempts: INDEX,
@@ -636,15 +607,11 @@ const NOTE: Shape = {
 };
 
 function findProblem(object: JsonObject, shape: Shape): string | undefined {
-  for (const [key, kind] of Object.entries(shape)) {
+  for (const [key, [name, is]] of Object.entries(shape)) {
     const value = Object.hasOwn(object, key) ? object[key] : undefined;
-    if (kind.is(value)) continue;
+    if (is(value)) continue;
     const found = value === undefined ? 'it is missing' : `found ${JSON.stringify(value).slice(0, 100)}`;
-    return `"${key}" must be ${kind.name}, ${found}`;
+    return `"${key}" must be ${name}, ${found}`;
   }
   return undefined;
-}
-
-function damaged(file: string, problem: string): CniError {
-  return new CniError(ErrorCode.decodingFailure, `Cannot read note "${file}": ${problem}`);
 }

@@ -22,7 +22,7 @@ import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
   type AttachmentRecord,
   cacheDirsOf,
-  entryOfNote,
+  entryOrUnusable,
   findLaterEntry,
   type KnownAttachment,
   madeAgain,
@@ -153,10 +153,10 @@ function withEntriesOf(
   listed: ReadonlyMap<string, readonly CachedAttachment[]>,
 ) {
   const entries = new Map(listed);
-  const ofNotes = new Map<AttachmentRecord, ReturnType<typeof entryOfNote>>();
+  const ofNotes = new Map<AttachmentRecord, ReturnType<typeof entryOrUnusable>>();
   for (const note of journals.flatMap(({ notes }) => notes)) {
     const own = entries.get(note.cacheDir) ?? [];
-    const found = own.find(one => keyOf(one) === keyOf(note)) ?? entryOfNote(note);
+    const found = own.find(one => keyOf(one) === keyOf(note)) ?? entryOrUnusable(note.cacheDir, note);
     ofNotes.set(note, found);
     if (typeof found === 'object' && !own.includes(found)) entries.set(note.cacheDir, [...own, found]);
   }
