@@ -23,7 +23,7 @@ export const REPAIR_VARIABLE = 'CATENA_REPAIR';
 export const UPKEEP_VARIABLE = 'CATENA_UPKEEP';
 
 /**
- * With one of {@link HANDOVER_MODES}, CHECK hands the attachment over to the reference plugin of the same name instead of
+ * With a {@link HandoverMode}, CHECK hands the attachment over to the reference plugin of the same name instead of
  * checking it, and prints what it found. A plugin that does not know the variable only checks.
  */
 export const HANDOVER_VARIABLE = 'CATENA_HANDOVER';
@@ -35,7 +35,7 @@ export const HANDOVER_VARIABLE = 'CATENA_HANDOVER';
 export const ASKED_VARIABLE = 'CATENA_ASKED';
 
 /**
- * With one of {@link CHANGE_MODES}, CHECK changes the attachment into what the request configures instead of checking it, and
+ * With a {@link ChangeMode}, CHECK changes the attachment into what the request configures instead of checking it, and
  * prints the new result. A plugin that does not know the variable only checks.
  */
 export const CHANGE_VARIABLE = 'CATENA_CHANGE';
@@ -43,28 +43,20 @@ export const CHANGE_VARIABLE = 'CATENA_CHANGE';
 /** Names the file of a snapshot to plugins, so that all of them collect garbage as of the same moment. */
 export const SNAPSHOT_VARIABLE = 'CATENA_GC_SNAPSHOT';
 
-/** `look` reports what the reference's DEL would leave behind; `do` moves it to where that DEL finds it. */
-const HANDOVER_MODES = ['look', 'do'] as const;
+const MODES = ['look', 'do'] as const;
 
-/** One of {@link HANDOVER_MODES}. */
-export type HandoverMode = (typeof HANDOVER_MODES)[number];
+/** `look` reports what the reference's DEL would leave behind; `do` moves it to where that DEL finds it. */
+export type HandoverMode = (typeof MODES)[number];
 
 /** `look` only examines whether the change is possible; `do` makes it. */
-const CHANGE_MODES = ['look', 'do'] as const;
+export type ChangeMode = (typeof MODES)[number];
 
-/** One of {@link CHANGE_MODES}. */
-export type ChangeMode = (typeof CHANGE_MODES)[number];
-
-/** The mode of the change that the environment requests; undefined for an ordinary CHECK. */
-export function changeModeOf(env: Readonly<Record<string, string | undefined>>): ChangeMode | undefined {
-  if (env.CNI_COMMAND !== 'CHECK') return undefined;
-  return CHANGE_MODES.find(mode => mode === env[CHANGE_VARIABLE]);
-}
-
-/** The handover mode requested by the environment; undefined for an ordinary CHECK. */
-export function handoverModeOf(env: Readonly<Record<string, string | undefined>>): HandoverMode | undefined {
-  if (env.CNI_COMMAND !== 'CHECK') return undefined;
-  return HANDOVER_MODES.find(mode => mode === env[HANDOVER_VARIABLE]);
+/** The mode that the environment requests by one of the two variables; undefined for an ordinary CHECK. */
+export function modeOf(
+  env: Readonly<Record<string, string | undefined>>,
+  variable: typeof HANDOVER_VARIABLE | typeof CHANGE_VARIABLE,
+): HandoverMode | ChangeMode | undefined {
+  return env.CNI_COMMAND === 'CHECK' ? MODES.find(mode => mode === env[variable]) : undefined;
 }
 
 /** The environment of one invocation, validated for its command; variables that the command does not need may be empty. */
@@ -118,7 +110,7 @@ const VARIABLES: readonly Variable[] = [
 export function parseEnv(env: Readonly<Record<string, string | undefined>>): CniEnv {
   const command = parseCommand(env.CNI_COMMAND);
   // A handover only concerns the host, and runtimes do not always record the namespace.
-  const optional = handoverModeOf(env) === undefined ? [] : ['CNI_NETNS'];
+  const optional = modeOf(env, HANDOVER_VARIABLE) === undefined ? [] : ['CNI_NETNS'];
   const missing = VARIABLES.filter(
     v => v.requiredFor.includes(command) && !env[v.name] && !optional.includes(v.name),
   ).map(v => v.name);

@@ -152,6 +152,24 @@ export function describeError(thrown: unknown): string {
   return parts.join(': ');
 }
 
+/**
+ * What the work returns, or undefined if it throws a protocol error, which is only told.
+ * @param codes of such errors; any other error is thrown
+ */
+export function orTell<T>(
+  tell: ((problem: CniError) => void) | undefined,
+  work: () => T,
+  codes?: readonly number[],
+): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof CniError) || codes?.includes(error.code) === false) throw error;
+    tell?.(error);
+    return undefined;
+  }
+}
+
 function findCniError(thrown: unknown): CniError | undefined {
   for (let at: unknown = thrown; at instanceof Error; at = at.cause) if (at instanceof CniError) return at;
   return undefined;

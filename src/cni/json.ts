@@ -32,6 +32,12 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** The members of an object that are text; of any other value, none. */
+export function textsIn(value: unknown): Readonly<Record<string, string>> {
+  const all = Object.entries(isObject(value) ? value : {});
+  return Object.fromEntries(all.filter((one): one is [string, string] => typeof one[1] === 'string'));
+}
+
 /** The value of a JSON text; undefined if the text is not JSON. */
 export function tryParse(text: string): unknown {
   try {

@@ -344,11 +344,7 @@ function tried<T>(read: () => T[] | undefined): T[] {
 
 /** The ranges of one plugin; none if its configuration is invalid. */
 export function rangesIn(about: PluginAbout, conf: JsonObject, type: string): readonly AddressRange[] {
-  try {
-    return about.rangesOf?.(decode(about.config, conf, type)) ?? [];
-  } catch {
-    return [];
-  }
+  return tried(() => about.rangesOf?.(decode(about.config, conf, type)));
 }
 
 /** Devices of the host that plugins of a network make, with the type of the plugin. */

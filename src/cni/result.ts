@@ -126,14 +126,9 @@ function mapMembers(object: JsonObject, key: string, change: (member: JsonObject
 }
 
 function withoutEmptyArrays(object: JsonObject): JsonObject {
-  const empty = ['interfaces', 'ips', 'routes'].filter(key => {
-    const { [key]: members } = object;
-    return Array.isArray(members) && !members.length;
-  });
-  if (!empty.length) return object;
-  const copy = { ...object };
-  for (const key of empty) delete copy[key];
-  return copy;
+  const isLeftOut = (key: string) => ['interfaces', 'ips', 'routes'].includes(key);
+  const kept = Object.entries(object).filter(([key, value]) => !(isLeftOut(key) && isEmptyArray(value)));
+  return Object.fromEntries(kept);
 }
 
 /** Resolver settings as the reference prints them: empty known settings are omitted, unknown keys are kept. */
@@ -242,11 +237,6 @@ export interface ResultFamily {
   routes?: ResultRoute[];
 }
 
-/** 1.0.0 and 1.1.0. */
-interface ResultWithIps extends Result {
-  cniVersion: '1.0.0' | '1.1.0';
-}
-
 /** 0.3.0, 0.3.1 and 0.4.0. */
 interface ResultWithVersionedIps extends Result {
   cniVersion: '0.3.0' | '0.3.1' | '0.4.0';
@@ -273,7 +263,7 @@ export type ResultOf<V extends SpecVersion = SpecVersion> = V extends '0.1.0' | 
   ? ResultWithFamilies & { cniVersion: V }
   : V extends '0.3.0' | '0.3.1' | '0.4.0'
     ? ResultWithVersionedIps & { cniVersion: V }
-    : ResultWithIps & { cniVersion: V };
+    : Result & { cniVersion: V };
 
 /**
  * Parses a result object as a plugin printed it: checks it against the layout of its own version and converts it to the

@@ -4,12 +4,13 @@ import { statSync } from 'node:fs';
 import { forget, underNote } from '../attachments/generation.ts';
 import { runDir } from '../cni/directories.ts';
 import {
+  CHANGE_VARIABLE,
   type ChangeMode,
   type CniEnv,
   type Command,
-  changeModeOf,
+  HANDOVER_VARIABLE,
   type HandoverMode,
-  handoverModeOf,
+  modeOf,
   parseEnv,
   parseNetworkName,
   REPAIR_VARIABLE,
@@ -56,8 +57,8 @@ export async function serve(
     const named = memberOf(asSent, 'cniVersion');
     version = typeof named === 'string' ? named : undefined;
     const network = parseNetworkName(memberOf(asSent, 'name'));
-    const handover = handoverModeOf(invocation.env);
-    const change = changeModeOf(invocation.env);
+    const handover = modeOf(invocation.env, HANDOVER_VARIABLE);
+    const change = modeOf(invocation.env, CHANGE_VARIABLE);
     // Lists of versions without CHECK are handed over, changed and kept as well.
     const isOtherVerb =
       handover !== undefined || change !== undefined || Boolean(invocation.env[UPKEEP_VARIABLE]);
