@@ -1,21 +1,10 @@
 // Which attachments exist, and what was the result of their ADD, by libcni's files?
-//
-// The entry is the truth about every settled attachment, whichever runtime made it. What only our runner knows is one more member, which
-// libcni ignores. Another runtime that makes the attachment again writes the whole entry, so that the member is never another ADD's.
 
-import {
-  closeSync,
-  linkSync,
-  lstatSync,
-  mkdirSync,
-  renameSync,
-  rmSync,
-  unlinkSync,
-} from 'node:fs';
+import { closeSync, linkSync, lstatSync, mkdirSync, renameSync, rmSync, unlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, digestOf, sameAttachment } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import {
   putFile,
@@ -110,7 +99,10 @@ export function parseRecord(text: string, file: string, id: AttachmentId | undef
   if (object.kind !== undefined) {
     throw damagedRecord(file, `its kind is ${JSON.stringify(object.kind)}, not "${KIND}"`);
   }
-  if (id?.network && id.containerId && id.ifname) return legacyAttachment(id, object);
+  if (id?.network && id.containerId && id.ifname) {
+    const netns = findSandbox(object, id.ifname);
+    return { ...id, netns, args: [], capabilityArgs: {}, source: undefined, result: object };
+  }
   throw damagedRecord(file, 'its name does not identify an attachment');
 }
 
@@ -154,11 +146,6 @@ function madeOf(member: unknown): Made | undefined {
 
 function isTexts(value: unknown): boolean {
   return Array.isArray(value) && value.every(one => typeof one === 'string');
-}
-
-function legacyAttachment(id: AttachmentId, result: JsonObject): CachedAttachment {
-  const netns = findSandbox(result, id.ifname);
-  return { ...id, netns, args: [], capabilityArgs: {}, source: undefined, result };
 }
 
 /**
@@ -245,7 +232,8 @@ export function replaceAttachment(
     putBack(aside, file);
     if (lstatSync(file, { throwIfNoEntry: false })) renameSync(file, aside);
     const text = tryRead(aside);
-    const found = text === undefined ? undefined : attempt(() => parseRecord(text, file, attachment));
+    const found =
+      text === undefined ? undefined : orTell(undefined, () => parseRecord(text, file, attachment));
     if (isStill(found)) linkUnlessThere(fresh, file);
     putBack(aside, file);
   } catch (cause) {
@@ -296,14 +284,6 @@ function linkUnlessThere(from: string, to: string): void {
   }
 }
 
-function attempt<T>(parse: () => T): T | undefined {
-  try {
-    return parse();
-  } catch {
-    return undefined;
-  }
-}
-
 /** Removes temporary files of processes that were killed while they wrote a cached result. */
 export function sweepCache(dir: string): void {
   const results = join(dir, 'results');
@@ -345,19 +325,15 @@ export function listAttachments(dir: string, filter: AttachmentFilter = {}): Att
   const results = join(dir, 'results');
   const listed = namesIfThere(results, 'cached results');
   const asides = listed.filter(name => name.startsWith(ASIDE));
-  const aside = asides.flatMap(name => attempt(() => readRecord(join(results, name), name)) ?? []);
+  const aside = asides.flatMap(name => orTell(undefined, () => readRecord(join(results, name), name)) ?? []);
   // What was aside may be back under its name.
   const names = asides.length ? new Set([...listed, ...namesIfThere(results, 'cached results')]) : listed;
   const attachments: CachedAttachment[] = [];
   const damaged: CniError[] = [];
   for (const name of [...names].filter(one => mayHold(one, filter)).sort()) {
-    try {
-      const attachment = inPlaceOrAside(join(results, name), file => readRecord(file, name));
-      if (attachment !== undefined && isMeant(attachment, filter)) attachments.push(attachment);
-    } catch (error) {
-      if (!(error instanceof CniError)) throw error;
-      damaged.push(error);
-    }
+    const read = () => inPlaceOrAside(join(results, name), file => readRecord(file, name));
+    const attachment = orTell(problem => damaged.push(problem), read);
+    if (attachment !== undefined && isMeant(attachment, filter)) attachments.push(attachment);
   }
   const missing = aside.filter(
     one => isMeant(one, filter) && !attachments.some(other => sameAttachment(one, other)),

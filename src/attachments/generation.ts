@@ -1,11 +1,8 @@
 // Which ADD made an attachment?
 //
-// Container id, interface and network may be used again. A generation tells one ADD of an attachment from the next: it is a note
-// in the run directory, which the first plugin of an ADD writes before it does anything else, and which the first plugin of a DEL
-// removes before it deletes anything. The note is a symbolic link to a name that is never used again, because creating one takes a
-// single, atomic system call. GC takes a snapshot of the notes when it begins. An attachment with a note that is not in the snapshot
-// was begun later, so no list of valid attachments that GC was given can name it. No clocks are compared, and no process waits for
-// another.
+// Container id, interface and network may be used again. A generation tells one ADD of an attachment from the next: README.md, "GC while
+// ADDs run". The note is a symbolic link, because creating one takes a single, atomic system call. No clocks are compared, and no process
+// waits for another.
 import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, directoryOf, fileNameOf } from '../cni/attachment.ts';

@@ -1,14 +1,11 @@
 // How does an operation get the right to work on an attachment, and how does it note what it does?
-//
-// The one that holds an attachment has its lock, knows what is known of it, and alone writes its note and its entry: a note before anything
-// is done, the entry when all is done, and then the note goes. If the process dies in between, the next one finds the note, and `pastOf`
-// says what that makes of the attachment.
+// README.md has the order of what is written, and what `pastOf` makes of what a dead process has left.
 
 import { readdirSync } from 'node:fs';
 import { type AttachmentId, cacheFileOf } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
-import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
+import { CniError, ErrorCode, orTell, toCniError } from '../cni/errors.ts';
+import { defined, type JsonObject } from '../cni/json.ts';
 import { bootId, endFrozen, isFrozen, isOfEarlierBoot } from '../files/process-stat.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
 import {
@@ -175,14 +172,10 @@ function lookQuietly(
   id: AttachmentId,
   onWarning?: HoldCall['onWarning'],
 ): AttachmentRecord | undefined {
-  try {
-    // On a full disk, for example, a note that is over stays so.
-    return readRecord(stateDir, id, () => unlessUnwritable(() => dropNote(stateDir, id)));
-  } catch (error) {
-    if (!(error instanceof CniError)) throw error;
-    onWarning?.(error);
-    return undefined;
-  }
+  // On a full disk, for example, a note that is over stays so.
+  return orTell(onWarning, () =>
+    readRecord(stateDir, id, () => unlessUnwritable(() => dropNote(stateDir, id))),
+  );
 }
 
 /**
@@ -312,10 +305,10 @@ export class Held {
     const { env, owner = '', request, pluginDirs = [] } = this.#call;
     const cacheDir = this.#callersCacheDir;
     refuseSharedName(this.#id, cacheDir);
-    const place = { ...identifyNetns(wanted.netns), ...hostCookie(), boot: bootId(env), cacheDir };
     const { network, containerId, ifname } = this.#id;
-    const asked = { network, containerId, ifname, ...wanted, owner, pluginDirs };
-    const intent = { ...asked, ...place, ...(request === undefined ? {} : { request }) };
+    const asked = { network, containerId, ifname, ...wanted, owner, pluginDirs, ...defined({ request }) };
+    const place = { ...identifyNetns(wanted.netns), ...hostCookie(), boot: bootId(env), cacheDir };
+    const intent = { ...asked, ...place };
     this.#adding = { intent, over };
     if (this.#call.stateDir === undefined || this.#lock === undefined) return;
     const begun = { ...intent, runner: this.#lock.runner };
@@ -343,7 +336,7 @@ export class Held {
    * @throws CniError 5: none of them may be called then, because no note would tell how to undo it
    */
   progress(last: number, result?: JsonObject): void {
-    const soFar = result === undefined ? {} : { result };
+    const soFar = defined({ result });
     if (this.#hasBegun) this.#note({ segment: last, ...soFar });
     else if (this.#adding?.over === false && this.#record) this.#noteAdd({ ...this.#record, ...soFar }, last);
   }
@@ -457,8 +450,7 @@ export class Held {
   /** Another runtime made it, and nothing is noted of it. @param generation of its ADD, if that was noted */
   adopt(entry: CachedAttachment, generation: string | undefined): HeldKnown {
     const { env, pluginDirs = [] } = this.#call;
-    const noted = generation === undefined ? {} : { generation };
-    const now = { pluginDirs, boot: bootId(env), runner: this.#right().runner, ...noted };
+    const now = { pluginDirs, boot: bootId(env), runner: this.#right().runner, ...defined({ generation }) };
     this.#record = recordOfForeign(entry, { ...now, cacheDir: this.#callersCacheDir });
     return this as HeldKnown;
   }
@@ -537,17 +529,12 @@ function refuseSharedName(id: AttachmentId, cacheDir: string): void {
 
 /** A write error must not hide the failure that is being handled, or undo what is committed. */
 function unlessUnwritable(write: () => void): void {
-  try {
-    write();
-  } catch (error) {
-    if (!(error instanceof CniError)) throw error;
-  }
+  orTell(undefined, write);
 }
 
 function toRecorded(thrown: unknown): RecordedError {
   const { code, message, details, plugin } = toCniError(thrown);
-  const place = plugin ? { link: plugin.type, index: plugin.index } : {};
-  return { code, msg: message, ...(details === undefined ? {} : { details }), ...place };
+  return { code, msg: message, ...defined({ details, link: plugin?.type, index: plugin?.index }) };
 }
 
 /** @param record as it was read; a process may be at work on it */

@@ -1,12 +1,8 @@
 // Which process works on an attachment, how does exactly one get the right to, and what does a dead one leave at work?
 //
-// A lock is a directory that is not empty. Its entry, a symbolic link, is named after the owner's operation, and its target says the rest.
-// Only renaming a prepared directory to that path gives the lock, which the kernel refuses unless there is none or an empty one. A thief
-// removes entries by the names of operations that are dead, so it can never remove a living owner's. It keeps a copy of them: what their
-// orphans still do is known until these are gone. The directory is in the run directory, so it excludes on a full or read-only disk, too.
+// README.md says what a lock is. Its entry is a symbolic link, whose target says what its name does not.
 //
-// A plugin has its own process group and outlives its runner: what it makes after DEL would leak. The runner would have ended it
-// at the deadline that its record names, so the next process that works on the attachment does that instead. A process is ended
+// A plugin has its own process group and outlives its runner: what it makes after DEL would leak. A process is ended
 // only after proof that it is ours: its environment names the dead runner, by process id and start. Its own start is compared
 // again before every signal, because process ids are reused.
 
@@ -33,6 +29,7 @@ import {
   type ProcessId,
   processOf,
   RUNNER_VARIABLE,
+  readProcessStat,
   readRunningStat,
   thisProcess,
   WORKER_VARIABLE,
@@ -226,14 +223,8 @@ function ownerOf(name: string, target: string, env: LockPlace['env']): Owner | u
   const time = new Date(Number(since) || 0).toISOString();
   const runner = { pid: Number(pid), start, pidns, op, time, ...deadline };
   const mayLinger = !isOfEarlierBoot({ boot }, env);
-  return {
-    name,
-    target,
-    runner,
-    purpose,
-    isLiving: keeper === undefined && mayLinger && isAlive(runner),
-    mayLinger,
-  };
+  const isLiving = keeper === undefined && mayLinger && isAlive(runner);
+  return { name, target, runner, purpose, isLiving, mayLinger };
 }
 
 /** What is not ours is removed like the entry of an operation that has died. */
@@ -363,11 +354,7 @@ export function findOrphanProcesses({ containerId, ifname, runners }: Orphaned):
 /** Whether any process is left that these runners, which are dead, have started for whatever attachment. */
 function hasOrphans(runners: readonly Runner[]): boolean {
   const isWorker = workerOf(runners);
-  const isPlugin: Match = environment => {
-    const runner = runners.find(one => environment.includes(`${RUNNER_VARIABLE}=${processOf(one)}`));
-    return runner && { runner, begun: undefined };
-  };
-  return find(runners, environment => isPlugin(environment) ?? isWorker(environment)).length > 0;
+  return find(runners, one => startedBy(RUNNER_VARIABLE, runners, one) ?? isWorker(one)).length > 0;
 }
 
 /** Ends plugins that dead runners started for the ADD of one of the container's interfaces, and waits until they are gone. */
@@ -384,7 +371,17 @@ type Match = (environment: readonly string[]) => Owned | undefined;
 interface Owned {
   readonly runner: Runner;
   /** When it began its current work, in milliseconds; undefined if that was its start. */
-  readonly begun: number | undefined;
+  readonly begun?: number;
+}
+
+/** @param variable in which a process has the runner that started it */
+function startedBy(
+  variable: string,
+  runners: readonly Runner[],
+  environment: readonly string[],
+): Owned | undefined {
+  const runner = runners.find(one => environment.includes(`${variable}=${processOf(one)}`));
+  return runner && { runner };
 }
 
 function pluginOf(
@@ -398,16 +395,15 @@ function pluginOf(
     if (!environment.includes(container)) return undefined;
     if (!ifnames.some(ifname => environment.includes(`CNI_IFNAME=${ifname}`))) return undefined;
     if (verb !== undefined && !environment.includes(`CNI_COMMAND=${verb}`)) return undefined;
-    const runner = runners.find(one => environment.includes(`${RUNNER_VARIABLE}=${processOf(one)}`));
-    return runner && { runner, begun: undefined };
+    return startedBy(RUNNER_VARIABLE, runners, environment);
   };
 }
 
 function workerOf(runners: readonly Runner[]): Match {
   return environment => {
-    const runner = runners.find(one => environment.includes(`${WORKER_VARIABLE}=${processOf(one)}`));
+    const found = startedBy(WORKER_VARIABLE, runners, environment);
     // The worker may have served other attachments before.
-    return runner && { runner, begun: Date.parse(runner.time) };
+    return found && { ...found, begun: Date.parse(found.runner.time) };
   };
 }
 
@@ -477,7 +473,7 @@ export async function endOrphanProcesses(
 
 /** Kills the rest of a group whose leader has exited: no unrelated process can have joined it since. */
 function endGroups(orphans: readonly OrphanProcess[]): true {
-  for (const { pid, isLeader } of orphans) if (isLeader && !exists(pid)) trySignal(-pid, 'SIGKILL');
+  for (const { pid, isLeader } of orphans) if (isLeader && !readProcessStat(pid)) trySignal(-pid, 'SIGKILL');
   return true;
 }
 
@@ -505,15 +501,6 @@ function trySignal(target: number, name: NodeJS.Signals): void {
 /** A zombie, which only waits for its parent, does not count. */
 function isHere({ pid, start }: OrphanProcess): boolean {
   return isRunning({ pid, start, pidns: thisProcess().pidns }) === true;
-}
-
-function exists(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function find(runners: readonly Runner[], match: Match): OrphanProcess[] {

@@ -1,7 +1,5 @@
 // Which attachments of a network already existed when GC began?
-//
-// A list of valid attachments cannot name those begun after it was made. So GC starts with a snapshot of the notes of all ADDs
-// (generation.ts), and every plugin that it calls leaves alone attachments whose note is not in the snapshot.
+// README.md, "GC while ADDs run", says what for.
 import { closeSync, readFileSync, statSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AttachmentId, directoryOf } from '../cni/attachment.ts';
@@ -78,15 +76,6 @@ export function readSnapshot(path: string): Snapshot | undefined {
   }
 }
 
-/** One GC call of one plugin, by a runtime that starts each plugin separately. */
-interface GcCall {
-  readonly network: string;
-  /** Distinguishes lists of valid attachments. */
-  readonly list: string;
-  /** Distinguishes the plugins of the network's list. */
-  readonly plugin: string;
-}
-
 /** Longest time between two plugins of one run. */
 const SAME_RUN_MS = 60_000;
 
@@ -94,11 +83,13 @@ const SAME_RUN_MS = 60_000;
  * The snapshot of the run of GC that a call belongs to. Other runtimes do not identify their runs: calls with the same list of
  * valid attachments, each of a different plugin, count as one run as long as they follow each other closely. An attachment that
  * is begun between two of them is then left alone by both, or by neither.
+ * @param call.list distinguishes lists of valid attachments
+ * @param call.plugin distinguishes the plugins of the network's list
  * @param since as for {@link takeSnapshot}
  */
 export function joinRun(
   runDir: string,
-  { network, list, plugin }: GcCall,
+  { network, list, plugin }: Readonly<Record<'network' | 'list' | 'plugin', string>>,
   since = Number.POSITIVE_INFINITY,
 ): Snapshot {
   const path = join(notesDirs(runDir).gc, directoryOf(network));

@@ -8,15 +8,14 @@
 // Nothing is synced. This is about kernel state, which a power failure ends as well, and attachments of an earlier boot are taken down
 // whether their files are complete or not.
 import { statSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { type AttachmentId, cacheFileOf, keyOf } from '../cni/attachment.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
-import { FileCache } from '../files/file-cache.ts';
+import { CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
-import { fileExists, namesIn, readIfThere, tryRead } from '../files/read-file.ts';
-import { type CachedAttachment, listAttachments, parseRecord, sweepCache } from './entries.ts';
+import { fileExists, tryRead } from '../files/read-file.ts';
+import { type CachedAttachment, listAttachments, sweepCache } from './entries.ts';
 import { type HoldCall, type Past, pastOf, tryHold } from './hold.ts';
 import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
@@ -29,7 +28,6 @@ import {
   misplaced,
   noteFileOf,
   noteFiles,
-  notesDir,
   readNote,
   recordOf,
   standing,
@@ -62,7 +60,7 @@ interface KnownList {
 }
 
 /** Where entries and notes are. */
-interface Places {
+export interface Places {
   /** Of other runtimes' entries; without one, only those of the journals are read. */
   readonly cacheDir?: string;
   /** State directories. */
@@ -75,17 +73,10 @@ interface Places {
  */
 export function listKnown({ cacheDir = '', journals }: Places, network?: string): KnownList {
   const damaged: CniError[] = [];
+  const tell = (problem: CniError) => damaged.push(problem);
   const noted = journals.map(stateDir => {
-    const notes = noteFiles(stateDir, network).flatMap(file => {
-      try {
-        return noteIn(stateDir, file) ?? [];
-      } catch (error) {
-        if (!(error instanceof CniError)) throw error;
-        damaged.push(error);
-        return [];
-      }
-    });
-    return { stateDir, notes };
+    const files = noteFiles(stateDir, network);
+    return { stateDir, notes: files.flatMap(file => orTell(tell, () => noteIn(stateDir, file)) ?? []) };
   });
   const filter = network === undefined ? {} : { network };
   const dirs = new Set([...(cacheDir ? [cacheDir] : []), ...journals.flatMap(cacheDirsOf)]);
@@ -96,7 +87,7 @@ export function listKnown({ cacheDir = '', journals }: Places, network?: string)
 }
 
 /** The note in a file of a journal; undefined if it has gone. @throws CniError 6 and 5 */
-function noteIn(stateDir: string, file: string): AttachmentRecord | undefined {
+export function noteIn(stateDir: string, file: string): AttachmentRecord | undefined {
   const note = readNote(file);
   if (note && noteFileOf(stateDir, note) !== file) throw misplaced(note, file);
   return note;
@@ -112,7 +103,7 @@ interface JournalNotes {
  * have to be read first, since an ADD removes its note once it has an entry.
  * @param listed entries by directory
  */
-function joinKnown(
+export function joinKnown(
   ownDir: string,
   listed: ReadonlyMap<string, readonly CachedAttachment[]>,
   journals: readonly JournalNotes[],
@@ -126,7 +117,8 @@ function joinKnown(
     };
     const keys = new Set<string>();
     const noted = notes
-      .filter(note => !isTheirs(note))
+      // While a change of what another runtime made is unfinished, that has a note, too.
+      .filter(({ foreign, phase }) => !(foreign && phase === 'attached'))
       .flatMap(note => {
         const cached = ofNotes.get(note);
         const record = standingBy(stateDir, note, cached);
@@ -163,11 +155,6 @@ function withEntriesOf(
   return { entries, ofNotes };
 }
 
-/** Another runtime made it. While a change of such a one is unfinished, it has a note, too. */
-function isTheirs({ foreign, phase }: AttachmentRecord): boolean {
-  return foreign === true && phase === 'attached';
-}
-
 /** When its entry was written, in milliseconds since the epoch; undefined without one. */
 export function writtenAt({
   cached,
@@ -179,76 +166,6 @@ export function writtenAt({
     // Its content names an attachment that no file can be of.
     return undefined;
   }
-}
-
-/**
- * Lists what is in the files each time it is called: `all` by a look at each file, `new` by a look at directories that have changed and at
- * what was not settled. Files that have not changed since are not read again.
- */
-export type Lister<T> = (scope?: 'all' | 'new') => T[];
-
-/**
- * Lists attachments of all networks again and again, whichever runtime made them, as {@link listKnown} does.
- * @param isDoubted whether what was read of an attachment's file may not hold any longer
- */
-export function knownLister(
-  { cacheDir = '', journals }: Places,
-  isDoubted: (file: object) => boolean,
-): Lister<KnownAttachment> {
-  const noted = journals.map(stateDir => ({
-    stateDir,
-    files: new FileCache(
-      file => noteIn(stateDir, file),
-      () => false,
-    ),
-  }));
-  const isLasting = (dir: string) => (entry: CachedAttachment) =>
-    ![entry, ...journals.map(stateDir => recordOf(stateDir, entry, dir))].some(one => one && isDoubted(one));
-  const cached = new Map<string, FileCache<CachedAttachment>>();
-  const entriesIn = (dir: string, scope: 'all' | 'new' | undefined): CachedAttachment[] => {
-    const files = cached.get(dir) ?? new FileCache(entryAt, isLasting(dir));
-    cached.set(dir, files);
-    return files.list([join(dir, 'results')], scope);
-  };
-  return scope => {
-    const notes = noted.map(({ stateDir, files }) => {
-      return { stateDir, notes: files.list(noteDirsIn(stateDir), scope) };
-    });
-    const dirs = new Set([cacheDir, ...journals.flatMap(cacheDirsOf)]);
-    const entries = new Map([...dirs].map(dir => [dir, entriesIn(dir, scope)]));
-    return joinKnown(cacheDir, entries, notes);
-  };
-}
-
-/**
- * Lists what the settled attachments of a journal say that has its entries beside its notes.
- * @param read called once for each entry
- */
-export function settledLister<T extends object>(
-  stateDir: string,
-  read: (record: AttachmentRecord) => T,
-): Lister<T> {
-  const at = (path: string): T | undefined => {
-    const entry = entryAt(path);
-    const record = entry && recordOf(stateDir, entry, stateDir);
-    return record && read(record);
-  };
-  // An entry is replaced when what it says changes.
-  const files = new FileCache(at, (_, hasChanged) => !hasChanged);
-  return scope => files.list([join(stateDir, 'results')], scope);
-}
-
-/** Directories of all notes of a journal. */
-function noteDirsIn(stateDir: string): string[] {
-  const root = notesDir(stateDir);
-  return namesIn(root).map(name => join(root, name));
-}
-
-/** Undefined for a temporary file. */
-function entryAt(path: string): CachedAttachment | undefined {
-  if (basename(path).startsWith('.')) return undefined;
-  const text = readIfThere(path, 'cached result');
-  return text === undefined ? undefined : parseRecord(text, path, undefined);
 }
 
 /** An attachment of which something is unfinished, and no process works on it. */
@@ -340,12 +257,11 @@ function clearNote(place: LockPlace, id: AttachmentId): void {
 /** Removes the notes of a network that are over. Those that cannot be read stay. @throws CniError 5 */
 function sweepNotes(place: LockPlace, network: string): void {
   for (const file of noteFiles(place.stateDir, network)) {
-    try {
+    const clear = () => {
       const note = noteIn(place.stateDir, file);
       if (note && !standing(place.stateDir, note)?.isNoted) clearNote(place, note);
-    } catch (error) {
-      if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
-    }
+    };
+    orTell(undefined, clear, [ErrorCode.decodingFailure]);
   }
 }
 
@@ -377,16 +293,14 @@ function noteEarlierBoots(
       if (record?.isNoted === false && isOfEarlierBoot(record, env)) writeNote(stateDir, record);
     // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
     const isThere = attachments.length || damaged.length || tryRead(stamp) !== undefined;
-    if (isThere || !onlyLooking) writeStamp(stamp, boot);
+    if (isThere || !onlyLooking) {
+      // Happens only once per boot, so this also sweeps the temporary files of processes that died here.
+      sweepUnfinished(stateDir);
+      putFile(stamp, boot, { what: 'boot note' });
+    }
   }
   seen.set(stateDir, boot);
 }
 
 /** State directories that this process has already searched, and in which boot. */
 const seen = new Map<string, string>();
-
-/** Happens only once per boot, so this also sweeps the temporary files of processes that died here. */
-function writeStamp(stamp: string, boot: string): void {
-  sweepUnfinished(dirname(stamp));
-  putFile(stamp, boot, { what: 'boot note' });
-}

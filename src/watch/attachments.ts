@@ -1,13 +1,7 @@
 // Which attachments does this host have, whichever runtime made them, which host devices lead to them, and which are networks of a pod?
 
-import {
-  findHolder,
-  type KnownAttachment,
-  knownLister,
-  type Lister,
-  pastOf,
-  settledLister,
-} from '../attachments/store.ts';
+import { knownLister, type Lister, settledLister } from '../attachments/lister.ts';
+import { findHolder, type KnownAttachment, pastOf } from '../attachments/store.ts';
 import { findRecord } from '../chain/records/known-add.ts';
 import { type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';

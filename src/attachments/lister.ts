@@ -1,0 +1,78 @@
+// How does the daemon's watch list attachments again and again, without reading again what has not changed?
+
+import { basename, join } from 'node:path';
+import { FileCache } from '../files/file-cache.ts';
+import { namesIn, readIfThere } from '../files/read-file.ts';
+import { type CachedAttachment, parseRecord } from './entries.ts';
+import { type AttachmentRecord, cacheDirsOf, type KnownAttachment, notesDir, recordOf } from './notes.ts';
+import { joinKnown, noteIn, type Places } from './store.ts';
+
+/**
+ * Lists what is in the files each time it is called: `all` by a look at each file, `new` by a look at directories that have changed and at
+ * what was not settled. Files that have not changed since are not read again.
+ */
+export type Lister<T> = (scope?: 'all' | 'new') => T[];
+
+/**
+ * Lists attachments of all networks again and again, whichever runtime made them, as {@link listKnown} does.
+ * @param isDoubted whether what was read of an attachment's file may not hold any longer
+ */
+export function knownLister(
+  { cacheDir = '', journals }: Places,
+  isDoubted: (file: object) => boolean,
+): Lister<KnownAttachment> {
+  const noted = journals.map(stateDir => ({
+    stateDir,
+    files: new FileCache(
+      file => noteIn(stateDir, file),
+      () => false,
+    ),
+  }));
+  const isLasting = (dir: string) => (entry: CachedAttachment) =>
+    ![entry, ...journals.map(stateDir => recordOf(stateDir, entry, dir))].some(one => one && isDoubted(one));
+  const cached = new Map<string, FileCache<CachedAttachment>>();
+  const entriesIn = (dir: string, scope: 'all' | 'new' | undefined): CachedAttachment[] => {
+    const files = cached.get(dir) ?? new FileCache(entryAt, isLasting(dir));
+    cached.set(dir, files);
+    return files.list([join(dir, 'results')], scope);
+  };
+  return scope => {
+    const notes = noted.map(({ stateDir, files }) => {
+      return { stateDir, notes: files.list(noteDirsIn(stateDir), scope) };
+    });
+    const dirs = new Set([cacheDir, ...journals.flatMap(cacheDirsOf)]);
+    const entries = new Map([...dirs].map(dir => [dir, entriesIn(dir, scope)]));
+    return joinKnown(cacheDir, entries, notes);
+  };
+}
+
+/**
+ * Lists what the settled attachments of a journal say that has its entries beside its notes.
+ * @param read called once for each entry
+ */
+export function settledLister<T extends object>(
+  stateDir: string,
+  read: (record: AttachmentRecord) => T,
+): Lister<T> {
+  const at = (path: string): T | undefined => {
+    const entry = entryAt(path);
+    const record = entry && recordOf(stateDir, entry, stateDir);
+    return record && read(record);
+  };
+  // An entry is replaced when what it says changes.
+  const files = new FileCache(at, (_, hasChanged) => !hasChanged);
+  return scope => files.list([join(stateDir, 'results')], scope);
+}
+
+/** Directories of all notes of a journal. */
+function noteDirsIn(stateDir: string): string[] {
+  const root = notesDir(stateDir);
+  return namesIn(root).map(name => join(root, name));
+}
+
+/** Undefined for a temporary file. */
+function entryAt(path: string): CachedAttachment | undefined {
+  if (basename(path).startsWith('.')) return undefined;
+  const text = readIfThere(path, 'cached result');
+  return text === undefined ? undefined : parseRecord(text, path, undefined);
+}
