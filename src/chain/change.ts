@@ -1,9 +1,7 @@
 // How are the settings of an attachment changed while its container runs, and what happens to a change whose runner died?
 //
-// One transaction over all plugins of the chain. A note has the intent before the first plugin is called, and the rename of libcni's entry
-// commits the change after the last. Until then it is undone, by a failure as well as by the process that finds the note of a dead runner:
-// the plugins are told once more what the attachment was before. If one of them cannot go back, for example because another attachment
-// has taken a port since, all of them are told what it was to become. Either way the settings on record are those in the kernel.
+// One transaction over all plugins of the chain: attachments/README.md, "Changes". A plugin may not be able to go back, for example because
+// another attachment has taken a port since. Either way the settings on record are those in the kernel.
 
 import { isDeepStrictEqual } from 'node:util';
 import {
@@ -338,7 +336,7 @@ async function planChange(
   );
   for (const index of concerned) refuseForeign(to, index, runtime);
   for (const index of concerned) {
-    const { options } = await examinePart({ from, to }, index, result, runtime);
+    const { options } = await callOne({ from, to }, index, asResultOf(to, result), 'look', runtime);
     refuseFixed(from.list.plugins[index], to.list.plugins[index], options);
   }
   return concerned;
@@ -354,10 +352,8 @@ function refuseForeign({ list }: Goal, index: number, runtime: ChainRuntime): vo
   const { path, stat } = findExecutable(type, runtime);
   const { isOwn = isOwnExecutable } = runtime;
   if (isOwn(path, stat)) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot change the attachment: plugin "${type}" ("${path}") is not Catena's and changes nothing in place; ` +
-      'install ours for it (catena swap), or run DEL and ADD',
+  throw refusal(
+    `plugin "${type}" ("${path}") is not Catena's and changes nothing in place; install ours for it (catena swap), or run DEL and ADD`,
   );
 }
 
@@ -413,7 +409,7 @@ async function changeParts(
   runtime: ChainRuntime,
   onCall: (index: number) => void = () => {},
 ): Promise<JsonObject> {
-  let last = convertResult(result, way.to.list.version, 'recorded result') as JsonObject;
+  let last = asResultOf(way.to, result);
   for (const index of plugins) {
     onCall(index);
     last = (await callOne(way, index, last, 'do', runtime)).changed;
@@ -421,17 +417,11 @@ async function changeParts(
   return last;
 }
 
-/** Asks a plugin whether it could change its part, and which options it can change. @throws CniError if it could not */
-async function examinePart(
-  way: Way,
-  index: number,
-  result: JsonObject,
-  runtime: ChainRuntime,
-): Promise<ChangeReply> {
-  const prevResult = convertResult(result, way.to.list.version, 'recorded result') as JsonObject;
-  return await callOne(way, index, prevResult, 'look', runtime);
+function asResultOf({ list }: Goal, result: JsonObject): JsonObject {
+  return convertResult(result, list.version, 'recorded result');
 }
 
+/** @param mode `look`: it only tells whether it could change its part, and which options it can change */
 async function callOne(
   { from, to: { attachment, list, capabilityArgs } }: Way,
   index: number,
@@ -450,8 +440,7 @@ async function callOne(
     if ('error' in reply) throw reply.error;
     if (reply.value) return reply.value;
   }
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot change the attachment: the executable of plugin "${entry.type}" is of a release that changes nothing in place; run DEL and ADD`,
+  throw refusal(
+    `the executable of plugin "${entry.type}" is of a release that changes nothing in place; run DEL and ADD`,
   );
 }

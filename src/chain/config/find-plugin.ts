@@ -2,19 +2,12 @@
 //
 // Ours are the Bun program that this process runs, under any name, and its front (plugins/front), which starts this very program.
 
-import {
-  type BigIntStats,
-  lstatSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  type Stats,
-  statSync,
-} from 'node:fs';
+import { type BigIntStats, lstatSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { CORE_NAME, workingDirectory } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { didYouMean } from '../../cni/json.ts';
+import { namesIn } from '../../files/read-file.ts';
 import { FRONT, type Front } from './front-program.ts';
 
 /**
@@ -64,16 +57,11 @@ export function findPluginFile(type: string, dirs: readonly string[]): PluginFil
     throw new CniError(ErrorCode.unknown, `Cannot find plugin "${type}": "${path}" is ${what}`);
   }
   const list = dirs.map(dir => JSON.stringify(dir)).join(', ');
-  const near = didYouMean(type, reachable.flatMap(namesIn));
+  const near = didYouMean(
+    type,
+    reachable.flatMap(dir => namesIn(resolve(dir))),
+  );
   throw new CniError(ErrorCode.unknown, `Cannot find plugin "${type}": no such file in ${list}${near}`);
-}
-
-function namesIn(dir: string): string[] {
-  try {
-    return readdirSync(resolve(dir));
-  } catch {
-    return [];
-  }
 }
 
 function findEntry(path: string): Stats | undefined {

@@ -11,9 +11,11 @@ import {
   upgradeToConflist,
 } from '../../cni/conflist.ts';
 import { CniError, type CniErrorOptions, ErrorCode } from '../../cni/errors.ts';
+import { objectIn } from '../../cni/invocation.ts';
 import { defined, didYouMean, isObject, type JsonObject, memberOf } from '../../cni/json.ts';
 import { findSyntaxProblem, placeOf, type TextPlace } from '../../cni/json-place.ts';
 import { isRuntimeKey } from '../../cni/schemas.ts';
+import { tryRead } from '../../files/read-file.ts';
 import { type Conflist, completeNetwork, isSinglePlugin } from './conflist.ts';
 
 /** CniError 7: there is no network of that name where it was looked for. */
@@ -247,7 +249,8 @@ function reportOddKeys(
   }
 }
 
-function readText(file: string): string {
+/** Text of a configuration. @throws CniError 5 */
+export function readText(file: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (cause) {
@@ -346,7 +349,8 @@ export function loadNetwork(dir: string, name: string, onDiagnostic?: OnDiagnost
       for (const one of odd) onDiagnostic?.(one);
       return completeParts(parts, onDiagnostic);
     } catch (error) {
-      if (nameIn(file) === name) throw error;
+      // The name in a broken file, if it can be found.
+      if (memberOf(objectIn(tryRead(file)) ?? {}, 'name') === name) throw error;
       diagnostics.push(diagnose(file, error));
     }
   }
@@ -360,16 +364,6 @@ export function loadNetwork(dir: string, name: string, onDiagnostic?: OnDiagnost
  */
 export function loadFile(file: string, onDiagnostic?: OnDiagnostic): Conflist {
   return completeParts(readParts(file, onDiagnostic), onDiagnostic);
-}
-
-/** The name in a broken file, if it can be found. */
-function nameIn(file: string): unknown {
-  try {
-    const value: unknown = JSON.parse(readFileSync(file, 'utf8'));
-    return isObject(value) ? memberOf(value, 'name') : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function notFound(

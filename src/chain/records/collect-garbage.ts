@@ -1,9 +1,7 @@
 // Which attachments of a network are garbage, and how is it collected while others add attachments to the network?
 //
-// GC never waits for the operations of attachments, and these wait only while plugins collect (turns.ts). GC acts on what existed
-// when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD
-// (attachments/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
-// before plugins are called. From the generations, plugins see what was begun later.
+// attachments/README.md, "GC while ADDs run", says how it knows what existed when it began. Within a process, operations wait while plugins
+// collect (turns.ts).
 
 import { FILE_CLOCK_LAG_MS, hasBegunSince, takeSnapshot } from '../../attachments/snapshot.ts';
 import {
@@ -219,7 +217,8 @@ function validNow(run: Run, first: GarbagePlan, later: GarbagePlan): AttachmentK
   ];
 }
 
-function toKey({ containerId, ifname }: GarbageCandidate): AttachmentKey {
+/** As GC names it to plugins. */
+export function toKey({ containerId, ifname }: Pick<AttachmentId, 'containerId' | 'ifname'>): AttachmentKey {
   return { containerID: containerId, ifname };
 }
 
@@ -236,11 +235,9 @@ export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace)
   const valid = validOf(scope);
   const named = new Set(valid.map(keyOf));
   const { found, unnamed } = withTraces(list, recorded.found, valid, scope);
-  const stays = ({ stays, containerId, ifname }: JudgedCandidate) =>
-    stays ?? named.has(keyOf({ containerID: containerId, ifname }));
+  const stays = (one: JudgedCandidate) => one.stays ?? named.has(idText(one));
   const collectors = mayCallPlugins(unnamed) ? collectorsOf(list, place) : [];
   const kept = found.filter(stays);
-  const more = kept.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
   return {
     network: list.name,
     disabled: false,
@@ -248,7 +245,7 @@ export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace)
     kept,
     unnamed,
     links: collectors.map(index => list.plugins[index]?.type ?? ''),
-    valid: [...valid, ...more.filter(key => !named.has(keyOf(key)))],
+    valid: [...valid, ...kept.map(toKey).filter(key => !named.has(keyOf(key)))],
     damaged: recorded.damaged,
   };
 }
@@ -304,8 +301,7 @@ function withTraces(
   if (look === undefined) return { found: recorded, unnamed: [] };
   const named = new Set(valid.map(keyOf));
   const onRecord = new Set(recorded.map(idText));
-  const known = recorded.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
-  const traced = look(list, [...valid, ...known]);
+  const traced = look(list, [...valid, ...recorded.map(toKey)]);
   const tracesOf = new Map(traced.map(one => [idText({ ...one, network: list.name }), one.traces]));
   const withoutRecord = traced.flatMap((one): JudgedCandidate[] => {
     const { containerId, ifname, isNamed, traces, inUse } = one;
@@ -345,8 +341,8 @@ function judgeForeign(one: KnownAttachment, { since }: GcScope): Pick<JudgedCand
 
 const ADDED_SINCE = 'it was added after GC began';
 
-function idText({ containerId, ifname }: AttachmentId): string {
-  return keyOf({ containerID: containerId, ifname });
+function idText(id: AttachmentId): string {
+  return keyOf(toKey(id));
 }
 
 function keyOf({ containerID, ifname }: AttachmentKey): string {

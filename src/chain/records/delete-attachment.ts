@@ -4,7 +4,7 @@
 // and network. Plugins find what they delete by these names, and would delete what that runtime has made.
 import { type AttachmentRecord, type Held, type HeldKnown, hold, pastOf } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { CniError, ErrorCode, orTell } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../files/process-stat.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors, undoPlugins } from '../run/call-plugins.ts';
@@ -55,12 +55,7 @@ export async function deleteAs(
 
 /** Says that a DEL begins, which a full or read-only disk must not keep from going on. */
 export function beginDel(held: Held, { onWarning }: Pick<ChainRuntime, 'onWarning'>): void {
-  try {
-    held.beginDel();
-  } catch (error) {
-    if (!(error instanceof CniError)) throw error;
-    onWarning?.(error);
-  }
+  orTell(onWarning, () => held.beginDel());
 }
 
 /**

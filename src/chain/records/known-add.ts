@@ -11,7 +11,7 @@ import {
   readRecord,
 } from '../../attachments/store.ts';
 import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { CniError, ErrorCode, orTell } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
@@ -27,7 +27,7 @@ export function findRecord(
   { stateDir, onWarning }: Pick<ChainRuntime, 'stateDir' | 'onWarning'>,
 ): AttachmentRecord | undefined {
   if (stateDir === undefined) return undefined;
-  return orWarn(onWarning, UNUSABLE, () => readRecord(stateDir, id));
+  return orTell(onWarning, () => readRecord(stateDir, id), UNUSABLE);
 }
 
 /**
@@ -39,24 +39,10 @@ export function findCached(
   runtime: ChainRuntime,
   unusable: readonly number[] = UNUSABLE,
 ): CachedAttachment | undefined {
-  return orWarn(runtime.onWarning, unusable, () => readAttachment(cacheDirOf(runtime), id));
+  return orTell(runtime.onWarning, () => readAttachment(cacheDirOf(runtime), id), unusable);
 }
 
 const UNUSABLE: readonly number[] = [ErrorCode.decodingFailure, ErrorCode.ioFailure];
-
-function orWarn<T>(
-  onWarning: ChainRuntime['onWarning'],
-  codes: readonly number[],
-  work: () => T,
-): T | undefined {
-  try {
-    return work();
-  } catch (error) {
-    if (!(error instanceof CniError && codes.includes(error.code))) throw error;
-    onWarning?.(error);
-    return undefined;
-  }
-}
 
 /**
  * The configuration with which an attachment was made, if it is on record: DEL uses it after the configuration file
@@ -152,16 +138,13 @@ export function judgeGone(
   const past = record && pastOf(record, env);
   if (past?.kind === 'outlived') return { why: past.why ?? '', isSure: true, isEarlier: true };
   if (!isNamespaceGone(one)) return undefined;
-  if (known.ifname === LOOPBACK)
-    return {
-      why: `namespace "${known.netns}" is gone, and a loopback has nothing outside of it`,
-      isSure: true,
-    };
+  const { netns, ifname } = known;
+  if (ifname === LOOPBACK)
+    return { why: `namespace "${netns}" is gone, and a loopback has nothing outside of it`, isSure: true };
   const missing = devices.find(name => !present().has(name));
-  if (missing !== undefined)
-    return { why: `namespace "${known.netns}" and device "${missing}" are gone`, isSure: true };
-  return {
-    why: `namespace "${known.netns}" is not visible here, but no device of the attachment is missing on the host`,
-    isSure: false,
-  };
+  const why =
+    missing === undefined
+      ? `namespace "${netns}" is not visible here, but no device of the attachment is missing on the host`
+      : `namespace "${netns}" and device "${missing}" are gone`;
+  return { why, isSure: missing !== undefined };
 }

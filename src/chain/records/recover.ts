@@ -1,8 +1,6 @@
 // How is an ADD noted before it does anything, and undone: at once if it fails, by the next operation if its runner has died?
 //
-// Everything that the next command needs to know about an ADD is written before the ADD does it: `prepare` writes the intent,
-// the record's methods follow the plugins, and one of `commit` and `rollback` ends it. If the process dies in between, `recover`
-// finds the intent and undoes what it names. It deletes what a DEL has left, too.
+// attachments/README.md says what is noted when, and what becomes of it after a crash.
 
 import { dirname } from 'node:path';
 import {
@@ -19,7 +17,6 @@ import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { explainConflict } from '../config/plugin-version.ts';
 import { unwind, withDetails } from '../run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, hasItsInterface, holdCall } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
@@ -34,15 +31,6 @@ interface PreparedAdd {
   readonly held: Held;
   /** The file that records an earlier ADD whose attachment exists; undefined if there is none. */
   readonly earlier: string | undefined;
-}
-
-/** How far the plugins of an ADD came before one failed. */
-interface FailedAdd {
-  readonly error: unknown;
-  /** Index of the last plugin that may have begun. */
-  readonly lastBegun: number;
-  /** The result of the last plugin that succeeded. */
-  readonly result: JsonObject | undefined;
 }
 
 /**
@@ -63,7 +51,9 @@ export async function prepare(
   const held = await hold(id, holdCall(runtime, 'add'));
   try {
     const earlier = await settleEarlierAdd(id, held, runtime);
-    const again = earlier === undefined ? undefined : findAnswer(held.record, runtime);
+    const { request } = runtime;
+    const isRepeated = earlier !== undefined && request !== undefined && held.record?.request === request;
+    const again = isRepeated ? held.record?.result : undefined;
     if (again) {
       held.release();
       return { answer: convertResult(again, list.version, 'recorded result') as ResultOf };
@@ -115,30 +105,27 @@ async function hasLostInterface(cached: CachedAttachment, runtime: ChainRuntime)
   }
 }
 
-/** The result of an earlier ADD with the same request key. */
-function findAnswer(record: Held['record'], { request }: ChainRuntime): JsonObject | undefined {
-  if (request === undefined) return undefined;
-  return record?.request === request ? record.result : undefined;
-}
-
 /**
  * Undoes the plugins that began, in reverse order, and deletes the record; if the undo fails, the record stays and the undo is
  * retried later. Over an earlier ADD nothing is undone: deleting its attachment would cut a working container off its network.
+ * @param lastBegun index of the last plugin that may have begun
+ * @param result of the last plugin that succeeded
  * @returns the error to throw: the plugin's, with the failures of the undo in its details
  */
 export async function rollback(
   { list, attachment, runtime, held, earlier }: PreparedAdd,
-  { error, lastBegun, result }: FailedAdd,
+  error: unknown,
+  lastBegun: number,
+  result: JsonObject | undefined,
 ): Promise<unknown> {
   if (earlier !== undefined) {
-    return withDetails(
-      error,
-      `an earlier ADD is recorded in "${earlier}": nothing was undone; run DEL first`,
-    );
+    const why = `an earlier ADD is recorded in "${earlier}": nothing was undone; run DEL first`;
+    return withDetails(error, why);
   }
   const { final, failures } = await unwind(error, list, lastBegun, attachment, runtime, result);
   if (failures.length) held.fail(failures);
   else held.abandon();
+  const { explainConflict } = await import('../config/plugin-version.ts');
   return explainConflict(final, list, runtime);
 }
 

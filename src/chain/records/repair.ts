@@ -127,9 +127,8 @@ export function findRecovery(
   { env }: Pick<ChainRuntime, 'env'>,
   other?: string,
 ): Recovery[] {
-  const { network, containerId, ifname } = record;
   const why = pastOf(record, env).toDelete ?? other;
-  return why === undefined ? [] : [{ network, containerId, ifname, why }];
+  return why === undefined ? [] : [{ ...idOf(record), why }];
 }
 
 /**
@@ -208,7 +207,8 @@ async function repairHeld(
     const begun = performance.now();
     const links = await repairPlugins(list, known, { ...scope, dryRun }, reaching);
     if (links.some(({ state }) => state !== 'sound')) work.begun ??= begun;
-    return { ...idOf(seen), state: worstOf(links), links };
+    const isAny = (state: PluginCondition['state']) => links.some(one => one.state === state);
+    return { ...idOf(seen), state: isAny('broken') ? 'broken' : isAny('mended') ? 'mended' : 'sound', links };
   } finally {
     held?.release();
   }
@@ -229,12 +229,6 @@ function listToRepairBy(
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
   const list = listToCheckBy(findConfigOfAdd(known, runtime), runtime);
   return 'why' in list ? list.why : list;
-}
-
-/** The condition of an attachment whose plugins are in these conditions. */
-function worstOf(plugins: readonly PluginCondition[]): PluginCondition['state'] {
-  const states = ['broken', 'mended'] as const;
-  return states.find(one => plugins.some(({ state }) => state === one)) ?? 'sound';
 }
 
 /** What the plugins of an attachment are called with. */

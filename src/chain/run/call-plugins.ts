@@ -40,10 +40,10 @@ const ATTACHMENTS_ALIAS = 'cni.dev/attachments';
  * to the plugin too, as in libcni: the specification would leave it out, but plugins that call others read it.
  */
 export function buildRequest(list: Conflist, entry: PluginEntry, parts: RequestParts = {}): JsonObject {
-  const conf = withoutRuntimeKeys(entry.conf);
+  const own = Object.entries(entry.conf).filter(([key]) => !isRuntimeKey(key));
   const runtimeConfig = pickRuntimeConfig(entry, parts.capabilityArgs ?? {});
   return {
-    ...conf,
+    ...Object.fromEntries(own),
     name: list.name,
     cniVersion: list.version,
     ...defined({ prevResult: parts.prevResult, runtimeConfig }),
@@ -58,14 +58,6 @@ export function buildGcRequest(
 ): JsonObject {
   const keys = valid.map(({ containerID, ifname }) => ({ containerID, ifname }));
   return { ...buildRequest(list, entry), [VALID_ATTACHMENTS]: keys, [ATTACHMENTS_ALIAS]: keys };
-}
-
-function withoutRuntimeKeys(conf: JsonObject): JsonObject {
-  const reserved = Object.keys(conf).filter(isRuntimeKey);
-  if (!reserved.length) return conf;
-  const rest = { ...conf };
-  for (const key of reserved) delete rest[key];
-  return rest;
 }
 
 /** Undefined if nothing is picked; then `runtimeConfig` of the file stays, as in the reference. */
@@ -119,7 +111,8 @@ const STOPPING: readonly Command[] = ['ADD', 'CHECK', 'STATUS'];
 /** Calls plugins by segments (segment.ts). Nothing runs until the replies are read. */
 export function callPlugins<Reply>(call: ChainCall<Reply>, runtime: ChainRuntime): PluginReplies<Reply> {
   const progress = { lastBegun: -1 };
-  const runner = runnerOf(runtime);
+  const { segments, exec, isOwn } = runtime;
+  const runner = segments ?? (exec ? execSegments(exec) : processSegments(startPlugin, isOwn));
   return {
     get lastBegun() {
       return progress.lastBegun;
@@ -184,10 +177,6 @@ export async function finishDeferred(
     ...defined({ transactions }),
   });
   return outcome;
-}
-
-function runnerOf({ segments, exec, isOwn }: ChainRuntime): SegmentRunner {
-  return segments ?? (exec ? execSegments(exec) : processSegments(startPlugin, isOwn));
 }
 
 async function* callSegments<Reply>(
@@ -306,9 +295,15 @@ function findFor(plugin: CalledPlugin, runtime: Runtime): FoundPlugin {
   try {
     return findExecutable(plugin.type, runtime);
   } catch (error) {
-    if (!(error instanceof CniError)) throw error;
-    throw new CniError(error.code, error.message, { cause: error, plugin });
+    throw ofPlugin(plugin, error);
   }
+}
+
+/** The same error, which names the plugin that is concerned. */
+function ofPlugin(plugin: CalledPlugin, cause: unknown): unknown {
+  if (!(cause instanceof CniError)) return cause;
+  const { code, message, details } = cause;
+  return new CniError(code, message, { ...defined({ details }), cause, plugin });
 }
 
 function replyOf<Reply>(index: number, work: () => Reply): PluginReply<Reply> {
@@ -381,19 +376,17 @@ export async function unwind(
   const undeterred = { ...runtime, signal: undefined };
   const failed = await undoPlugins(list, lastBegun, attachment, undeterred, result);
   // A plugin that refused the version of the list on ADD refuses it on every later DEL, whatever the list says by then.
-  const errors = failed.filter(one => !(refusesVersion(error) && refusesVersion(one) && isOfOne(error, one)));
+  const refused = refusedBy(error);
+  const errors = failed.filter(one => refused === undefined || refusedBy(one) !== refused);
   if (!errors.length) return { final: error, failures: [] };
   const text = `undoing it failed too: ${errors.map(describePluginError).join('; ')}`;
   return { final: withDetails(error, text, errors), failures: errors };
 }
 
-function refusesVersion(error: unknown): boolean {
-  return error instanceof CniError && error.code === ErrorCode.incompatibleVersion;
-}
-
-function isOfOne(a: unknown, b: unknown): boolean {
-  const [one, other] = [a, b].map(error => (error instanceof CniError ? error.plugin?.index : undefined));
-  return one !== undefined && one === other;
+/** Index of the plugin that refused the version of its list; undefined for any other error. */
+function refusedBy(error: unknown): number | undefined {
+  const isRefusal = error instanceof CniError && error.code === ErrorCode.incompatibleVersion;
+  return isRefusal ? error.plugin?.index : undefined;
 }
 
 function findConverted(
@@ -465,12 +458,7 @@ export function acceptResult(stdout: string, version: SpecVersion, plugin: Calle
   try {
     return convertResult({ ...printed, cniVersion: resultVersionOf(printed, version, what) }, version, what);
   } catch (error) {
-    if (!(error instanceof CniError)) throw error;
-    throw new CniError(error.code, error.message, {
-      cause: error,
-      ...defined({ details: error.details }),
-      plugin,
-    });
+    throw ofPlugin(plugin, error);
   }
 }
 

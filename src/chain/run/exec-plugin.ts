@@ -9,14 +9,7 @@ import { workingDirectory } from '../../cni/directories.ts';
 import type { Outcome } from '../../cni/invocation.ts';
 import { defined } from '../../cni/json.ts';
 import { GRACE_MS, pause, startTimer } from '../../wait.ts';
-import {
-  drain,
-  MAX_STDERR_BYTES,
-  MAX_STDOUT_BYTES,
-  type Output,
-  OutputBuffer,
-  signalGroup,
-} from './process-output.ts';
+import { drain, MAX_STDERR_BYTES, MAX_STDOUT_BYTES, Output, signalGroup } from './process-output.ts';
 
 /** What to start. */
 export interface Invocation {
@@ -125,8 +118,8 @@ function spawn(path: string, env: Invocation['env']): Child {
   };
   return {
     running,
-    stdout: collect(running.stdout, MAX_STDOUT_BYTES, () => end('output')),
-    stderr: collect(running.stderr, MAX_STDERR_BYTES),
+    stdout: new Output(running.stdout, MAX_STDOUT_BYTES, () => end('output')),
+    stderr: new Output(running.stderr, MAX_STDERR_BYTES),
     get ended() {
       return ended;
     },
@@ -181,23 +174,6 @@ async function converse(
     ...defined({ ended }),
     stdout: stdout.text(),
     stderr: stderr.text(),
-  };
-}
-
-function collect(stream: NodeJS.ReadableStream, limit: number, onOverflow?: () => void): Output {
-  const buffer = new OutputBuffer(limit, onOverflow);
-  stream.on('data', (chunk: Buffer) => buffer.push(chunk));
-  const closed = new Promise<void>(resolve => {
-    stream.on('end', resolve);
-    stream.on('close', resolve);
-    stream.on('error', () => resolve());
-  });
-  return {
-    closed,
-    get received() {
-      return buffer.received;
-    },
-    text: () => buffer.text(),
   };
 }
 

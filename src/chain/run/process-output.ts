@@ -9,32 +9,30 @@ const QUIET_MS = 250;
 /** ... and after this time in any case, even if the grandchild still prints. */
 const DRAIN_MS = 1_000;
 
-/** One stream of a process while it is read. */
-export interface Output {
+/** One stream of a process while it is read: keeps its head and reports an overflow; without an overflow handler, keeps its tail. */
+export class Output {
   readonly closed: Promise<void>;
-  /** Bytes so far. */
-  readonly received: number;
-  text(): string;
-}
-
-/** Keeps the head of a stream and reports an overflow; without an overflow handler, keeps its tail. */
-export class OutputBuffer {
   readonly #limit: number;
   readonly #onOverflow: (() => void) | undefined;
   #chunks: Uint8Array[] = [];
   #size = 0;
   #received = 0;
 
-  constructor(limit: number, onOverflow?: () => void) {
+  constructor(stream: NodeJS.ReadableStream, limit: number, onOverflow?: () => void) {
     this.#limit = limit;
     this.#onOverflow = onOverflow;
+    stream.on('data', (chunk: Buffer) => this.#push(chunk));
+    this.closed = new Promise(resolve => {
+      for (const end of ['end', 'close', 'error']) stream.on(end, () => resolve());
+    });
   }
 
+  /** Bytes so far. */
   get received(): number {
     return this.#received;
   }
 
-  push(chunk: Uint8Array): void {
+  #push(chunk: Uint8Array): void {
     const limit = this.#limit;
     this.#received += chunk.length;
     if (this.#size > limit && this.#onOverflow) return;

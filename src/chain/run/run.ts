@@ -43,7 +43,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
     if (result && runtime.amend) result = await runtime.amend(result);
     prepared.held.commit({ result });
   } catch (error) {
-    throw await rollback(prepared, { error, lastBegun: replies.lastBegun, result });
+    throw await rollback(prepared, error, replies.lastBegun, result);
   } finally {
     prepared.held.release();
   }
