@@ -1,7 +1,7 @@
 // How does a pod get either all of its networks, or none?
 
 import { type Held, type HeldKnown, hold } from '../attachments/store.ts';
-import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
+import { addNetwork } from '../chain/run/run.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
@@ -10,7 +10,7 @@ import { findCidr, findIp, type Ip, sameIp } from '../net/ip.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import { MACHINE_ANNOTATION, type NetworkStatus } from './cluster.ts';
 import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
-import { deleteHeldPod, ownNetns, recoverPods } from './delete.ts';
+import { deleteHeldPod, deleteOne, ownNetns, recoverPods } from './delete.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './devices.ts';
 import { statusOf } from './network-status.ts';
 import { isOfMachine, type Pod } from './options.ts';
@@ -50,7 +50,9 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   refuseUnready(options, ErrorCode.tryAgainLater);
   const annotations = (await runner.fetchAnnotations?.(pod)) ?? annotationsOf(pod);
   const isMachine = annotations[MACHINE_ANNOTATION] !== undefined;
-  const moves = isMachine && runner.again !== undefined && (await isMovingTo(runner, pod));
+  // Few pods run a virtual machine.
+  const moving = isMachine && runner.again !== undefined ? await import('./moving.ts') : undefined;
+  const moves = (await moving?.isMovingTo(runner, pod)) ?? false;
   const claims = await readClaims(runner, pod, listWanted(options, pod, annotations), moves);
   const networks = await planNetworks(options, pod, claims.wanted);
   const shared = isMachine ? networks.filter(({ selection }) => isOfMachine(selection)) : [];
@@ -70,12 +72,6 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   } finally {
     held.release();
   }
-}
-
-/** Few pods run a virtual machine. */
-async function isMovingTo(runner: Runner, pod: Pod): Promise<boolean> {
-  const moving = await import('./moving.ts');
-  return moving.isMovingTo(runner, pod);
 }
 
 /**
@@ -143,13 +139,8 @@ async function attachAll(
     for (const [index, network] of networks.entries()) {
       reached = index;
       held.progress(index);
-      placeDeviceInfo(network);
-      const amend = (given: JsonObject) => {
-        refuseUnheeded(network, given);
-        return placeDefaultRoutes(runner, network, index, defaults, given);
-      };
-      const adding = addNetwork(network.list, network.attachment, { ...runner.runtime, amend });
-      const result = await adding.catch(error => {
+      const route = (given: JsonObject) => placeDefaultRoutes(runner, network, index, defaults, given);
+      const result = await addOne(network, runner.runtime, route).catch(error => {
         if (isPartlyUndone(error)) standing = index + 1;
         throw error;
       });
@@ -173,6 +164,24 @@ async function attachAll(
     throw error;
   }
   return results[0] as JsonObject;
+}
+
+/**
+ * ADD of one network.
+ * @param route changes its default routes; its result has those that are left
+ * @throws CniError of the plugin that fails, 7 for a request that none of them used
+ */
+export async function addOne(
+  network: PlannedNetwork,
+  runtime: Runner['runtime'],
+  route: (result: JsonObject) => Promise<JsonObject>,
+): Promise<JsonObject> {
+  placeDeviceInfo(network);
+  const amend = (given: JsonObject) => {
+    refuseUnheeded(network, given);
+    return route(given);
+  };
+  return addNetwork(network.list, network.attachment, { ...runtime, amend });
 }
 
 /** Gives the default route to the network that should have it. @returns the result with the routes that it has then */
@@ -244,8 +253,8 @@ async function takeBack(
   const errors: unknown[] = [];
   for (const [index, network] of [...begun.entries()].toReversed()) {
     try {
-      if (index < standing) await deleteNetwork(network.list, network.attachment, runtime);
-      removeDeviceInfo(network);
+      if (index < standing) await deleteOne(network, runtime);
+      else removeDeviceInfo(network);
     } catch (error) {
       errors.push(error);
     }

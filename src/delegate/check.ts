@@ -6,7 +6,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { atLeast, SINCE } from '../cni/result.ts';
-import { listUnrecorded, recallCached } from './delete.ts';
+import { listUnrecorded } from './delete.ts';
 import { resolveNetwork } from './plan.ts';
 import { type PodKey, parsePod, recall, runtimeOf } from './record.ts';
 import { type Runner, refuseUnready } from './runner.ts';
@@ -23,7 +23,7 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
   if (record === undefined) {
     const cached = listUnrecorded(runner, key.containerId);
     if (cached.length === 0) throw unknownPod(runner, key);
-    const calls = cached.map(one => () => recallCached(one, netns));
+    const calls = cached.map(one => () => recall(one, one, netns));
     return refuseAny(key, await checkAll(calls, runner.runtime));
   }
   if (!pastOf(record, runner.runtime.env).stands) refuseHeld(runner, record);
@@ -103,8 +103,5 @@ export async function runnerStatus(runner: Runner): Promise<void> {
 function asStatus(error: unknown): unknown {
   if (!(error instanceof CniError && error.code === ErrorCode.tryAgainLater)) return error;
   const { message, details, plugin } = error;
-  return new CniError(ErrorCode.unavailable, message, {
-    ...defined({ details, plugin }),
-    cause: error,
-  });
+  return new CniError(ErrorCode.unavailable, message, { ...defined({ details, plugin }), cause: error });
 }

@@ -155,10 +155,9 @@ export async function tellCluster(
   warn: (message: string, fields: { error: string }) => void,
 ): Promise<void> {
   const tell = (one: Said) => addEvent(pod.namespace, eventOf(pod, pod, one));
-  for (const { reason } of (await Promise.allSettled(said.map(tell))).filter(
-    one => one.status === 'rejected',
-  ))
-    warn('cannot report an event to the cluster', { error: String(reason) });
+  for (const one of await Promise.allSettled(said.map(tell)))
+    if (one.status === 'rejected')
+      warn('cannot report an event to the cluster', { error: String(one.reason) });
 }
 
 /** Reasons and words of multus. A network without interface and address is not told of. */

@@ -11,21 +11,15 @@ import {
   pastOf,
   tryHold,
 } from '../attachments/store.ts';
-import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
 import { beginDel, endDel, yieldToSuccessor } from '../chain/records/delete-attachment.ts';
 import { findCached, findRemembered } from '../chain/records/known-add.ts';
 import { type Recovery, type RecoveryScope, recover } from '../chain/records/recover.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
-import {
-  type Attachment,
-  type ChainRuntime,
-  checkAttachment,
-  holdCall,
-  type Runtime,
-} from '../chain/run/runtime.ts';
+import { type ChainRuntime, checkAttachment, holdCall, type Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
-import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { type CniError, ErrorCode, orTell, toCniError } from '../cni/errors.ts';
 import { removeDeviceInfo } from './devices.ts';
 import {
   inPods,
@@ -101,8 +95,8 @@ async function deleteNetworks(
       // An earlier attempt called DEL of all of them, so those without a record are already deleted.
       const isDeleted = pod.record.attempts > 0 && findRemembered(id, runtime) === undefined;
       if (!isDeleted && (await spared(list, id))) continue;
-      if (!isDeleted) await deleteNetwork(list, attachment, runtime);
-      removeDeviceInfo({ list, attachment });
+      if (isDeleted) removeDeviceInfo({ list, attachment });
+      else await deleteOne({ list, attachment }, runtime);
     } catch (error) {
       errors.push(error);
     }
@@ -110,6 +104,12 @@ async function deleteNetworks(
   if (pod.machine) await runner.endQuiet?.([]);
   if (!errors.length) removeMultusNote({ ...pod, containerId: pod.record.containerId });
   return errors;
+}
+
+/** DEL of one network, and what is known of its device. */
+export async function deleteOne(network: ReturnType<typeof recall>, runtime: ChainRuntime): Promise<void> {
+  await deleteNetwork(network.list, network.attachment, runtime);
+  removeDeviceInfo(network);
 }
 
 /** Ends plugins that an interrupted ADD left running: their result is no longer needed. */
@@ -137,13 +137,8 @@ export function ownNetns({ record }: PodRecord, given: string, env: Runtime['env
 
 /** Undefined also for a record without networks; the result cache then has to tell which exist. */
 function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefined {
-  try {
-    return parsePod(record);
-  } catch (error) {
-    if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
-    runner.warn(`${error.message}; using the result cache instead`);
-    return undefined;
-  }
+  const tell = ({ message }: CniError) => runner.warn(`${message}; using the result cache instead`);
+  return orTell(tell, () => parsePod(record), [ErrorCode.decodingFailure]);
 }
 
 /** Deletes attachments that are in the result cache but not in a record: records get lost, and multus has none of ours. */
@@ -151,9 +146,7 @@ async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Pro
   const errors: unknown[] = [];
   for (const one of listUnrecorded(runner, key.containerId)) {
     try {
-      const network = recallCached(one, netns);
-      await deleteNetwork(network.list, network.attachment, runner.runtime);
-      removeDeviceInfo(network);
+      await deleteOne(recall(one, one, netns), runner.runtime);
     } catch (error) {
       errors.push(error);
     }
@@ -178,18 +171,6 @@ export function listUnrecorded(runner: Runner, containerId: string): Unrecorded[
   const isRecorded = (one: CachedAttachment) =>
     recorded.some(({ network, ifname }) => network === one.network && ifname === one.ifname);
   return attachments.filter((one): one is Unrecorded => one.source !== undefined && !isRecorded(one));
-}
-
-/**
- * A cached network with the inputs of its ADD.
- * @param netns current path; it may be empty on DEL
- * @throws CniError 6, 7 when its configuration cannot be used
- */
-export function recallCached(
-  { source, containerId, ifname, args, capabilityArgs }: Unrecorded,
-  netns: string,
-): { list: Conflist; attachment: Attachment } {
-  return { list: parseFrozen(source), attachment: { containerId, ifname, args, capabilityArgs, netns } };
 }
 
 /**

@@ -8,13 +8,13 @@ import {
   loadFile,
   loadNetwork,
   NetworkNotFound,
-  unreadable,
+  readText,
 } from '../chain/config/load.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { isDirectory } from '../files/read-file.ts';
 import type { NetworkDefinition } from './cluster.ts';
-import type { NetworkPlaces } from './options.ts';
+import type { NetworkPlaces, Selection } from './options.ts';
 
 /** A network, and the name to show to users. */
 export interface FoundNetwork {
@@ -107,16 +107,8 @@ export function findChainBeside({
   readonly file: string;
   readonly name: string;
 }): JsonObject | undefined {
-  const plugins = findPluginFiles(file, name).map(path => parseObject(readConf(path), `"${path}"`));
+  const plugins = findPluginFiles(file, name).map(path => parseObject(readText(path), `"${path}"`));
   return plugins.length ? { name, plugins } : undefined;
-}
-
-function readConf(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (cause) {
-    throw unreadable(path, cause);
-  }
 }
 
 /**
@@ -124,38 +116,28 @@ function readConf(path: string): string {
  * @throws CniError 5, 6 and 7 if the file is broken; 11 if a directory holds none yet
  */
 export function loadPath(path: string): FoundNetwork {
-  if (!isDirectory(path)) return labelled(loadFile(path));
-  const { networks, diagnostics } = listNetworks(path);
+  const { networks, diagnostics } = isDirectory(path)
+    ? listNetworks(path)
+    : { networks: [{ list: loadFile(path) }], diagnostics: [] };
   const [first] = networks;
-  if (first) return labelled(first.list);
+  if (first) return { label: first.list.name, list: first.list };
   const details = diagnostics.map(({ error }) => error.message).join('; ');
   throw new CniError(ErrorCode.tryAgainLater, `Cannot find a network in "${path}": it contains none`, {
     details,
   });
 }
 
-function labelled(list: Conflist): FoundNetwork {
-  return { label: list.name, list };
-}
-
-/** Defaults for what a configuration leaves out. */
-interface Missing {
-  readonly name: string;
-  readonly cniVersion: string;
-}
-
-/** What a selection adds to a configuration. */
-interface Injected {
-  readonly cniArgs: JsonObject | undefined;
-  readonly deviceId: string | undefined;
-}
-
 /**
  * A network from the configuration of a plugin or a list inside another document.
+ * @param missing what it has in place of what the configuration leaves out
  * @param what names it in the error
  * @throws CniError 7 (not a configuration), 1 (no version we speak)
  */
-export function makeNetwork(config: JsonObject, missing: Missing, what: string): Conflist {
+export function makeNetwork(
+  config: JsonObject,
+  missing: Readonly<Record<'name' | 'cniVersion', string>>,
+  what: string,
+): Conflist {
   const complete = {
     ...config,
     name: memberOf(config, 'name') || missing.name,
@@ -168,7 +150,11 @@ export function makeNetwork(config: JsonObject, missing: Missing, what: string):
  * The network with a selection's arguments and device added to every plugin: those behind the first read the device too, as `rdma`
  * behind `sriov` does.
  */
-export function inject(list: Conflist, { cniArgs, deviceId }: Injected, byPod: boolean): Conflist {
+export function inject(
+  list: Conflist,
+  { cniArgs, deviceId }: Pick<Selection, 'cniArgs' | 'deviceId'>,
+  byPod: boolean,
+): Conflist {
   const device = deviceId === undefined ? {} : { deviceID: deviceId, pciBusID: deviceId };
   if (cniArgs === undefined && !Object.keys(device).length) return list;
   const plugins = list.plugins.map(({ conf }) => ({

@@ -1,20 +1,20 @@
 // How do the networks of a running pod follow its annotation, and how does each come and go?
 //
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
-// never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
+// never touched.
 
 import { type AttachmentRecord, type HeldKnown, hold, readRecord } from '../attachments/store.ts';
-import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { defined, type JsonObject } from '../cni/json.ts';
-import { refuseHeldDevices, refuseUnheeded, toRecordedNetwork } from './add.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { addOne, refuseHeldDevices, toRecordedNetwork } from './add.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './cluster-pod.ts';
 import { editRoutes, interfacesOf } from './default-route.ts';
-import { PodDevices, placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './devices.ts';
+import { deleteOne } from './delete.ts';
+import { PodDevices, readDeviceInfo } from './devices.ts';
 import { endMove, leaveMachine } from './moving.ts';
 import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
@@ -66,7 +66,7 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
   const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
     const { known } = held;
-    if (known && isFollowing(known.record, pod)) await followHeld(runner, pod, { held: known, place, found });
+    if (known && isFollowing(known.record, pod)) await followHeld(runner, pod, known, place, found);
   } catch (error) {
     const said = failureEvents('NetworksNotChanged', toCniError(error), annotationOf(found));
     await tellCluster(cluster, { ...place, uid: found.uid }, said, runner.warn);
@@ -76,13 +76,13 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
   }
 }
 
-interface Followed {
-  readonly held: HeldKnown;
-  readonly place: PodInCluster;
-  readonly found: KubernetesPod;
-}
-
-async function followHeld(runner: Runner, pod: Pod, { held, place, found }: Followed): Promise<void> {
+async function followHeld(
+  runner: Runner,
+  pod: Pod,
+  held: HeldKnown,
+  place: PodInCluster,
+  found: KubernetesPod,
+): Promise<void> {
   const live = new LiveNetworks(runner, held);
   await live.removeUnsettled();
   const wanted = listAnnotated(runner.options, pod, found.annotations);
@@ -159,20 +159,14 @@ function annotationOf({ annotations }: KubernetesPod): string {
   return annotations[NETWORKS_ANNOTATION] ?? '';
 }
 
-/** The difference between what a pod has and what its annotation selects. */
-interface Following {
-  readonly going: readonly RecordedNetwork[];
-  readonly coming: readonly WantedNetwork[];
-}
-
 /**
- * Compares networks with selections, element by element: a changed request for the same network is another element. The order
+ * The difference between what a pod has and what its annotation selects. Compares networks with selections, element by element: a changed request for the same network is another element. The order
  * does not matter. Networks that no annotation selected stay.
  */
 export function planFollowing(
   networks: readonly RecordedNetwork[],
   wanted: readonly WantedNetwork[],
-): Following {
+): { readonly going: readonly RecordedNetwork[]; readonly coming: readonly WantedNetwork[] } {
   const coming = [...wanted];
   const going = networks.filter(({ asked }) => {
     if (asked === undefined) return false;
@@ -272,20 +266,14 @@ class LiveNetworks {
     try {
       refuseHeldDevices(this.#runner, this.#held.record, planned);
       for (const network of planned) {
-        placeDeviceInfo(network);
-        const amend = (given: JsonObject) => {
-          refuseUnheeded(network, given);
-          return this.#keepDefaultRoute(network, given);
-        };
-        results.push(await addNetwork(network.list, network.attachment, { ...this.#runtime, amend }));
+        const route = (given: JsonObject) => this.#keepDefaultRoute(network, given);
+        results.push(await addOne(network, this.#runtime, route));
       }
-      const status = planned.map((network, i) => ({
-        ...statusOf(network, results[i] as JsonObject, false, readDeviceInfo(network)),
-      }));
-      this.#write([
-        ...before,
-        ...coming.map((network, i) => ({ ...network, ...defined({ status: status[i] }) })),
-      ]);
+      const statusAt = (i: number) => {
+        const network = planned[i] as PlannedNetwork;
+        return { ...statusOf(network, results[i] as JsonObject, false, readDeviceInfo(network)) };
+      };
+      this.#write([...before, ...coming.map((network, i) => ({ ...network, status: statusAt(i) }))]);
       return results;
     } catch (error) {
       // What cannot be deleted now stays on record, and is tried again.
@@ -313,9 +301,7 @@ class LiveNetworks {
     // The signal that stopped the call must not stop its undo.
     const runtime = { ...this.#runtime, signal: undefined };
     for (const network of networks.toReversed()) {
-      const { list, attachment } = recall(record, network, record.netns);
-      await deleteNetwork(list, attachment, runtime);
-      removeDeviceInfo({ list, attachment });
+      await deleteOne(recall(record, network, record.netns), runtime);
       this.#write(this.networks.filter(one => one !== network));
     }
   }

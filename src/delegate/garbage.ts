@@ -1,7 +1,7 @@
 // Which pods are gone without a DEL, and what have they leaked in each network?
 import { type AttachmentRecord, findHolder, listAttachments, pastOf } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
-import { collectGarbage } from '../chain/records/collect-garbage.ts';
+import { collectGarbage, toKey } from '../chain/records/collect-garbage.ts';
 import { joinErrors } from '../chain/run/call-plugins.ts';
 import type { AttachmentKey } from '../cni/schemas.ts';
 import { deletePod } from './delete.ts';
@@ -82,17 +82,12 @@ async function networksOf(runner: Runner, pods: readonly PodRecord[]): Promise<M
 /** Valid attachments of the network: of every pod on record, and those that a runtime made itself. */
 function validOf(runner: Runner, pods: readonly PodRecord[], network: string): AttachmentKey[] {
   const recorded = pods.flatMap(({ record, networks }) =>
-    networks
-      .filter(one => one.network === network)
-      .map(({ ifname }) => ({ containerID: record.containerId, ifname })),
+    networks.filter(one => one.network === network).map(({ ifname }) => toKey({ ...record, ifname })),
   );
   // Under our own name, the cache holds the attachments for which the runtime called us.
   if (network === runner.options.network) return recorded;
   const { attachments } = listAttachments(runner.callerCacheDir, { network });
-  return [
-    ...recorded,
-    ...attachments.map(({ containerId, ifname }) => ({ containerID: containerId, ifname })),
-  ];
+  return [...recorded, ...attachments.map(toKey)];
 }
 
 /** Attachments of pods that multus attached, and of those that lost their record, as long as the runtime lists the pod. */
@@ -103,7 +98,6 @@ function validUnrecorded(
 ): AttachmentKey[] {
   const called = listAttachments(callerCacheDir, { network: options.network }).attachments;
   const pods = new Set(called.filter(one => kept.has(one)).map(({ containerId }) => containerId));
-  return listAttachments(runtime.cacheDir, { network })
-    .attachments.filter(({ containerId }) => pods.has(containerId))
-    .map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+  const { attachments } = listAttachments(runtime.cacheDir, { network });
+  return attachments.filter(({ containerId }) => pods.has(containerId)).map(toKey);
 }

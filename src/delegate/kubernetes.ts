@@ -1,6 +1,6 @@
 // How does the runner read definitions, pods and IPAMClaims from the Kubernetes API, and report a pod's networks?
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { isObject, type JsonObject, textsIn } from '../cni/json.ts';
 import { type ApiServer, listPages, openApiServer } from './api-server.ts';
 import type {
   Cluster,
@@ -101,10 +101,8 @@ async function fillClaim(
 ): Promise<IpamClaim> {
   const path = claimPath(claim);
   // The version makes the server refuse a write that would overwrite another pod's addresses.
-  const patch = (status: JsonObject): JsonObject => ({
-    metadata: { resourceVersion: claim.version },
-    status,
-  });
+  const metadata = { resourceVersion: claim.version };
+  const patch = (status: JsonObject): JsonObject => ({ metadata, status });
   const filled =
     (await server.ask('PATCH', `${path}/status`, patch({ ips }), [NOT_FOUND, UNPROCESSABLE])) ??
     // Some versions of the kind require the name of the pod; for others it would have to be an object.
@@ -156,11 +154,6 @@ export function podOf({ metadata, spec }: JsonObject): KubernetesPod {
     annotations: texts,
     ...(machine && { machine }),
   };
-}
-
-function textsIn(value: unknown): Readonly<Record<string, string>> {
-  const all = Object.entries(isObject(value) ? value : {});
-  return Object.fromEntries(all.filter((one): one is [string, string] => typeof one[1] === 'string'));
 }
 
 /** KubeVirt's labels: the uid of the machine's instance, the migration that a pod was made for, and the node that it runs on. */

@@ -1,9 +1,6 @@
 // Does a virtual machine move to a pod, and when has it arrived?
 //
-// KubeVirt moves a machine to a second pod, and both run for a while. The networks of the second that ask for the machine's own addresses
-// are quiet until the first pod has ended, or the second is told to be the active one. The kernel of the first still has the addresses then.
-// So the second asks for silence by an annotation of the first pod, the daemon of that node makes its networks quiet and says so, and only
-// then the second speaks. Where nothing is said, since that daemon or the API server is away, the link itself is asked who has the addresses.
+// README.md says which pod is quiet when, and how each asks the other.
 // A daemon looks, so without one nothing moves: the ADD fails with code 11 as long as the address is in use.
 //
 // Either daemon may be killed or stand still in between. So the first pod, once quiet, asks the link in turn, and speaks again if the second does

@@ -235,7 +235,7 @@ async function watch<T>(
     ...kind.query,
     resourceVersion: state.version ?? '',
   };
-  const status = await server.listen(withQuery(kind.path, query), {
+  const status = await server.listen(`${kind.path}?${new URLSearchParams(query)}`, {
     signal,
     silenceMs: limits.silenceMs,
     onOpen: () => state.opened(catchUpMs),
@@ -279,10 +279,6 @@ async function pause(
   const most = Math.min(first * 2 ** (failures - 1), last);
   // Nodes that lost their server at the same time must not all reconnect at the same time.
   await sleep(most * (0.5 + Math.random() / 2), undefined, { signal, ref: false }).catch(() => {});
-}
-
-function withQuery(path: string, query: Readonly<Record<string, string>>): string {
-  return `${path}?${new URLSearchParams(query)}`;
 }
 
 function keyOf({ metadata }: JsonObject): string {

@@ -34,18 +34,18 @@ export interface NetworkPlaces {
 export interface Selection {
   /** With `config`: the name for a configuration that has none. */
   readonly name: string;
-  readonly namespace: string | undefined;
-  readonly config: JsonObject | undefined;
-  readonly ifname: string | undefined;
+  readonly namespace?: string | undefined;
+  readonly config?: JsonObject | undefined;
+  readonly ifname?: string | undefined;
   /** Requests to the plugins, by capability. */
   readonly capabilityArgs: JsonObject;
   /** Gateways of the default route; empty for those that the network sets itself. */
-  readonly defaultRoute: readonly string[] | undefined;
-  readonly cniArgs: JsonObject | undefined;
-  readonly deviceId: string | undefined;
-  readonly getsRuntimeConfig: boolean | undefined;
+  readonly defaultRoute?: readonly string[] | undefined;
+  readonly cniArgs?: JsonObject | undefined;
+  readonly deviceId?: string | undefined;
+  readonly getsRuntimeConfig?: boolean | undefined;
   /** Name of the IPAMClaim whose addresses the network is to use. */
-  readonly claim: string | undefined;
+  readonly claim?: string | undefined;
 }
 
 /** The runner's configuration, independent of the keys that it came from. */

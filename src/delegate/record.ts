@@ -1,8 +1,7 @@
 // How is it recorded which networks a pod has?
 //
-// Pods have their own journal, and entries of their own in it, in the layout of any attachment. What is a plugin elsewhere is a network of
-// the pod here, and the configuration is the list of networks, each byte for byte as in its ADD, with the status that was published of it.
-// That is all that DEL needs. Each network is also in the delegates' own journal.
+// Pods have their own journal, and entries of their own in it, in the layout of any attachment, whose configuration is the list of networks,
+// each byte for byte as in its ADD, with the status that was published of it. Each network is also in the delegates' own journal.
 
 import { join } from 'node:path';
 import * as z from 'zod/mini';
@@ -16,7 +15,7 @@ import {
 } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { defined, describeIssue, type JsonObject, parseJson } from '../cni/json.ts';
 import { putFile, removeFile } from '../files/put-file.ts';
 
@@ -42,6 +41,8 @@ export type RecordedNetwork = z.output<typeof RecordedNetwork>;
 
 const KIND = 'catena-delegates-1';
 
+const Call = z.object({ env: z.record(z.string(), z.string()), stdin: z.string() });
+
 const Contents = z.object({
   kind: z.literal(KIND),
   /** Directories of the delegates' result cache and journal. */
@@ -50,23 +51,12 @@ const Contents = z.object({
   /** In order of ADD. */
   networks: z.array(RecordedNetwork),
   /** Set if the pod's networks follow its annotation: its text when they last did, and how the runner is called again. */
-  follow: z.optional(
-    z.object({
-      annotation: z.string(),
-      call: z.object({ env: z.record(z.string(), z.string()), stdin: z.string() }),
-    }),
-  ),
+  follow: z.optional(z.object({ annotation: z.string(), call: Call })),
   /**
    * Set for a pod of a virtual machine: interfaces with what belongs to the machine, whether they are quiet until it has moved here, and how
    * the runner is called when it moves.
    */
-  machine: z.optional(
-    z.object({
-      ifnames: z.array(z.string()),
-      moves: z.boolean(),
-      call: z.object({ env: z.record(z.string(), z.string()), stdin: z.string() }),
-    }),
-  ),
+  machine: z.optional(z.object({ ifnames: z.array(z.string()), moves: z.boolean(), call: Call })),
 });
 
 /** The networks of a pod, as its record holds them. */
@@ -99,13 +89,18 @@ export function parsePod(record: AttachmentRecord): PodRecord {
 }
 
 /**
- * A recorded network with the inputs of its ADD.
+ * A network on record, or in the result cache, with the inputs of its ADD.
  * @param netns current path; it may be empty on DEL
  * @throws CniError 6, 7 when its configuration cannot be used
  */
 export function recall(
   { containerId }: Pick<PodKey, 'containerId'>,
-  { source, ifname, args, capabilityArgs }: RecordedNetwork,
+  {
+    source,
+    ifname,
+    args,
+    capabilityArgs,
+  }: Pick<AttachmentRecord, 'source' | 'ifname' | 'args' | 'capabilityArgs'>,
   netns: string,
 ): { list: Conflist; attachment: Attachment } {
   return { list: parseFrozen(source), attachment: { containerId, netns, ifname, args, capabilityArgs } };
@@ -118,16 +113,9 @@ export function recall(
 export function listPods(podsDir: string, network?: string): { pods: PodRecord[]; damaged: CniError[] } {
   const { attachments, damaged } = listKnown({ journals: [podsDir] }, network);
   const records = attachments.flatMap(({ record }) => record ?? []);
-  const pods: PodRecord[] = [];
   const broken = [...damaged];
-  for (const record of records) {
-    try {
-      pods.push(parsePod(record));
-    } catch (error) {
-      if (!(error instanceof CniError)) throw error;
-      broken.push(error);
-    }
-  }
+  const tell = (problem: CniError) => broken.push(problem);
+  const pods = records.flatMap(record => orTell(tell, () => parsePod(record)) ?? []);
   return { pods, damaged: broken };
 }
 

@@ -105,12 +105,8 @@ export function parseSelection(value: unknown, what: string, from: 'pod' | 'conf
 
 /** A network by name, without further requests. */
 export function selectByName(name: string, namespace?: string, ifname?: string): Selection {
-  return {
-    ...NOTHING_ASKED,
-    name,
-    namespace,
-    ifname,
-  };
+  // The record of a pod has this as text, by which the network is found again: the order of the members stays.
+  return { namespace, ifname, capabilityArgs: {}, name };
 }
 
 /**
@@ -118,20 +114,8 @@ export function selectByName(name: string, namespace?: string, ifname?: string):
  * @param name used if the configuration has none
  */
 export function selectByConfig(config: JsonObject, name: string): Selection {
-  return { ...NOTHING_ASKED, name, config };
+  return { name, config, capabilityArgs: {} };
 }
-
-const NOTHING_ASKED = {
-  namespace: undefined,
-  config: undefined,
-  ifname: undefined,
-  capabilityArgs: {},
-  defaultRoute: undefined,
-  cniArgs: undefined,
-  deviceId: undefined,
-  getsRuntimeConfig: undefined,
-  claim: undefined,
-} as const;
 
 function findProblem(
   known: NetworkSelection,

@@ -2,10 +2,9 @@
 
 import { argOf } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { type JsonObject, textsIn } from '../cni/json.ts';
 import { findChainBeside } from './find-network.ts';
-import type { Selection } from './options.ts';
-import { namespaceOf, type Pod, type RunnerOptions } from './options.ts';
+import { namespaceOf, type Pod, type RunnerOptions, type Selection } from './options.ts';
 import {
   DEFAULT_NETWORK_ANNOTATION,
   NETWORKS_ANNOTATION,
@@ -38,11 +37,7 @@ const NO_NAMESPACE = 'default';
 
 /** Annotations of the pod, as the runtime passes them. */
 export function annotationsOf(pod: Pod): Readonly<Record<string, string>> {
-  const found = pod.capabilityArgs[ANNOTATIONS_CAPABILITY];
-  if (!isObject(found)) return {};
-  return Object.fromEntries(
-    Object.entries(found).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
-  );
+  return textsIn(pod.capabilityArgs[ANNOTATIONS_CAPABILITY]);
 }
 
 /**
@@ -58,11 +53,7 @@ export function listWanted(
 ): WantedNetwork[] {
   const { policy } = options;
   const own = namespaceOf(pod) ?? NO_NAMESPACE;
-  const byConfiguration = (selection: Selection): WantedNetwork => ({
-    selection,
-    namespace: selection.namespace ?? policy.definitions,
-    byPod: false,
-  });
+  const byConfiguration = (selection: Selection) => configuredAs(options, selection);
   const byPod =
     (fallback: string) =>
     (selection: Selection): WantedNetwork => {
@@ -110,18 +101,13 @@ export function listAnnotated(
  * @throws CniError 7 when there is no default network
  */
 export function listConfigured(options: RunnerOptions): WantedNetwork[] {
-  const { policy, defaultNetworks, networks } = options;
-  const selections = [
-    ...configured(options),
-    ...defaultNetworks.map(name => selectByName(name)),
-    ...networks,
-  ];
-  const wanted = selections.map(selection => ({
-    selection,
-    namespace: selection.namespace ?? policy.definitions,
-    byPod: false,
-  }));
+  const further = [...options.defaultNetworks.map(name => selectByName(name)), ...options.networks];
+  const wanted = [...configured(options), ...further].map(one => configuredAs(options, one));
   return [...wanted, ...auxiliaryOf(options)];
+}
+
+function configuredAs({ policy }: RunnerOptions, selection: Selection): WantedNetwork {
+  return { selection, namespace: selection.namespace ?? policy.definitions, byPod: false };
 }
 
 /** Its first plugin follows one that does nothing, as in multus. */

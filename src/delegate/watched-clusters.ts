@@ -78,6 +78,8 @@ function watchCluster(
   const definitions = watchObjects(server, DEFINITION_KIND, onProblem, limits);
   const pods = nodeName ? watchObjects(server, podsOn(nodeName, onPod), onProblem, limits) : undefined;
   return {
+    // IPAMClaims among them: few pods have one, and outdated addresses must not be used.
+    ...direct,
     // A definition that is not known may have just been created.
     async findDefinition(namespace, name) {
       return definitions.find(namespace, name) ?? direct.findDefinition(namespace, name);
@@ -86,15 +88,7 @@ function watchCluster(
       const known = pods?.find(namespace, name);
       return known && known.uid === uid ? known : direct.findPod(namespace, name);
     },
-    listClaimedDevices: direct.listClaimedDevices,
-    findPodsOfMachine: direct.findPodsOfMachine,
-    annotate: direct.annotate,
-    setStatus: direct.setStatus,
-    replaceStatus: direct.replaceStatus,
     addEvent: inTurn(direct.addEvent, onUntold),
-    // Few pods have one, and outdated addresses must not be used.
-    findClaim: direct.findClaim,
-    fillClaim: direct.fillClaim,
     get isFresh() {
       return definitions.isFresh;
     },
