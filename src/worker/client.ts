@@ -160,7 +160,8 @@ async function finishIn(
       const ask = () => worker.ask(limits, { finish: chain, removed, tracesKernel });
       const outcome = await source.use(call, ask, worker);
       const startMs = performance.now() - begin - outcome.durationMs;
-      transactions.push(...shift(outcome.transactions, startMs));
+      for (const one of outcome.transactions ?? [])
+        transactions.push({ ...one, startMs: one.startMs + startMs });
       return outcome;
     }),
   );
@@ -237,10 +238,6 @@ export function howEnded({ ended, signal, spawnError, exitCode }: ExecOutcome): 
 function removalOf(indexes: readonly number[], durationMs: number): KernelTransaction {
   const what = `delete ${indexes.length} device${indexes.length === 1 ? '' : 's'}, together with those of other requests`;
   return { family: 'rtnetlink', what, startMs: 0, durationMs };
-}
-
-function shift(transactions: readonly KernelTransaction[] = [], ms: number): KernelTransaction[] {
-  return transactions.map(one => ({ ...one, startMs: one.startMs + ms }));
 }
 
 function errorText(state: string): string {
