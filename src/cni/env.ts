@@ -2,7 +2,7 @@
 
 import { findIfnameProblem } from '../net/interface.ts';
 import { findContainerIdProblem } from './attachment.ts';
-import { CniError, ErrorCode } from './errors.ts';
+import { attempt, CniError, ErrorCode } from './errors.ts';
 
 /** The commands of the protocol. */
 export const COMMANDS = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION'] as const;
@@ -81,24 +81,17 @@ interface Variable {
   readonly findProblem?: (value: string) => string | undefined;
 }
 
+/** The verbs about one attachment. */
+const OF_ONE: readonly Command[] = ['ADD', 'CHECK', 'DEL'];
+
 /**
  * The reference skeleton's table with one difference: the reference requires CNI_PATH. The specification calls it optional,
  * so we require it only when a delegate has to be found.
  */
 const VARIABLES: readonly Variable[] = [
-  {
-    name: 'CNI_CONTAINERID',
-    field: 'containerId',
-    requiredFor: ['ADD', 'CHECK', 'DEL'],
-    findProblem: findContainerIdProblem,
-  },
+  { name: 'CNI_CONTAINERID', field: 'containerId', requiredFor: OF_ONE, findProblem: findContainerIdProblem },
   { name: 'CNI_NETNS', field: 'netns', requiredFor: ['ADD', 'CHECK'] },
-  {
-    name: 'CNI_IFNAME',
-    field: 'ifname',
-    requiredFor: ['ADD', 'CHECK', 'DEL'],
-    findProblem: findIfnameProblem,
-  },
+  { name: 'CNI_IFNAME', field: 'ifname', requiredFor: OF_ONE, findProblem: findIfnameProblem },
   { name: 'CNI_ARGS', field: 'args', requiredFor: [] },
   { name: 'CNI_PATH', field: 'path', requiredFor: [] },
 ];
@@ -189,11 +182,7 @@ export function parseCniArgs(text: string): CniArgs {
 
 /** Like {@link parseCniArgs} for callers that only report the arguments: returns an empty list for malformed text. */
 export function findCniArgs(text: string): CniArgs {
-  try {
-    return parseCniArgs(text);
-  } catch {
-    return [];
-  }
+  return attempt(() => parseCniArgs(text)) ?? [];
 }
 
 /** Why a pair cannot be written to `CNI_ARGS` (it would be read back as another pair, or as several), or undefined. */

@@ -152,6 +152,15 @@ export function describeError(thrown: unknown): string {
   return parts.join(': ');
 }
 
+/** What the work returns; undefined if it throws, for callers to whom the reason makes no difference. */
+export function attempt<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * What the work returns, or undefined if it throws a protocol error, which is only told.
  * @param codes of such errors; any other error is thrown

@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DEFAULT_CONF_DIR } from './directories.ts';
+import { attempt } from './errors.ts';
 
 /** The variable that names the node. */
 export const NODE_VARIABLE = 'CATENA_NODE_NAME';
@@ -44,10 +45,6 @@ export function hostName(): string {
 }
 
 function nameIn(kubeconfig: string): string | undefined {
-  try {
-    return LINE.exec(readFileSync(kubeconfig, 'utf8'))?.[1];
-  } catch {
-    // The name is the host's then, or the kubeconfig is reported by those who need it.
-    return undefined;
-  }
+  // Without one, the name is the host's, or the kubeconfig is reported by those who need it.
+  return attempt(() => LINE.exec(readFileSync(kubeconfig, 'utf8'))?.[1]);
 }

@@ -2,6 +2,7 @@
 
 import type * as z from 'zod/mini';
 import type { Cidr, Ip } from '../net/ip.ts';
+import { attempt } from './errors.ts';
 import { decode, isObject, type JsonObject } from './json.ts';
 import type { PortMapping } from './schemas.ts';
 
@@ -306,16 +307,16 @@ export function rangesOf(
 export function leasedRangesOf(list: NetworkPlugins, find: FindAbout): ReturnType<typeof rangesOf> {
   const held = described(list, find).flatMap(({ about, conf }) => {
     const { leaseDir } = about.filesOf?.(conf, list.name) ?? {};
-    return tried(() => about.heldRangesOf?.(conf, list.name)).map(range => ({ range, leaseDir }));
+    const ranges = attempt(() => about.heldRangesOf?.(conf, list.name)) ?? [];
+    return ranges.map(range => ({ range, leaseDir }));
   });
   return [...rangesOf(list, find), ...held];
 }
 
 /** Pools that nodes share, as this node saw them last. */
 export function seenPoolsOf(list: NetworkPlugins, find: FindAbout): SeenPool[] {
-  return described(list, find).flatMap(({ about, conf }) =>
-    tried(() => about.seenPoolsOf?.(conf, list.name)),
-  );
+  const read = ({ about, conf }: Described) => attempt(() => about.seenPoolsOf?.(conf, list.name)) ?? [];
+  return described(list, find).flatMap(read);
 }
 
 /** Pools that nodes share, as their stores say. @throws CniError when one cannot be reached */
@@ -334,17 +335,9 @@ export async function giveBackOf(list: NetworkPlugins, find: FindAbout, dryRun: 
   return all;
 }
 
-function tried<T>(read: () => T[] | undefined): T[] {
-  try {
-    return read() ?? [];
-  } catch {
-    return [];
-  }
-}
-
 /** The ranges of one plugin; none if its configuration is invalid. */
 export function rangesIn(about: PluginAbout, conf: JsonObject, type: string): readonly AddressRange[] {
-  return tried(() => about.rangesOf?.(decode(about.config, conf, type)));
+  return attempt(() => about.rangesOf?.(decode(about.config, conf, type))) ?? [];
 }
 
 /** Devices of the host that plugins of a network make, with the type of the plugin. */
@@ -376,11 +369,14 @@ export function needsOf(list: NetworkPlugins, find: FindAbout): (NeededDevice & 
   );
 }
 
+interface Described {
+  readonly type: string;
+  readonly about: PluginAbout;
+  readonly conf: JsonObject;
+}
+
 /** Every plugin that is ours, with its configuration: an IPAM plugin gets that of the plugin that calls it. */
-function described(
-  { plugins }: NetworkPlugins,
-  find: FindAbout,
-): { readonly type: string; readonly about: PluginAbout; readonly conf: JsonObject }[] {
+function described({ plugins }: NetworkPlugins, find: FindAbout): Described[] {
   return plugins.flatMap(({ conf }) =>
     typesIn(conf).flatMap(type => {
       const about = find(type);
