@@ -4,7 +4,7 @@ import { closeSync, linkSync, lstatSync, mkdirSync, renameSync, rmSync, unlinkSy
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, digestOf, sameAttachment } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/env.ts';
-import { CniError, ErrorCode, orTell } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import {
   putFile,
@@ -14,7 +14,7 @@ import {
   unfinishedName,
   writeNewFile,
 } from '../files/put-file.ts';
-import { fileFailure, namesIfThere, readIfThere, tryRead } from '../files/read-file.ts';
+import { fileFailure, namesIfThere, readIfThere } from '../files/read-file.ts';
 import type { NetnsIdentity } from '../sys/netns-identity.ts';
 
 /** A cached result, with the configuration and arguments of its ADD. */
@@ -196,10 +196,14 @@ export function readAttachment(dir: string, id: AttachmentId): CachedAttachment 
 }
 
 function readEntry(file: string, id: AttachmentId): CachedAttachment | undefined {
+  const found = entryIn(file, id);
+  return found && sameAttachment(found, id) ? found : undefined;
+}
+
+/** The entry in a file of that name, which may be another attachment's: all three names may contain "-". */
+function entryIn(file: string, id: AttachmentId): CachedAttachment | undefined {
   const text = readIfThere(file, 'cached result');
-  if (text === undefined) return undefined;
-  const attachment = parseRecord(text, file, id);
-  return sameAttachment(attachment, id) ? attachment : undefined;
+  return text === undefined ? undefined : parseRecord(text, file, id);
 }
 
 /**
@@ -231,10 +235,7 @@ export function replaceAttachment(
     closeSync(writeNewFile(fresh, renderAttachment(attachment)));
     putBack(aside, file);
     if (lstatSync(file, { throwIfNoEntry: false })) renameSync(file, aside);
-    const text = tryRead(aside);
-    const found =
-      text === undefined ? undefined : orTell(undefined, () => parseRecord(text, file, attachment));
-    if (isStill(found)) linkUnlessThere(fresh, file);
+    if (isStill(attempt(() => entryIn(aside, attachment)))) linkUnlessThere(fresh, file);
     putBack(aside, file);
   } catch (cause) {
     throw fileFailure('replace cached result', file, cause);
@@ -366,12 +367,8 @@ function readRecord(file: string, name: string): CachedAttachment | undefined {
   return parseRecord(text, file, isTold ? { network, containerId, ifname } : undefined);
 }
 
-/** Whether a file is of another attachment: all three names may contain "-", so its fields decide. */
+/** Whether a file is of another attachment: its fields decide. */
 export function isOfAnother(file: string, id: AttachmentId): boolean {
-  try {
-    const text = readIfThere(file, 'cached result');
-    return text !== undefined && !sameAttachment(parseRecord(text, file, id), id);
-  } catch {
-    return false;
-  }
+  const found = attempt(() => entryIn(file, id));
+  return found !== undefined && !sameAttachment(found, id);
 }

@@ -174,7 +174,7 @@ function lookQuietly(
 ): AttachmentRecord | undefined {
   // On a full disk, for example, a note that is over stays so.
   return orTell(onWarning, () =>
-    readRecord(stateDir, id, () => unlessUnwritable(() => dropNote(stateDir, id))),
+    readRecord(stateDir, id, () => orTell(undefined, () => dropNote(stateDir, id))),
   );
 }
 
@@ -437,7 +437,7 @@ export class Held {
         runners: runners.filter(one => one.op !== op),
       });
     // The note of an ADD still says that it did not end, and recovery undoes the same plugins once more.
-    if (this.#adding) unlessUnwritable(write);
+    if (this.#adding) orTell(undefined, write);
     else write();
   }
 
@@ -501,7 +501,8 @@ export class Held {
 
   #dropNoteIfPossible(): void {
     const stateDir = this.#call.stateDir;
-    if (stateDir !== undefined && this.#hasBegun) unlessUnwritable(() => dropNote(stateDir, this.#id));
+    // A write error must not hide the failure that is being handled, or undo what is committed.
+    if (stateDir !== undefined && this.#hasBegun) orTell(undefined, () => dropNote(stateDir, this.#id));
   }
 }
 
@@ -525,11 +526,6 @@ function refuseSharedName(id: AttachmentId, cacheDir: string): void {
     ErrorCode.invalidConfig,
     `Cannot attach interface "${id.ifname}" of container "${id.containerId}" to network "${id.network}": "${file}" is the entry of another attachment, whose names give the same file; choose another name for the network or the container`,
   );
-}
-
-/** A write error must not hide the failure that is being handled, or undo what is committed. */
-function unlessUnwritable(write: () => void): void {
-  orTell(undefined, write);
 }
 
 function toRecorded(thrown: unknown): RecordedError {

@@ -20,7 +20,7 @@ import {
 import { dirname, join } from 'node:path';
 import { type AttachmentId, directoryOf, fileNameOf } from '../cni/attachment.ts';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
 import {
   ageMsOf,
   bootId,
@@ -153,11 +153,8 @@ export function findHolder(place: LockPlace, key: LockKey): Runner | undefined {
 /** A killed operation counts as dead from now on, even if the freezer keeps its process. */
 export function buryOwner(place: LockPlace, key: LockKey, { op }: Runner): void {
   const entry = join(dirOf(place, key), op);
-  try {
-    renameSync(entry, `${entry}${OF_DEAD}${op}`);
-  } catch {
-    // It has no lock: the record alone names it.
-  }
+  // Without a lock, the record alone names it.
+  attempt(() => renameSync(entry, `${entry}${OF_DEAD}${op}`));
 }
 
 /**
@@ -299,30 +296,20 @@ function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: Lock
       if (lingering.length > 0 && !hasOrphans(lingering.map(one => one.runner))) forgetDead();
       remove(join(dir, op));
       endRunner(runner);
-      try {
-        rmdirSync(dir);
-      } catch {
-        // Another one has it already, or the orphans of the dead are not gone.
-      }
+      // Unless another one has it already, or the orphans of the dead are not gone.
+      attempt(() => rmdirSync(dir));
     },
   };
 }
 
 /** Ignores errors, so as not to hide why the lock could not be taken; the next verb sweeps it. */
 function discard(fresh: string): void {
-  try {
-    rmSync(fresh, { recursive: true, force: true });
-  } catch {
-    // A read-only disk, for example.
-  }
+  attempt(() => rmSync(fresh, { recursive: true, force: true }));
 }
 
+/** Does nothing if the run directory was lost. */
 function remove(path: string): void {
-  try {
-    unlinkSync(path);
-  } catch {
-    // The run directory was lost.
-  }
+  attempt(() => unlinkSync(path));
 }
 
 /** An orphan process: its runner has died. */
@@ -490,12 +477,9 @@ function signal(orphan: OrphanProcess, name: NodeJS.Signals): void {
   if (isHere(orphan)) trySignal(orphan.isLeader ? -orphan.pid : orphan.pid, name);
 }
 
+/** Does nothing if it has just exited. */
 function trySignal(target: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(target, name);
-  } catch {
-    // It has just exited.
-  }
+  attempt(() => process.kill(target, name));
 }
 
 /** A zombie, which only waits for its parent, does not count. */
@@ -540,11 +524,7 @@ function findDead(runners: readonly Runner[]): string[] {
 
 /** Empty if the process has exited, or belongs to another user. */
 function environmentOf(pid: number): string[] {
-  try {
-    return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0');
-  } catch {
-    return [];
-  }
+  return attempt(() => readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0')) ?? [];
 }
 
 /** Removes what processes left that died while they prepared a lock. */

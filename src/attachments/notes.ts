@@ -34,7 +34,7 @@ import {
   stateDir as usualStateDir,
 } from '../cni/directories.ts';
 import type { CniArgs } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
@@ -263,13 +263,8 @@ export function noteFiles(stateDir: string, network: string | undefined): string
 /** What the directories of entries are that a journal has used. The usual one is known even if the state directory was lost. */
 export function cacheDirsOf(stateDir: string): string[] {
   const dir = cachesDir(stateDir);
-  const noted = namesIn(dir).flatMap(name => {
-    try {
-      return readlinkSync(join(dir, name)).slice(MARK.length);
-    } catch {
-      return [];
-    }
-  });
+  const targetOf = (name: string) => attempt(() => readlinkSync(join(dir, name)));
+  const noted = namesIn(dir).flatMap(name => targetOf(name)?.slice(MARK.length) ?? []);
   const ours = usualStateDir();
   const isUsual = stateDir === ours || stateDir === runnerJournals(ours).delegates;
   return isUsual ? [...new Set([cniCacheDir(), ...noted])] : noted;

@@ -4,6 +4,7 @@ import { closeSync, readFileSync, statSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AttachmentId, directoryOf } from '../cni/attachment.ts';
 import { notesDirs } from '../cni/directories.ts';
+import { attempt } from '../cni/errors.ts';
 import { putFile, sweepUnfinished, unfinishedName, writeNewFile } from '../files/put-file.ts';
 import { findGeneration, listGenerations } from './generation.ts';
 
@@ -56,24 +57,17 @@ export function takeSnapshot(
   return {
     snapshot: { tokens: new Set(tokens), time: Math.min(time, since) },
     path,
-    remove() {
-      try {
-        unlinkSync(path);
-      } catch {
-        // The next run of GC removes it.
-      }
-    },
+    // Otherwise the next run of GC removes it.
+    remove: () => attempt(() => unlinkSync(path)),
   };
 }
 
 /** Reads what {@link takeSnapshot} wrote; undefined if it does not exist. */
 export function readSnapshot(path: string): Snapshot | undefined {
-  try {
+  return attempt(() => {
     const tokens = new Set(readFileSync(path, 'utf8').split('\n'));
     return { tokens, time: statSync(path).mtimeMs };
-  } catch {
-    return undefined;
-  }
+  });
 }
 
 /** Longest time between two plugins of one run. */
@@ -132,16 +126,12 @@ interface Run {
 }
 
 function readRun(path: string): Run | undefined {
-  try {
-    const run = JSON.parse(readFileSync(path, 'utf8')) as Partial<Run> | null;
-    const isRun =
-      typeof run?.list === 'string' &&
-      typeof run.begun === 'number' &&
-      typeof run.time === 'number' &&
-      Array.isArray(run.plugins) &&
-      Array.isArray(run.tokens);
-    return isRun ? (run as Run) : undefined;
-  } catch {
-    return undefined;
-  }
+  const run = attempt(() => JSON.parse(readFileSync(path, 'utf8')) as Partial<Run> | null);
+  const isRun =
+    typeof run?.list === 'string' &&
+    typeof run.begun === 'number' &&
+    typeof run.time === 'number' &&
+    Array.isArray(run.plugins) &&
+    Array.isArray(run.tokens);
+  return isRun ? (run as Run) : undefined;
 }

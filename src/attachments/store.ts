@@ -11,7 +11,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AttachmentId, cacheFileOf, keyOf } from '../cni/attachment.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
-import { CniError, ErrorCode, orTell } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
@@ -160,12 +160,8 @@ export function writtenAt({
   cached,
   cacheDir,
 }: Pick<KnownAttachment, 'cached' | 'cacheDir'>): number | undefined {
-  try {
-    return cached && statSync(cacheFileOf(cacheDir, cached), { throwIfNoEntry: false })?.mtimeMs;
-  } catch {
-    // Its content names an attachment that no file can be of.
-    return undefined;
-  }
+  // Its content may name an attachment that no file can be of.
+  return cached && attempt(() => statSync(cacheFileOf(cacheDir, cached), { throwIfNoEntry: false })?.mtimeMs);
 }
 
 /** An attachment of which something is unfinished, and no process works on it. */
