@@ -62,36 +62,24 @@ export function changeNetwork(
     if (stateDir === undefined) throw unknown(id, 'there is no journal');
     const held = await holdToChange(id, runtime);
     const { record } = held;
-    const work: Work = { mayChange };
-    const changing = settleAndChange(held, change, work, runtime);
+    const work: PutBack = {};
+    const changing = settleHeld(held, runtime, work).then(settled => {
+      if (settled === undefined) throw unknown(id, JUST_DELETED);
+      refuseUnreachable(held);
+      return changeHeld(held, change, work, withRecordedDirs(runtime, settled), mayChange);
+    });
     await whileHeld(held, changing);
     if (await wasDeleted(record, work, runtime)) throw unknown(id, JUST_DELETED);
     return changing;
   });
 }
 
-/** A change of an attachment that is held. */
-interface Work extends PutBack {
-  readonly mayChange: (to: Goal, plugins: readonly number[]) => boolean;
-}
-
-async function settleAndChange(
-  held: HeldKnown,
-  change: Change,
-  work: Work,
-  runtime: ChainRuntime,
-): Promise<ResultOf> {
-  const record = await settleHeld(held, runtime, work);
-  if (record === undefined) throw unknown(held.record, JUST_DELETED);
-  refuseUnreachable(held);
-  return changeHeld(held, change, work, withRecordedDirs(runtime, record));
-}
-
 async function changeHeld(
   held: HeldKnown,
   change: Change,
-  work: Work,
+  work: PutBack,
   runtime: ChainRuntime,
+  mayChange: (to: Goal, plugins: readonly number[]) => boolean,
 ): Promise<ResultOf> {
   const { record } = held;
   const from = goalOf(record, record);
@@ -99,7 +87,7 @@ async function changeHeld(
   const to = goalOf(record, settings);
   const before = record.result ?? {};
   const plugins = await planChange(from, to, before, runtime);
-  if (!work.mayChange(to, plugins) || plugins.length === 0)
+  if (!mayChange(to, plugins) || plugins.length === 0)
     return convertResult(before, from.list.version, 'recorded result') as ResultOf;
   held.beginChange({ to: settings, plugins });
   work.begun ??= performance.now();
@@ -109,7 +97,7 @@ async function changeHeld(
     result = await changeParts({ from, to }, plugins, before, runtime, index => begun.unshift(index));
     held.commit({ ...settings, result });
   } catch (error) {
-    throw await undo(error, held, { back: { from: to, to: from }, begun, before }, runtime);
+    throw await undo(error, held, { from: to, to: from }, begun, before, runtime);
   }
   return result as ResultOf;
 }
@@ -117,11 +105,9 @@ async function changeHeld(
 async function undo(
   error: unknown,
   held: HeldKnown,
-  {
-    back,
-    begun,
-    before,
-  }: { readonly back: Way; readonly begun: readonly number[]; readonly before: JsonObject },
+  back: Way,
+  begun: readonly number[],
+  before: JsonObject,
   runtime: ChainRuntime,
 ): Promise<unknown> {
   try {

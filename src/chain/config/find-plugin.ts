@@ -2,13 +2,13 @@
 //
 // Ours are the Bun program that this process runs, under any name, and its front (plugins/front), which starts this very program.
 
-import { type BigIntStats, lstatSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs';
+import { type BigIntStats, lstatSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { CORE_NAME, workingDirectory } from '../../cni/directories.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../../cni/errors.ts';
 import { didYouMean } from '../../cni/json.ts';
 import { namesIn } from '../../files/read-file.ts';
-import { FRONT, type Front } from './front-program.ts';
+import { FRONT } from './front-program.ts';
 
 /**
  * The first regular file of that name in the directories, following symbolic links. Whether it is executable is left to the
@@ -51,7 +51,7 @@ export function findPluginFile(type: string, dirs: readonly string[]): PluginFil
   }
   for (const dir of reachable) {
     const path = resolve(dir, type);
-    const stat = findEntry(path);
+    const stat = attempt(() => lstatSync(path, { throwIfNoEntry: false }));
     if (stat === undefined) continue;
     const what = stat.isSymbolicLink() ? 'a symbolic link that leads to no file' : 'not a regular file';
     throw new CniError(ErrorCode.unknown, `Cannot find plugin "${type}": "${path}" is ${what}`);
@@ -64,22 +64,10 @@ export function findPluginFile(type: string, dirs: readonly string[]): PluginFil
   throw new CniError(ErrorCode.unknown, `Cannot find plugin "${type}": no such file in ${list}${near}`);
 }
 
-function findEntry(path: string): Stats | undefined {
-  try {
-    return lstatSync(path, { throwIfNoEntry: false });
-  } catch {
-    return undefined;
-  }
-}
-
 /** Undefined where no file can be executed: an entry of CNI_PATH may be a file, and a type too long for a name. */
 function statOf(path: string): BigIntStats | undefined {
-  try {
-    // Checking is cheaper than an error that is thrown and caught.
-    return statSync(path, { bigint: true, throwIfNoEntry: false });
-  } catch {
-    return undefined;
-  }
+  // Checking is cheaper than an error that is thrown and caught.
+  return attempt(() => statSync(path, { bigint: true, throwIfNoEntry: false }));
 }
 
 /** The directories of a `CNI_PATH`. */
@@ -126,7 +114,9 @@ function isFrontFile(path: string, stat: BigIntStats): boolean {
   const version = `${stat.dev}:${stat.ino}:${stat.mtimeNs}:${stat.ctimeNs}`;
   const known = compared.get(version);
   if (known !== undefined) return known;
-  const isSame = digestOf(path, FRONT) === FRONT.sha256;
+  const { digestOf, sha256 } = FRONT;
+  // It may be a file that can only be executed, or was just removed.
+  const isSame = attempt(() => digestOf(readFileSync(path))) === sha256;
   compared.set(version, isSame);
   return isSame;
 }
@@ -151,15 +141,6 @@ export function programOf(path: string): string {
 }
 
 const MOST_OF_A_FRONT = 1 << 20;
-
-/** Undefined for a file that can only be executed, or was just removed. */
-function digestOf(path: string, front: Front): string | undefined {
-  try {
-    return front.digestOf(readFileSync(path));
-  } catch {
-    return undefined;
-  }
-}
 
 function identityOf(stat: BigIntStats | undefined): string | undefined {
   return stat && `${stat.dev}:${stat.ino}`;

@@ -123,10 +123,9 @@ function pretendOldest(error: unknown): string[] {
 
 function readVersions(stdout: string, plugin: CalledPlugin): string[] {
   const reply: JsonObject = parseReply(stdout, plugin) ?? {};
-  const [cniVersion, supportedVersions] = [
-    memberOf(reply, 'cniVersion'),
-    memberOf(reply, 'supportedVersions'),
-  ];
+  const [cniVersion, supportedVersions] = ['cniVersion', 'supportedVersions'].map(key =>
+    memberOf(reply, key),
+  );
   if (typeof cniVersion === 'string' && cniVersion !== '') {
     if (Array.isArray(supportedVersions) && supportedVersions.length) return supportedVersions.map(String);
     if (cniVersion === '0.2.0') return ['0.1.0', '0.2.0'];

@@ -24,7 +24,6 @@ import { atLeast, SINCE } from '../../cni/result.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
 import { type Conflist, listUses } from '../config/conflist.ts';
-import { isOwnExecutable } from '../config/find-plugin.ts';
 import { buildGcRequest, callPlugins, isOwnPlugin, joinErrors } from '../run/call-plugins.ts';
 import { deleteNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf, type FindHeld, type HeldAttachment } from '../run/runtime.ts';
@@ -256,10 +255,7 @@ function mayCallPlugins(unnamed: readonly HeldAttachment[]): boolean {
 }
 
 /** Indexes of the plugins that get GC; in an older list only ours, if everything that they delegate to is ours too. */
-function collectorsOf(
-  list: Conflist,
-  { pluginDirs = [], find, isOwn = isOwnExecutable }: GarbagePlace,
-): number[] {
+function collectorsOf(list: Conflist, { pluginDirs = [], find, isOwn }: GarbagePlace): number[] {
   const all = [...list.plugins.keys()];
   if (atLeast(list.version, SINCE.gc)) return all;
   const uses = listUses(list);

@@ -97,12 +97,8 @@ export async function settleEarlierAdd(
  */
 async function hasLostInterface(cached: CachedAttachment, runtime: ChainRuntime): Promise<boolean> {
   if (cached.netns === '') return false;
-  try {
-    return !(await hasItsInterface(cached, runtime));
-  } catch {
-    // If that cannot be determined, it counts as attached.
-    return false;
-  }
+  // If that cannot be determined, it counts as attached.
+  return !(await hasItsInterface(cached, runtime).catch(() => true));
 }
 
 /**

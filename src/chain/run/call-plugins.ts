@@ -3,13 +3,20 @@
 import { basename } from 'node:path';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import type { Command } from '../../cni/env.ts';
-import { type CalledPlugin, CniError, describeError, ErrorCode, toCniError } from '../../cni/errors.ts';
+import {
+  attempt,
+  type CalledPlugin,
+  CniError,
+  describeError,
+  ErrorCode,
+  toCniError,
+} from '../../cni/errors.ts';
 import { failureOf, parseReply } from '../../cni/invocation.ts';
 import { defined, isObject, type JsonObject } from '../../cni/json.ts';
 import { atLeast, convertResult, resultVersionOf, SINCE, type SpecVersion } from '../../cni/result.ts';
 import { type AttachmentKey, isRuntimeKey, VALID_ATTACHMENTS } from '../../cni/schemas.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { type FoundPlugin, findPluginFile } from '../config/find-plugin.ts';
+import { type FoundPlugin, findPluginFile, isOwnExecutable } from '../config/find-plugin.ts';
 import type { ExecOutcome } from './exec-plugin.ts';
 import { startPlugin } from './lazy-exec-plugin.ts';
 import {
@@ -146,14 +153,10 @@ export function findExecutable(
 export function isOwnPlugin(
   type: string,
   runtime: Pick<Runtime, 'find' | 'pluginDirs'>,
-  isOwn: NonNullable<ChainRuntime['isOwn']>,
+  isOwn: NonNullable<ChainRuntime['isOwn']> = isOwnExecutable,
 ): boolean {
-  try {
-    const { path, stat } = findExecutable(type, runtime);
-    return isOwn(path, stat);
-  } catch {
-    return false;
-  }
+  const found = attempt(() => findExecutable(type, runtime));
+  return found !== undefined && isOwn(found.path, found.stat);
 }
 
 /**
@@ -170,12 +173,7 @@ export async function finishDeferred(
   const outcome = await runner.finish?.();
   if (outcome === undefined) return undefined;
   const { transactions } = outcome;
-  onFinish?.({
-    network,
-    verb,
-    durationMs: performance.now() - begin,
-    ...defined({ transactions }),
-  });
+  onFinish?.({ network, verb, durationMs: performance.now() - begin, ...defined({ transactions }) });
   return outcome;
 }
 
@@ -412,6 +410,19 @@ export function withDetails(error: unknown, details: string, causes: readonly un
     cause,
     ...defined({ plugin: error.plugin }),
   });
+}
+
+/** Does the work for each in turn, also after one has failed. @returns the errors */
+export async function failuresOf<T>(all: Iterable<T>, work: (one: T) => Promise<void>): Promise<unknown[]> {
+  const errors: unknown[] = [];
+  for (const one of all) {
+    try {
+      await work(one);
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  return errors;
 }
 
 /** Errors that a message tells; the rest is in its details. */

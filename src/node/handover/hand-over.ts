@@ -11,10 +11,9 @@ import {
   tryHold,
 } from '../../attachments/store.ts';
 import { type Conflist, listUses } from '../../chain/config/conflist.ts';
-import { isOwnExecutable } from '../../chain/config/find-plugin.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from '../../chain/records/foreign.ts';
 import { findCached, findConfigOfAdd } from '../../chain/records/known-add.ts';
-import { callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
+import { callPlugins, isOwnPlugin } from '../../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
@@ -189,7 +188,8 @@ export async function handOver(
   const asking = { ...runtime, env: { ...(runtime.env ?? process.env), [HANDOVER_VARIABLE]: mode } };
   const found: PluginParts[] = [];
   for (const [index, entry] of list.plugins.entries()) {
-    if (!isOursIn(runtime, entry.type)) continue;
+    // A missing executable cannot be asked; it will be noticed when it has to run DEL.
+    if (!isOwnPlugin(entry.type, runtime, runtime.isOwn)) continue;
     const call = { list, verb: 'CHECK', order: [index], attachment, prevResult } as const;
     for await (const reply of callPlugins({ ...call, read: parseHandoverReply }, asking)) {
       if ('error' in reply) throw reply.error;
@@ -197,15 +197,4 @@ export async function handOver(
     }
   }
   return found;
-}
-
-/** A missing executable cannot be asked; it will be noticed when it has to run DEL. */
-function isOursIn(runtime: ChainRuntime, type: string): boolean {
-  const { isOwn = isOwnExecutable } = runtime;
-  try {
-    const { path, stat } = findExecutable(type, runtime);
-    return isOwn(path, stat);
-  } catch {
-    return false;
-  }
 }
