@@ -1,6 +1,7 @@
 // How does a pod get either all of its networks, or none?
 
 import { type Held, type HeldKnown, hold } from '../attachments/store.ts';
+import { failuresOf } from '../chain/run/call-plugins.ts';
 import { addNetwork } from '../chain/run/run.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -250,15 +251,10 @@ async function takeBack(
 ): Promise<boolean> {
   // The signal that stopped the ADD must not stop its undo.
   const runtime = { ...runner.runtime, signal: undefined };
-  const errors: unknown[] = [];
-  for (const [index, network] of [...begun.entries()].toReversed()) {
-    try {
-      if (index < standing) await deleteOne(network, runtime);
-      else removeDeviceInfo(network);
-    } catch (error) {
-      errors.push(error);
-    }
-  }
+  const errors = await failuresOf([...begun.entries()].toReversed(), async ([index, network]) => {
+    if (index < standing) await deleteOne(network, runtime);
+    else removeDeviceInfo(network);
+  });
   if (errors.length) held.fail(errors);
   else held.abandon();
   for (const error of errors) runner.warn('a network could not be detached again', { error: String(error) });

@@ -365,7 +365,8 @@ export class ApiAccess {
       const isGone = (cause as NodeJS.ErrnoException).code === 'ENOENT';
       const what = nameOf(this.#kubeconfig);
       const text = `Cannot use ${what}: ${(cause as Error).message}`;
-      throw isGone ? new TokenGone(text, { cause }) : new CniError(ErrorCode.invalidConfig, text, { cause });
+      if (isGone) throw new TokenGone(ErrorCode.tryAgainLater, text, { cause });
+      throw new CniError(ErrorCode.invalidConfig, text, { cause });
     }
   }
 
@@ -387,11 +388,7 @@ export class ApiAccess {
 /** The server does not accept the credentials. */
 export class Unauthorized extends CniError {}
 
-class TokenGone extends CniError {
-  constructor(text: string, more: { cause: unknown }) {
-    super(ErrorCode.tryAgainLater, text, more);
-  }
-}
+class TokenGone extends CniError {}
 
 /** Where the server of an access is, as a URL. @throws CniError 7 when the kubeconfig cannot be used */
 export function serverAddress({ kubeconfig }: { readonly kubeconfig: string | undefined }): string {

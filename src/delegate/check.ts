@@ -1,6 +1,6 @@
 // Are all networks of a pod still attached, and could another pod be attached?
 import { type AttachmentRecord, findHolder, pastOf, readRecord } from '../attachments/store.ts';
-import { joinErrors } from '../chain/run/call-plugins.ts';
+import { failuresOf, joinErrors } from '../chain/run/call-plugins.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -42,20 +42,14 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
 }
 
 /** CHECK of each, also after one has failed. @returns the errors */
-async function checkAll(
+function checkAll(
   networks: readonly (() => ReturnType<typeof recall>)[],
   runtime: ChainRuntime,
 ): Promise<unknown[]> {
-  const errors: unknown[] = [];
-  for (const recalled of networks) {
-    try {
-      const { list, attachment } = recalled();
-      if (atLeast(list.version, SINCE.check)) await checkNetwork(list, attachment, runtime);
-    } catch (error) {
-      errors.push(error);
-    }
-  }
-  return errors;
+  return failuresOf(networks, async recalled => {
+    const { list, attachment } = recalled();
+    if (atLeast(list.version, SINCE.check)) await checkNetwork(list, attachment, runtime);
+  });
 }
 
 function refuseAny({ containerId }: PodKey, errors: readonly unknown[]): void {
@@ -87,16 +81,11 @@ function refuseHeld({ podsDir, runtime }: Runner, record: AttachmentRecord): voi
 export async function runnerStatus(runner: Runner): Promise<void> {
   const { options, runtime } = runner;
   refuseUnready(options, ErrorCode.unavailable);
-  const errors: unknown[] = [];
-  for (const [index, wanted] of listConfigured(options).entries()) {
-    try {
-      const { list } = await resolveNetwork(options, wanted, index);
-      await networkStatus(list, runtime);
-    } catch (error) {
-      errors.push(asStatus(error));
-    }
-  }
-  if (errors.length) throw joinErrors(`Cannot serve network "${options.network}"`, errors);
+  const errors = await failuresOf(listConfigured(options).entries(), async ([index, wanted]) => {
+    const { list } = await resolveNetwork(options, wanted, index);
+    await networkStatus(list, runtime);
+  });
+  if (errors.length) throw joinErrors(`Cannot serve network "${options.network}"`, errors.map(asStatus));
 }
 
 /** Replaces ADD's code for "try again later" by the one that STATUS has for it. */

@@ -70,7 +70,7 @@ export async function tellOutcome(
 ): Promise<void> {
   const [place, uid] = [podNamedIn(pod), argOf(pod, 'K8S_POD_UID')];
   if (place === undefined || !uid) return;
-  const said = 'failure' in outcome ? failureOf(outcome.failure) : attachedEvents(outcome.attached);
+  const said = 'attached' in outcome ? attachedEvents(outcome.attached) : failureOf(outcome.failure);
   if (said.length === 0) return;
   try {
     await tellCluster(await cluster(), { ...place, uid }, said, warn);

@@ -1,8 +1,8 @@
 // What does the delegate runner ask of a cluster, and tell it?
 
-import { readFileSync } from 'node:fs';
 import type { JsonObject } from '../cni/json.ts';
 import type { ResultDns } from '../cni/result.ts';
+import { tryRead } from '../files/read-file.ts';
 
 /** How to reach the API, and how long a reply may take. */
 export interface ClusterAccess {
@@ -157,9 +157,5 @@ const TOKEN_FILE = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 /** True in a pod that has a service account of its cluster. */
 export function isInCluster(env: Readonly<Record<string, string | undefined>>): boolean {
   if (!env.KUBERNETES_SERVICE_HOST || !env.KUBERNETES_SERVICE_PORT) return false;
-  try {
-    return readFileSync(TOKEN_FILE, 'utf8') !== '';
-  } catch {
-    return false;
-  }
+  return Boolean(tryRead(TOKEN_FILE));
 }

@@ -15,6 +15,7 @@ import type { Conflist } from '../chain/config/conflist.ts';
 import { beginDel, endDel, yieldToSuccessor } from '../chain/records/delete-attachment.ts';
 import { findCached, findRemembered } from '../chain/records/known-add.ts';
 import { type Recovery, type RecoveryScope, recover } from '../chain/records/recover.ts';
+import { failuresOf } from '../chain/run/call-plugins.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import { type ChainRuntime, checkAttachment, holdCall, type Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
@@ -87,20 +88,14 @@ async function deleteNetworks(
   spared: (list: Conflist, id: AttachmentId) => Promise<boolean> = async () => false,
 ): Promise<unknown[]> {
   const runtime = runtimeOf(runner, pod);
-  const errors: unknown[] = [];
-  for (const network of pod.networks.slice(0, begun).toReversed()) {
-    try {
-      const { list, attachment } = recall(pod.record, network, netns);
-      const id = { network: list.name, containerId: attachment.containerId, ifname: attachment.ifname };
-      // An earlier attempt called DEL of all of them, so those without a record are already deleted.
-      const isDeleted = pod.record.attempts > 0 && findRemembered(id, runtime) === undefined;
-      if (!isDeleted && (await spared(list, id))) continue;
-      if (isDeleted) removeDeviceInfo({ list, attachment });
-      else await deleteOne({ list, attachment }, runtime);
-    } catch (error) {
-      errors.push(error);
-    }
-  }
+  const errors = await failuresOf(pod.networks.slice(0, begun).toReversed(), async network => {
+    const { list, attachment } = recall(pod.record, network, netns);
+    const id = { network: list.name, containerId: attachment.containerId, ifname: attachment.ifname };
+    // An earlier attempt called DEL of all of them, so those without a record are already deleted.
+    const isDeleted = pod.record.attempts > 0 && findRemembered(id, runtime) === undefined;
+    if (isDeleted) removeDeviceInfo({ list, attachment });
+    else if (!(await spared(list, id))) await deleteOne({ list, attachment }, runtime);
+  });
   if (pod.machine) await runner.endQuiet?.([]);
   if (!errors.length) removeMultusNote({ ...pod, containerId: pod.record.containerId });
   return errors;
@@ -143,14 +138,9 @@ function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefine
 
 /** Deletes attachments that are in the result cache but not in a record: records get lost, and multus has none of ours. */
 async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Promise<unknown[]> {
-  const errors: unknown[] = [];
-  for (const one of listUnrecorded(runner, key.containerId)) {
-    try {
-      await deleteOne(recall(one, one, netns), runner.runtime);
-    } catch (error) {
-      errors.push(error);
-    }
-  }
+  const unrecorded = listUnrecorded(runner, key.containerId);
+  const del = async (one: Unrecorded) => deleteOne(recall(one, one, netns), runner.runtime);
+  const errors = await failuresOf(unrecorded, del);
   if (!errors.length) removeMultusNote({ ...runner.runtime, containerId: key.containerId });
   return errors;
 }

@@ -1,6 +1,6 @@
 // What may be requested about one network of a container, as an object or in the text of an annotation? (Multi-network specification 1.3, section 4.1)
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
 import { decode, defined, type JsonObject, parseJson, quote } from '../cni/json.ts';
 import { Bandwidth, optionalFlag, optionalObject, optionalText, PortMapping } from '../cni/schemas.ts';
 import { findIfnameProblem, parseMac, renderMac } from '../net/interface.ts';
@@ -160,11 +160,7 @@ function capabilityArgsOf(known: NetworkSelection): JsonObject {
 }
 
 function isMac(text: string): boolean {
-  try {
-    return text === '' || parseMac(text).length > 0;
-  } catch {
-    return false;
-  }
+  return text === '' || attempt(() => parseMac(text)) !== undefined;
 }
 
 function isAddress(text: string): boolean {
