@@ -102,26 +102,13 @@ export async function collectGarbage(
   scope: GcScope,
   runtime: ChainRuntime,
 ): Promise<GarbagePlan> {
-  const { snapshot, plan } = begin(list, scope, runtime);
+  const snapshot = list.disableGC ? undefined : takeSnapshot(runDir(runtime.env), list.name, scope.since);
   try {
+    const plan = planGarbage(list, scope, runtime);
     const env = { ...(runtime.env ?? process.env), [SNAPSHOT_VARIABLE]: snapshot?.path };
     return await collect({ list, scope, snapshot, runtime: { ...runtime, env } }, plan);
   } finally {
     snapshot?.remove();
-  }
-}
-
-function begin(
-  list: Conflist,
-  scope: GcScope,
-  runtime: ChainRuntime,
-): Pick<Run, 'snapshot'> & { readonly plan: GarbagePlan } {
-  const snapshot = list.disableGC ? undefined : takeSnapshot(runDir(runtime.env), list.name, scope.since);
-  try {
-    return { snapshot, plan: planGarbage(list, scope, runtime) };
-  } catch (error) {
-    snapshot?.remove();
-    throw error;
   }
 }
 

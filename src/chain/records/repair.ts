@@ -231,16 +231,10 @@ function listToRepairBy(
   return 'why' in list ? list.why : list;
 }
 
-/** What the plugins of an attachment are called with. */
-type RepairedAdd = Pick<
-  CachedAttachment,
-  'result' | 'containerId' | 'netns' | 'ifname' | 'args' | 'capabilityArgs'
->;
-
 /** Has every plugin check its part and, if that fails, put back what is missing. */
 async function repairPlugins(
   list: Conflist,
-  add: RepairedAdd,
+  add: CachedAttachment,
   means: RepairMeans,
   runtime: ChainRuntime,
 ): Promise<PluginCondition[]> {

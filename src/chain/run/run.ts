@@ -143,18 +143,11 @@ export function deleteNetwork(
   runtime: ChainRuntime,
   isStill?: IsStill,
 ): Promise<void> {
-  return inTurn(idOf(list, attachment), runtime, () => del(list, attachment, runtime, isStill));
-}
-
-async function del(
-  list: Conflist,
-  attachment: Attachment,
-  runtime: ChainRuntime,
-  isStill: IsStill | undefined,
-): Promise<void> {
-  checkAttachment(attachment, 'DEL', runtime);
-  await deleteAttachment(list, attachment, runtime, isStill);
-  await recover({ network: list.name }, runtime);
+  return inTurn(idOf(list, attachment), runtime, async () => {
+    checkAttachment(attachment, 'DEL', runtime);
+    await deleteAttachment(list, attachment, runtime, isStill);
+    await recover({ network: list.name }, runtime);
+  });
 }
 
 /**
