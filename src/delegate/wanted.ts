@@ -54,13 +54,7 @@ export function listWanted(
   const { policy } = options;
   const own = namespaceOf(pod) ?? NO_NAMESPACE;
   const byConfiguration = (selection: Selection) => configuredAs(options, selection);
-  const byPod =
-    (fallback: string) =>
-    (selection: Selection): WantedNetwork => {
-      const namespace = selection.namespace ?? fallback;
-      refuseForeign(options, own, namespace, selection);
-      return { selection, namespace, byPod: true };
-    };
+  const byPod = (fallback: string) => (selection: Selection) => namedBy(options, own, fallback, selection);
 
   const [first, ...others] = configured(options).map(byConfiguration);
   const replacement = replacementOf(options, annotations).map(byPod(policy.definitions))[0];
@@ -90,9 +84,8 @@ export function listAnnotated(
   const what = annotation(NETWORKS_ANNOTATION);
   const most = options.maxNetworks - inArguments(options, pod).length;
   return parseSelections(annotations[NETWORKS_ANNOTATION] ?? '', what, most).map(selection => {
-    const namespace = selection.namespace ?? own;
-    refuseForeign(options, own, namespace, selection);
-    return { selection, namespace, byPod: true, asked: JSON.stringify([namespace, selection]) };
+    const named = namedBy(options, own, own, selection);
+    return { ...named, asked: JSON.stringify([named.namespace, selection]) };
   });
 }
 
@@ -147,8 +140,20 @@ function replacementOf(
   );
 }
 
-function refuseForeign({ policy }: RunnerOptions, own: string, namespace: string, { name }: Selection): void {
-  if (!policy.isolated || namespace === own || policy.global.includes(namespace)) return;
+/**
+ * A network that a pod of this namespace names.
+ * @param fallback namespace of a definition that is named without one
+ * @throws CniError 7 for a namespace that may not be used
+ */
+function namedBy(
+  { policy }: RunnerOptions,
+  own: string,
+  fallback: string,
+  selection: Selection,
+): WantedNetwork {
+  const { name, namespace = fallback } = selection;
+  if (!policy.isolated || namespace === own || policy.global.includes(namespace))
+    return { selection, namespace, byPod: true };
   throw new CniError(
     ErrorCode.invalidConfig,
     `Cannot use network "${namespace}/${name}" in a pod of namespace "${own}": "namespaceIsolation" is set`,
