@@ -21,18 +21,11 @@ interface WatchOptions {
   readonly limits?: WatchLimits;
 }
 
-/** Clusters of one daemon. Each is watched from the first call whose configuration names it. */
-interface WatchedClusters {
-  /** @throws CniError 7 when the kubeconfig cannot be used */
-  open(access: ClusterAccess): Cluster;
-  close(): void;
-}
-
 /** A cluster that no call has named for this long is no longer watched. */
 const IDLE_MS = 30 * 60_000;
 
-/** Opens no cluster yet. */
-export function watchClusters(options: WatchOptions): WatchedClusters {
+/** Clusters of one daemon. Each is watched from the first call whose configuration names it. */
+export function watchClusters(options: WatchOptions) {
   const open = new Map<string, Opened>();
   const drop = (key: string): void => {
     const { watched, idle } = open.get(key) ?? {};
@@ -41,7 +34,8 @@ export function watchClusters(options: WatchOptions): WatchedClusters {
     open.delete(key);
   };
   return {
-    open(access) {
+    /** @throws CniError 7 when the kubeconfig cannot be used */
+    open(access: ClusterAccess): Cluster {
       const key = JSON.stringify([access.kubeconfig, access.timeoutMs]);
       const version = versionOf(access.kubeconfig);
       if (open.get(key)?.version !== version) drop(key);
@@ -50,30 +44,23 @@ export function watchClusters(options: WatchOptions): WatchedClusters {
       open.set(key, { watched, version, idle: setTimeout(() => drop(key), IDLE_MS).unref() });
       return watched;
     },
-    close() {
+    close(): void {
       for (const key of [...open.keys()]) drop(key);
     },
   };
 }
 
 interface Opened {
-  readonly watched: WatchedCluster;
+  readonly watched: ReturnType<typeof watchCluster>;
   readonly version: string;
   readonly idle: NodeJS.Timeout;
 }
 
-/** A cluster that is watched until it is closed. */
-interface WatchedCluster extends Cluster {
-  /** Whether definitions are known without a request. */
-  readonly isFresh: boolean;
-  close(): void;
-}
-
-/** A cluster whose definitions, and pods of this node, are known while their watch runs, and read from the server otherwise. */
+/** A cluster that is watched until it is closed, whose definitions, and pods of this node, are known while their watch runs, and read from the server otherwise. */
 function watchCluster(
   server: ApiServer,
   { nodeName, onProblem, onUntold, onPod, limits = WATCH_LIMITS }: WatchOptions,
-): WatchedCluster {
+): Cluster & { close(): void } {
   const direct = clusterAt(server);
   const definitions = watchObjects(server, DEFINITION_KIND, onProblem, limits);
   const pods = nodeName ? watchObjects(server, podsOn(nodeName, onPod), onProblem, limits) : undefined;
@@ -89,9 +76,6 @@ function watchCluster(
       return known && known.uid === uid ? known : direct.findPod(namespace, name);
     },
     addEvent: inTurn(direct.addEvent, onUntold),
-    get isFresh() {
-      return definitions.isFresh;
-    },
     close() {
       definitions.close();
       pods?.close();

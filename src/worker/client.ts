@@ -24,17 +24,9 @@ export interface WorkerSource {
   unserved?(why: string): void;
 }
 
-/** Why the calls of a chain had no worker, human-readable; undefined while all of them had one. */
-interface Unserved {
-  why: string | undefined;
-}
-
-/** The same workers for one request, with a note of whether its calls had one. */
-export function noteUnserved(source: WorkerSource): {
-  readonly workers: WorkerSource;
-  readonly unserved: Unserved;
-} {
-  const unserved: Unserved = { why: undefined };
+/** The same workers for one request, with a note of why its calls had none, human-readable; undefined while all of them had one. */
+export function noteUnserved(source: WorkerSource) {
+  const unserved: { why: string | undefined } = { why: undefined };
   const workers: WorkerSource = {
     use: (invocation, work, which) => source.use(invocation, work, which),
     remove: async (indexes, limits) => (await source.remove?.(indexes, limits)) ?? false,

@@ -33,7 +33,8 @@ const DUMMY: Attachment = { containerId: '', netns: 'dummy', ifname: 'dummy' };
  */
 export async function pluginVersion(type: string, runtime: ChainRuntime): Promise<PluginVersions> {
   const plugin = { type, capabilities: {}, conf: { type } };
-  const [first] = await listPluginVersions({ ...NAMELESS, plugins: [plugin] }, runtime);
+  const nameless = { name: '', version: CURRENT_VERSION, disableCheck: false, disableGC: false, source: '' };
+  const [first] = await listPluginVersions({ ...nameless, plugins: [plugin] }, runtime);
   return first as PluginVersions;
 }
 
@@ -88,14 +89,6 @@ export async function explainConflict(
 }
 
 type AskedPlugin = PluginVersions | { readonly type: string; readonly error: unknown };
-
-const NAMELESS: Omit<Conflist, 'plugins'> = {
-  name: '',
-  version: CURRENT_VERSION,
-  disableCheck: false,
-  disableGC: false,
-  source: '',
-};
 
 async function askAll(list: Conflist, runtime: ChainRuntime, throwing: boolean): Promise<AskedPlugin[]> {
   const requestFor = () => ({ cniVersion: CURRENT_VERSION });

@@ -92,24 +92,18 @@ const EXECA_OPTIONS = {
   stderr: 'pipe',
 } as const;
 
-/** A process whose output is read from the start: Node discards unread output when a process ends. */
-interface Child {
-  readonly running: Running;
-  readonly stdout: Output;
-  readonly stderr: Output;
-  readonly ended: ExecOutcome['ended'];
-  /** Ends the process group: SIGTERM now, SIGKILL a little later. */
-  end(reason: NonNullable<ExecOutcome['ended']>): void;
-}
+type Child = ReturnType<typeof spawn>;
 
-function spawn(path: string, env: Invocation['env']): Child {
+/** Starts a process whose output is read from the start: Node discards unread output when a process ends. */
+function spawn(path: string, env: Invocation['env']) {
   letExecaReportSpawnErrors();
   const options = { ...EXECA_OPTIONS, cwd: directoryToInherit(), env: env as Record<string, string> };
   const running = execa(path, [], options) as Running;
   // A plugin need not read its request, so a broken pipe is not an error.
   running.stdin.on('error', () => {});
   let ended: ExecOutcome['ended'];
-  const end: Child['end'] = reason => {
+  /** Ends the process group: SIGTERM now, SIGKILL a little later. */
+  const end = (reason: NonNullable<ExecOutcome['ended']>): void => {
     if (ended !== undefined) return;
     ended = reason;
     signalGroup(running.pid, 'SIGTERM');
@@ -120,7 +114,7 @@ function spawn(path: string, env: Invocation['env']): Child {
     running,
     stdout: new Output(running.stdout, MAX_STDOUT_BYTES, () => end('output')),
     stderr: new Output(running.stderr, MAX_STDERR_BYTES),
-    get ended() {
+    get ended(): ExecOutcome['ended'] {
       return ended;
     },
     end,
