@@ -13,7 +13,7 @@ import {
   optionalTexts,
   PluginConfig,
 } from '../../src/cni/schemas.ts';
-import type { RunnerOptions, Selection } from '../../src/delegate/options.ts';
+import type { RunnerOptions, Selection } from '../../src/delegate/runner.ts';
 import {
   findNameProblem,
   NetworkSelection,

@@ -7,7 +7,7 @@ import type { JsonObject } from '../cni/json.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
 import type { SpecVersion } from '../cni/result.ts';
 import type { Cluster, ClusterAccess } from '../delegate/cluster.ts';
-import type { RunnerOptions } from '../delegate/options.ts';
+import type { RunnerOptions } from '../delegate/runner.ts';
 import { LONGEST_S } from '../wait.ts';
 import type { WorkerSource } from '../worker/client.ts';
 

@@ -14,7 +14,6 @@ import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
 import { deleteHeldPod, deleteOne, ownNetns, recoverPods } from './delete.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './devices.ts';
 import { statusOf } from './network-status.ts';
-import { isOfMachine, type Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
 import {
   inPods,
@@ -27,7 +26,7 @@ import {
   renderPod,
   writeMultusNote,
 } from './record.ts';
-import { type Runner, refuseUnready } from './runner.ts';
+import { isOfMachine, type Pod, type Runner, refuseUnready } from './runner.ts';
 import { NETWORKS_ANNOTATION } from './selection.ts';
 import { annotationsOf, listWanted } from './wanted.ts';
 

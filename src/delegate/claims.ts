@@ -9,9 +9,8 @@ import type { JsonObject } from '../cni/json.ts';
 import { findCidr, findIp } from '../net/ip.ts';
 import type { ClaimStore, IpamClaim } from './cluster.ts';
 import { addressesOf } from './network-status.ts';
-import { namespaceOf, type Pod } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
-import type { Runner } from './runner.ts';
+import { namespaceOf, type Pod, type Runner } from './runner.ts';
 import type { WantedNetwork } from './wanted.ts';
 
 /** The part of a runner that IPAMClaims need. */

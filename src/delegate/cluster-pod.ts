@@ -6,8 +6,7 @@ import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
-import type { Pod } from './options.ts';
-import type { AddOutcome, Runner } from './runner.ts';
+import type { AddOutcome, Pod, Runner } from './runner.ts';
 import { ANNOTATIONS_CAPABILITY } from './wanted.ts';
 
 /** Set on pods that are declared on the node itself, not by the API server; their uid differs between the two. */

@@ -4,8 +4,8 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { CURRENT_VERSION, convertResult, parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { FAMILIES, type Family, findCidr, findIp, type Ip, renderIp } from '../net/ip.ts';
-import type { RunnerOptions } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
+import type { RunnerOptions } from './runner.ts';
 
 /** Changes to the default routes of one network after its ADD. */
 interface RouteTask {

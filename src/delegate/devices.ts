@@ -27,7 +27,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, type JsonObject, parseObject } from '../cni/json.ts';
 import { putFile, removeFile } from '../files/put-file.ts';
 import type { Device } from './cluster.ts';
-import type { Pod, RunnerOptions } from './options.ts';
+import type { Pod, RunnerOptions } from './runner.ts';
 import type { WantedNetwork } from './wanted.ts';
 
 /** A network that may get a device. */

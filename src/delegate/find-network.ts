@@ -14,7 +14,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { isDirectory } from '../files/read-file.ts';
 import type { NetworkDefinition } from './cluster.ts';
-import type { NetworkPlaces, Selection } from './options.ts';
+import type { NetworkPlaces, Selection } from './runner.ts';
 
 /** A network, and the name to show to users. */
 export interface FoundNetwork {

@@ -17,7 +17,6 @@ import { deleteOne } from './delete.ts';
 import { PodDevices, readDeviceInfo } from './devices.ts';
 import { endMove, leaveMachine } from './moving.ts';
 import { statusOf } from './network-status.ts';
-import type { Pod } from './options.ts';
 import { type PlannedNetwork, planNetwork } from './plan.ts';
 import {
   inPods,
@@ -31,7 +30,7 @@ import {
   runtimeOf,
   writeMultusNote,
 } from './record.ts';
-import type { Runner } from './runner.ts';
+import type { Pod, Runner } from './runner.ts';
 import { NETWORKS_ANNOTATION } from './selection.ts';
 import { listAnnotated, type WantedNetwork } from './wanted.ts';
 

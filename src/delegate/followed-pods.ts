@@ -10,9 +10,8 @@ import type { LogFields, LogLevel } from '../log.ts';
 import { letGoFirst, startTimer, type Timer } from '../wait.ts';
 import type { KubernetesPod } from './cluster.ts';
 import { isAskedForSilence } from './moving.ts';
-import type { Pod } from './options.ts';
 import { listPods, type PodRecord } from './record.ts';
-import type { FollowCall } from './runner.ts';
+import type { FollowCall, Pod } from './runner.ts';
 import { NETWORKS_ANNOTATION } from './selection.ts';
 
 /** What this needs of the daemon. */

@@ -12,9 +12,8 @@ import { argOf, podNamedIn } from '../cni/env.ts';
 import { parseIp } from '../net/ip.ts';
 import { pause } from '../wait.ts';
 import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
-import type { Pod } from './options.ts';
 import { inPods, isThere, type PodContents, type PodKey, parsePod, renderPod } from './record.ts';
-import type { Runner } from './runner.ts';
+import type { Pod, Runner } from './runner.ts';
 
 /** Of the pod that a machine has left: the uid of the pod that has it now, and when (ms) that one asked for silence. */
 const LEFT_ANNOTATION = 'catena.cni.cncf.io/machine-left';

@@ -16,7 +16,7 @@ import {
   makeNetwork,
   refuseRecursion,
 } from './find-network.ts';
-import type { Pod, RunnerOptions, Selection } from './options.ts';
+import type { Pod, RunnerOptions, Selection } from './runner.ts';
 import { NETWORKS_ARG, type WantedNetwork } from './wanted.ts';
 
 /** One network of a pod, ready to be called. */

@@ -5,7 +5,7 @@ import { decode, defined, type JsonObject, parseJson, quote } from '../cni/json.
 import { Bandwidth, optionalFlag, optionalObject, optionalText, PortMapping } from '../cni/schemas.ts';
 import { findIfnameProblem, parseMac, renderMac } from '../net/interface.ts';
 import { findCidr, findIp } from '../net/ip.ts';
-import type { Selection } from './options.ts';
+import type { Selection } from './runner.ts';
 
 /** Bounds of one selection: each address and port costs requests to the kernel. */
 const MOST_ADDRESSES = 32;

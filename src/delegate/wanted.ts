@@ -4,7 +4,7 @@ import { argOf } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, textsIn } from '../cni/json.ts';
 import { findChainBeside } from './find-network.ts';
-import { namespaceOf, type Pod, type RunnerOptions, type Selection } from './options.ts';
+import { namespaceOf, type Pod, type RunnerOptions, type Selection } from './runner.ts';
 import {
   DEFAULT_NETWORK_ANNOTATION,
   NETWORKS_ANNOTATION,

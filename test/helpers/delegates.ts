@@ -6,9 +6,8 @@ import { readRecord } from '../../src/attachments/store.ts';
 import { parseCniArgs } from '../../src/cni/env.ts';
 import { decode, type JsonObject } from '../../src/cni/json.ts';
 import type { NetworkStatus } from '../../src/delegate/cluster.ts';
-import type { Pod } from '../../src/delegate/options.ts';
 import { type PodRecord, parsePod } from '../../src/delegate/record.ts';
-import type { ContainerRoutes, Runner } from '../../src/delegate/runner.ts';
+import type { ContainerRoutes, Pod, Runner } from '../../src/delegate/runner.ts';
 import { type Family, renderIp } from '../../src/net/ip.ts';
 import type { NoopChain } from './noop-chain.ts';
 

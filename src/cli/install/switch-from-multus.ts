@@ -8,8 +8,8 @@ import { type ApiServer, listPages, NoSuchKind, openApiServer } from '../../dele
 import { isInCluster, type NetworkDefinition } from '../../delegate/cluster.ts';
 import { definitionsOf } from '../../delegate/find-network.ts';
 import { DEFINITIONS, DEFINITIONS_API, podOf } from '../../delegate/kubernetes.ts';
-import type { Pod, RunnerOptions } from '../../delegate/options.ts';
 import { planNetworks, resolveNetwork } from '../../delegate/plan.ts';
+import type { Pod, RunnerOptions } from '../../delegate/runner.ts';
 import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION, selectByName } from '../../delegate/selection.ts';
 import { listConfigured, listWanted, type WantedNetwork } from '../../delegate/wanted.ts';
 import { tryRead } from '../../files/read-file.ts';

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { definitionsOf, findDefinition, findNetwork, loadPath } from '../../../src/delegate/find-network.ts';
-import type { NetworkPlaces } from '../../../src/delegate/options.ts';
+import type { NetworkPlaces } from '../../../src/delegate/runner.ts';
 
 let dir: string;
 beforeEach(() => {
