@@ -73,36 +73,28 @@ export function watchObjects<T>(
   onProblem: (problem: Error) => void,
   limits: WatchLimits = WATCH_LIMITS,
 ): WatchedObjects<T> {
-  const end = new AbortController();
-  const state = new State(kind, limits);
-  void follow(server, kind, state, { signal: end.signal, limits, onProblem });
-  return {
-    find: (namespace, name) => (state.isFresh ? state.find(namespace, name) : undefined),
-    all: () => (state.isFresh && state.isWhole ? state.all() : undefined),
-    get isFresh() {
-      return state.isFresh;
-    },
-    close() {
-      end.abort();
-      state.clear();
-    },
-  };
+  const watch = new ObjectWatch(server, kind, limits);
+  void watch.follow(onProblem);
+  return watch;
 }
 
 /** The known objects, and since when they are up to date. */
-class State<T> {
+class ObjectWatch<T> implements WatchedObjects<T> {
+  readonly #server: ApiServer;
   readonly #kind: WatchedKind<T>;
   readonly #limits: WatchLimits;
+  readonly #end = new AbortController();
   #objects = new Map<string, { value: T; size: number; owner: string | undefined }>();
   readonly #ofOwner = new Map<string, number>();
   #characters = 0;
   #freshFrom = Number.POSITIVE_INFINITY;
   /** Whether no object was left out since the last list. */
-  isWhole = true;
+  #isWhole = true;
   /** Version to resume from; undefined before the first list. */
-  version: string | undefined;
+  #version: string | undefined;
 
-  constructor(kind: WatchedKind<T>, limits: WatchLimits) {
+  constructor(server: ApiServer, kind: WatchedKind<T>, limits: WatchLimits) {
+    this.#server = server;
     this.#kind = kind;
     this.#limits = limits;
   }
@@ -111,37 +103,117 @@ class State<T> {
     return performance.now() >= this.#freshFrom;
   }
 
-  /** The watch is running; the objects are up to date after this delay. */
-  opened(afterMs: number): void {
-    this.#freshFrom = performance.now() + afterMs;
-    this.#kind.onOpen?.(afterMs);
+  find(namespace: string, name: string): T | undefined {
+    return this.isFresh ? this.#objects.get(`${namespace}/${name}`)?.value : undefined;
+  }
+
+  all(): T[] | undefined {
+    return this.isFresh && this.#isWhole ? [...this.#objects.values()].map(({ value }) => value) : undefined;
+  }
+
+  close(): void {
+    this.#end.abort();
+    this.#clear();
+  }
+
+  async follow(onProblem: (problem: Error) => void): Promise<void> {
+    const { signal } = this.#end;
+    let failures = 0;
+    let told = '';
+    while (!signal.aborted) {
+      let isGone = false;
+      try {
+        // A list is up to date; after an interruption, events may still be on the way.
+        const catchUpMs = this.#version === undefined ? 0 : this.#limits.catchUpMs;
+        if (this.#version === undefined) await this.#list();
+        isGone = !(await this.#watch(catchUpMs));
+        told = '';
+      } catch (thrown) {
+        const problem = thrown as Error;
+        if (!signal.aborted && problem.message !== told) onProblem(problem);
+        told = problem.message;
+      }
+      if (this.#closed() > STEADY_MS) failures = 0;
+      if (isGone) this.#version = undefined;
+      if (isGone && failures === 0) failures = 1;
+      else await pause(failures++, this.#limits, signal);
+    }
+  }
+
+  /** @throws CniError when the server cannot be used */
+  async #list(): Promise<void> {
+    this.#clear();
+    let latest = '';
+    for await (const { items, version } of listPages(this.#server, this.#kind.path, this.#kind.query)) {
+      for (const item of items) this.#set(item);
+      latest = version || latest;
+    }
+    this.#version = latest;
+  }
+
+  /** @returns false when the server no longer has our position */
+  async #watch(catchUpMs: number): Promise<boolean> {
+    const { lengthS, silenceMs } = this.#limits;
+    let isGone = false;
+    const query = {
+      watch: 'true',
+      allowWatchBookmarks: 'true',
+      timeoutSeconds: String(lengthS),
+      ...this.#kind.query,
+      resourceVersion: this.#version ?? '',
+    };
+    const status = await this.#server.listen(`${this.#kind.path}?${new URLSearchParams(query)}`, {
+      signal: this.#end.signal,
+      silenceMs,
+      onOpen: () => {
+        this.#freshFrom = performance.now() + catchUpMs;
+        this.#kind.onOpen?.(catchUpMs);
+      },
+      onLine: line => {
+        isGone = !this.#take(parseObject(line, 'event of a watch'));
+      },
+    });
+    return status === 200 && !isGone;
+  }
+
+  /**
+   * @returns false when the server no longer has our position
+   * @throws Error for an event that says that the watch has failed
+   */
+  #take({ type, object }: JsonObject): boolean {
+    if (!isObject(object)) throw new Error('Cannot follow a watch: an event has no object');
+    if (type === 'ERROR') {
+      if (object.code !== GONE)
+        throw new Error(`Cannot follow a watch: ${String(object.message ?? 'the server reports an error')}`);
+      this.#closed();
+      return false;
+    }
+    const { resourceVersion } = isObject(object.metadata) ? object.metadata : {};
+    if (type === 'DELETED') {
+      this.#forget(keyOf(object));
+      this.#kind.onDelete?.(object);
+    } else if (type === 'ADDED' || type === 'MODIFIED') this.#set(object);
+    if (typeof resourceVersion === 'string') this.#version = resourceVersion;
+    return true;
   }
 
   /** The watch has ended: the known objects may be outdated. @returns the milliseconds that it ran */
-  closed(): number {
+  #closed(): number {
     const upMs = Math.max(performance.now() - this.#freshFrom, 0);
     this.#freshFrom = Number.POSITIVE_INFINITY;
     return upMs;
   }
 
-  clear(): void {
-    this.closed();
+  #clear(): void {
+    this.#closed();
     this.#objects = new Map();
     this.#ofOwner.clear();
     this.#characters = 0;
-    this.isWhole = true;
-  }
-
-  find(namespace: string, name: string): T | undefined {
-    return this.#objects.get(`${namespace}/${name}`)?.value;
-  }
-
-  all(): T[] {
-    return [...this.#objects.values()].map(({ value }) => value);
+    this.#isWhole = true;
   }
 
   /** Objects above the limit are not kept: callers ask the server for them. */
-  set(object: JsonObject): void {
+  #set(object: JsonObject): void {
     const key = keyOf(object);
     this.#forget(key);
     this.#kind.onChange?.(object);
@@ -152,17 +224,12 @@ class State<T> {
     const owner = this.#kind.ownerOf?.(value);
     if (owner !== undefined && (this.#ofOwner.get(owner) ?? 0) >= ofOne) return;
     if (this.#objects.size >= objects || this.#characters + size > characters) {
-      this.isWhole = false;
+      this.#isWhole = false;
       return;
     }
     this.#objects.set(key, { value, size, owner });
     this.#characters += size;
     if (owner !== undefined) this.#ofOwner.set(owner, (this.#ofOwner.get(owner) ?? 0) + 1);
-  }
-
-  delete(object: JsonObject): void {
-    this.#forget(keyOf(object));
-    this.#kind.onDelete?.(object);
   }
 
   #forget(key: string): void {
@@ -173,98 +240,6 @@ class State<T> {
     if (owner !== undefined) this.#ofOwner.set(owner, (this.#ofOwner.get(owner) ?? 1) - 1);
     this.#objects.delete(key);
   }
-}
-
-interface Surroundings {
-  readonly signal: AbortSignal;
-  readonly limits: WatchLimits;
-  readonly onProblem: (problem: Error) => void;
-}
-
-async function follow<T>(
-  server: ApiServer,
-  kind: WatchedKind<T>,
-  state: State<T>,
-  { signal, limits, onProblem }: Surroundings,
-): Promise<void> {
-  let failures = 0;
-  let told = '';
-  while (!signal.aborted) {
-    let isGone = false;
-    try {
-      // A list is up to date; after an interruption, events may still be on the way.
-      const catchUpMs = state.version === undefined ? 0 : limits.catchUpMs;
-      if (state.version === undefined) await list(server, kind, state);
-      isGone = !(await watch(server, kind, state, { signal, limits, catchUpMs }));
-      told = '';
-    } catch (thrown) {
-      const problem = thrown as Error;
-      if (!signal.aborted && problem.message !== told) onProblem(problem);
-      told = problem.message;
-    }
-    if (state.closed() > STEADY_MS) failures = 0;
-    if (isGone) state.version = undefined;
-    if (isGone && failures === 0) failures = 1;
-    else await pause(failures++, limits, signal);
-  }
-}
-
-/** @throws CniError when the server cannot be used */
-async function list<T>(server: ApiServer, kind: WatchedKind<T>, state: State<T>): Promise<void> {
-  state.clear();
-  let latest = '';
-  for await (const { items, version } of listPages(server, kind.path, kind.query)) {
-    for (const item of items) state.set(item);
-    latest = version || latest;
-  }
-  state.version = latest;
-}
-
-/** @returns false when the server no longer has our position */
-async function watch<T>(
-  server: ApiServer,
-  kind: WatchedKind<T>,
-  state: State<T>,
-  { signal, limits, catchUpMs }: Pick<Surroundings, 'signal' | 'limits'> & { readonly catchUpMs: number },
-): Promise<boolean> {
-  let isGone = false;
-  const query = {
-    watch: 'true',
-    allowWatchBookmarks: 'true',
-    timeoutSeconds: String(limits.lengthS),
-    ...kind.query,
-    resourceVersion: state.version ?? '',
-  };
-  const status = await server.listen(`${kind.path}?${new URLSearchParams(query)}`, {
-    signal,
-    silenceMs: limits.silenceMs,
-    onOpen: () => state.opened(catchUpMs),
-    onLine(line) {
-      const event = parseObject(line, 'event of a watch');
-      isGone = !take(event, state);
-    },
-  });
-  return status === 200 && !isGone;
-}
-
-/**
- * @returns false when the server no longer has our position
- * @throws Error for an event that says that the watch has failed
- */
-function take<T>({ type, object }: JsonObject, state: State<T>): boolean {
-  if (!isObject(object)) throw new Error('Cannot follow a watch: an event has no object');
-  if (type === 'ERROR') {
-    if (object.code === GONE) {
-      state.closed();
-      return false;
-    }
-    throw new Error(`Cannot follow a watch: ${String(object.message ?? 'the server reports an error')}`);
-  }
-  const { resourceVersion } = isObject(object.metadata) ? object.metadata : {};
-  if (type === 'DELETED') state.delete(object);
-  else if (type === 'ADDED' || type === 'MODIFIED') state.set(object);
-  if (typeof resourceVersion === 'string') state.version = resourceVersion;
-  return true;
 }
 
 /** HTTP: the requested version no longer exists. */
