@@ -23,19 +23,13 @@ export function findSyntaxProblem(text: string): SyntaxProblem | undefined {
     return undefined;
   } catch (error) {
     if (!(error instanceof Unexpected)) throw error;
-    return { ...placeAt(text, error.offset), problem: describe(text, error) };
+    return { ...placesIn(text)(error.offset), problem: describe(text, error) };
   }
 }
 
 /** Where the value at `path` starts in a valid JSON text; the position of its nearest ancestor when it is absent. */
 export function placeOf(text: string, path: readonly (string | number)[]): TextPlace {
-  let best = { depth: -1, offset: 0 };
-  scanDocument(text, (at, offset) => {
-    const matches = at.length <= path.length && at.every((part, i) => part === path[i]);
-    // The last of a repeated key wins, as in JSON.parse.
-    if (matches && at.length >= best.depth) best = { depth: at.length, offset };
-  });
-  return placeAt(text, best.offset);
+  return readPlaces(text).valueAt(path);
 }
 
 /** A key that occurred earlier in the same object; decoders silently use the last one. */
@@ -60,6 +54,7 @@ export function readPlaces(text: string): Places {
   scanDocument(text, (path, value, key = value) => {
     const at = JSON.stringify(path);
     if (key !== value && found.has(at)) repeated.push({ key: String(path.at(-1)), ...placeAtOffset(key) });
+    // The last of a repeated key wins, as in JSON.parse.
     found.set(at, { value, key });
   });
   const find = (path: readonly (string | number)[], which: 'value' | 'key'): TextPlace => {
@@ -160,10 +155,6 @@ function skipSpace(text: string, start: number): number {
 function describe(text: string, { offset, expected }: Unexpected): string {
   const [found] = text.slice(offset);
   return `expected ${expected}, found ${found === undefined ? 'the end of the text' : JSON.stringify(found)}`;
-}
-
-function placeAt(text: string, offset: number): TextPlace {
-  return placesIn(text)(offset);
 }
 
 /** Looks places up by halving: a file with thousands of mistakes has its lines counted once. */
