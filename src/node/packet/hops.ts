@@ -23,9 +23,10 @@ import {
   type Fate,
   familiesOf,
   NAT_STAGE,
+  ruleRemoval,
   walkBase,
 } from '../doctor/filter/walk.ts';
-import { hop, lost, type Site, type Walk } from './site.ts';
+import { lost, passes, type Site, stops, unsure, type Walk } from './site.ts';
 
 /** The route of a packet that this place sends. @param repair command that makes the routes of a container again */
 export function* routeOut(site: Site, packet: Packet, repair: string | undefined): Walk<RouteLookup> {
@@ -61,7 +62,7 @@ export function* routeIn(
     const through = typeof back === 'number' ? 'no device' : `"${site.link(back.oif)?.name}"`;
     const words = `rp_filter of "${iif.name}" drops packets from ${source}: the route back leads through ${through}`;
     const mend = typeof back === 'number' ? '0' : '2';
-    yield hop(site, packet, 'route', 'stops', words, reversePathCommand(site, iif, mend));
+    yield stops(site, packet, 'route', words, reversePathCommand(site, iif, mend));
   }
   yield droppedByRule(site, packet, iif) ?? noRoute(site, packet, repair);
   return { local: false, oif: 0 };
@@ -85,12 +86,12 @@ function* forwards(site: Site, packet: Packet, iif: Link): Walk {
       ? [`net/ipv4/conf/${iif.name}/forwarding`, 'net.ipv4.ip_forward']
       : ['net/ipv6/conf/all/forwarding', 'net.ipv6.conf.all.forwarding'];
   if (site.sysctl(key) !== '0') {
-    if (!packet.isReply) yield hop(site, packet, 'forwarding', 'passes', `${name} = 1`);
+    if (!packet.isReply) yield passes(site, packet, 'forwarding', `${name} = 1`);
     return;
   }
   const isOff = site.sysctl(name.replaceAll('.', '/')) === '0';
   const [words, line] = isOff ? [`${name} = 0`, `sysctl -w ${name}=1`] : [`${key} = 0`, `sysctl -w ${key}=1`];
-  yield hop(site, packet, 'forwarding', 'stops', words, site.command(line));
+  yield stops(site, packet, 'forwarding', words, site.command(line));
 }
 
 /** A routing rule that drops. */
@@ -107,7 +108,7 @@ function droppedByRule(site: Site, packet: Packet, arrived?: Link) {
   );
   if (rule === undefined) return undefined;
   const words = `the routing rule "${renderRule(rule)}" drops packets to ${destination}`;
-  return hop(site, packet, 'route', 'stops', words, site.command(ruleDeletion(rule)));
+  return stops(site, packet, 'route', words, site.command(ruleDeletion(rule)));
 }
 
 function noRoute(site: Site, packet: Packet, repair: string | undefined) {
@@ -118,24 +119,16 @@ function noRoute(site: Site, packet: Packet, repair: string | undefined) {
     .toSorted((a, b) => b.dst.prefix - a.dst.prefix);
   const [first] = refusing;
   if (first === undefined) {
-    const words = `no route leads to ${destination}`;
-    return hop(site, packet, 'route', 'stops', words, repair);
+    return stops(site, packet, 'route', `no route leads to ${destination}`, repair);
   }
   const { kind, dst, table, protocol } = first;
   if (protocol === PROTOCOL) {
     const words = `no pod of this node has ${destination}, which is in the node's block ${renderCidr(dst)}`;
-    return hop(site, packet, 'route', 'stops', words, repair);
+    return stops(site, packet, 'route', words, repair);
   }
   const where = table === RT_TABLE_MAIN ? '' : ` table ${table}`;
   const mend = site.command(`ip ${family === 6 ? '-6 ' : ''}route del ${kind} ${renderCidr(dst)}${where}`);
-  return hop(
-    site,
-    packet,
-    'route',
-    'stops',
-    `a route of type ${kind} drops packets to ${renderCidr(dst)}`,
-    mend,
-  );
+  return stops(site, packet, 'route', `a route of type ${kind} drops packets to ${renderCidr(dst)}`, mend);
 }
 
 /** The address to which the frame goes. */
@@ -175,7 +168,7 @@ export function* leaveQueue(site: Site, packet: Packet, link: Link, repair: stri
       const mend = repair === undefined ? remove : `${remove} && ${repair}`;
       yield* judgeClasses(site, packet, link, qdisc, mend);
     } else if (!HARMLESS.includes(kind)) {
-      yield hop(site, packet, 'queue', 'unknown', `qdisc ${kind} of "${link.name}" cannot be judged`);
+      yield unsure(site, packet, 'queue', `qdisc ${kind} of "${link.name}" cannot be judged`);
     }
   }
 }
@@ -191,12 +184,12 @@ export function* arriveQueue(site: Site, packet: Packet, link: Link, repair: str
     const mend = repair ?? site.command(`tc filter del dev ${link.name} ingress`);
     if (redirectAllTo === 0 || target === undefined) {
       const words = `packets from "${link.name}" are redirected to a device that no longer exists`;
-      yield hop(site, packet, 'queue', 'stops', words, mend);
+      yield stops(site, packet, 'queue', words, mend);
       return;
     }
     if ((target.flags & IFF_UP) === 0) {
       const words = `packets from "${link.name}" are redirected to "${target.name}", which is down`;
-      yield hop(site, packet, 'queue', 'stops', words, site.command(`ip link set dev ${target.name} up`));
+      yield stops(site, packet, 'queue', words, site.command(`ip link set dev ${target.name} up`));
     }
     yield* leaveQueue(site, packet, target, repair);
   }
@@ -214,25 +207,12 @@ function* judgeRate(site: Site, packet: Packet, { name, rateBytes, bucketBytes, 
   const rate = `${name} passes ${rateBytes} bytes per second`;
   if (bucketBytes !== undefined && bucketBytes < SMALLEST_BYTES) {
     const words = `${name} drops packets of more than ${Math.floor(bucketBytes)} bytes`;
-    yield hop(site, packet, 'queue', 'stops', words, mend);
+    yield stops(site, packet, 'queue', words, mend);
   } else if (rateBytes < SMALLEST_BYTES) {
-    yield hop(
-      site,
-      packet,
-      'queue',
-      'stops',
-      `${rate}: the smallest packet takes longer than a second`,
-      mend,
-    );
+    yield stops(site, packet, 'queue', `${rate}: the smallest packet takes longer than a second`, mend);
   } else if (rateBytes < USUAL_BYTES || (bucketBytes ?? USUAL_BYTES) < USUAL_BYTES) {
-    yield hop(
-      site,
-      packet,
-      'queue',
-      'unknown',
-      `${rate}: large packets take longer than a second, or are lost`,
-    );
-  } else if (!packet.isReply) yield hop(site, packet, 'queue', 'passes', rate);
+    yield unsure(site, packet, 'queue', `${rate}: large packets take longer than a second, or are lost`);
+  } else if (!packet.isReply) yield passes(site, packet, 'queue', rate);
 }
 
 /** Which class a packet is in is not judged: that of packets without a filter stands for all unless one is slow. */
@@ -244,7 +224,7 @@ function* judgeClasses(site: Site, packet: Packet, link: Link, { defaultClass }:
   const name = `htb of "${link.name}"`;
   if (isOnly) yield* judgeRate(site, packet, { name, rateBytes: ceilOf(slowest), mend });
   else if (ceilOf(slowest) < USUAL_BYTES)
-    yield hop(site, packet, 'queue', 'unknown', `${name} has a class of ${ceilOf(slowest)} bytes per second`);
+    yield unsure(site, packet, 'queue', `${name} has a class of ${ceilOf(slowest)} bytes per second`);
 }
 
 function ceilOf({ htb }: { readonly htb?: { readonly ceilBytes: number } | undefined }): number {
@@ -257,6 +237,8 @@ export type HookName = keyof typeof HOOK;
 /** A packet behind the rules of a hook. */
 export interface Passed {
   readonly packet: Packet;
+  /** A connection is translated once. */
+  readonly isTranslated?: true;
   /** The rule that changed its destination, human-readable; undefined if none did. */
   readonly by?: string;
   /** Command that deletes that rule, if it is not ours. */
@@ -265,106 +247,79 @@ export interface Passed {
 
 /**
  * Follows the packet through the base chains of a hook, ours included, in the order of the kernel.
- * @param known the packet behind address translation, for a connection that exists
  * @param containerDevices devices of the node that lead to containers, for the command that accepts their packets
+ * @param known the packet behind address translation, for a connection that exists
  */
 export function* passHook(
   site: Site,
   hook: HookName,
   packet: Packet,
-  options: Partial<PassOptions> = {},
+  containerDevices: readonly string[],
+  known?: Packet,
 ): Walk<Passed> {
-  const { known, isTranslating = !packet.isReply } = options;
+  const isTranslating = known === undefined && !packet.isReply;
   if (isTranslating && site.translators)
     yield lost(site, packet, 'translation', `${site.translators} may lead it elsewhere, and cannot be read`);
   const bases = basesAt(site.filter, hook, familiesOf(packet.family));
-  const passage = new Passage(site, packet, bases, options.containerDevices ?? []);
-  const isBehind = ({ stage }: BaseChain) => stage >= NAT_STAGE[hook];
+  const become = ({ packet: { mark } }: Passed, now: Packet): Passed => {
+    return { packet: { ...located(site, now), mark } };
+  };
+  let passed: Passed = { packet };
   for (const base of bases) {
-    if (known && isBehind(base)) passage.become(known);
-    if (!base.isNat || (isTranslating && !passage.isTranslated)) yield* passage.through(base);
+    if (known && base.stage >= NAT_STAGE[hook]) passed = become(passed, known);
+    if (!base.isNat || (isTranslating && !passed.isTranslated))
+      passed = yield* passBase(site, packet, base, bases, passed, containerDevices);
   }
-  if (known) passage.become(known);
+  if (known) passed = become(passed, known);
   if (!packet.isReply && !packet.isEstablished && (hook === 'forward' || hook === 'input'))
     yield* summarize(site, hook, packet, bases);
-  return passage.passed;
+  return passed;
 }
 
 /** The rules of other programs about what crosses a bridge. Ours stop only what claims an address or a device of another container. */
 export function* passBridge(site: Site, hooks: readonly HookName[], packet: Packet): Walk {
   for (const hook of hooks) {
     const bases = basesAt(site.bridgeFilter, hook, BRIDGE_FAMILIES).filter(({ table }) => !table.isOwn);
-    const passage = new Passage(site, packet, bases, []);
-    for (const base of bases) yield* passage.through(base);
+    let passed: Passed = { packet };
+    for (const base of bases) passed = yield* passBase(site, packet, base, bases, passed, []);
   }
 }
 
-/** A packet on its way through the base chains of a hook. */
-class Passage {
-  passed: Passed;
-  isTranslated = false;
-  readonly #site: Site;
-  /** As it came. */
-  readonly #packet: Packet;
-  readonly #bases: readonly BaseChain[];
-  readonly #containerDevices: readonly string[];
-
-  constructor(site: Site, packet: Packet, bases: readonly BaseChain[], containerDevices: readonly string[]) {
-    this.#site = site;
-    this.#packet = packet;
-    this.#bases = bases;
-    this.#containerDevices = containerDevices;
-    this.passed = { packet };
-  }
-
-  become(known: Packet): void {
-    this.passed = { packet: { ...located(this.#site, known), mark: this.passed.packet.mark } };
-  }
-
-  *through(base: BaseChain): Walk {
-    const { packet } = this.passed;
-    const { fates, mark } = walkBase(base, packet);
-    this.#change({ mark });
-    const fate = fates.find(({ isSure, what }) => isSure && what === 'drop') ?? fates[0];
-    if (fate?.what === 'drop') yield this.#drop(base, fate, packet);
-    else if (fate) yield* this.#translate(base, fate, packet);
-  }
-
-  #change(more: Partial<Packet>): void {
-    this.passed = { ...this.passed, packet: { ...this.passed.packet, ...more } };
-  }
-
-  #drop(base: BaseChain, fate: Fate, packet: Packet) {
+/** @param came the packet as it came to the hook */
+function* passBase(
+  site: Site,
+  came: Packet,
+  base: BaseChain,
+  bases: readonly BaseChain[],
+  { packet, ...before }: Passed,
+  containerDevices: readonly string[],
+): Walk<Passed> {
+  const { fates, mark } = walkBase(base, packet);
+  const passed = { ...before, packet: { ...packet, mark } };
+  const fate = fates.find(({ isSure, what }) => isSure && what === 'drop') ?? fates[0];
+  if (fate === undefined) return passed;
+  const place = placeOf(fate, base);
+  if (fate.what === 'drop') {
     const name = base.table.isOwn ? 'policy' : 'rules';
-    const place = placeOf(fate, base);
-    if (!fate.isSure)
-      return hop(this.#site, this.#packet, name, 'unknown', `${place} may drop it${doubtOf(fate)}`);
-    const mend = mendDrop(this.#site, fate, base, packet, this.#containerDevices);
-    return hop(this.#site, this.#packet, name, 'stops', `dropped by ${place}`, mend);
+    yield fate.isSure
+      ? stops(site, came, name, `dropped by ${place}`, mendDrop(site, fate, base, packet, containerDevices))
+      : unsure(site, came, name, `${place} may drop it${doubtOf(fate)}`);
+    return passed;
   }
-
-  *#translate(base: BaseChain, fate: Fate, packet: Packet): Walk {
-    const [site, came, place] = [this.#site, this.#packet, placeOf(fate, base)];
-    if (fate.what === 'source' && !fate.isSure) {
-      const words = `${place} may replace its source${doubtOf(fate)}`;
-      yield hop(site, came, 'translation', 'unknown', words);
-      this.#change({ source: undefined });
-      return;
-    }
-    const rival = this.#bases.find(one => isRival(one, base, packet));
-    if (rival && fate.what === 'translate') {
-      const words = `chain "${rival.chain.name}" of ${nameOf(rival.table)} has the same priority`;
-      yield lost(site, came, 'translation', `${place} may lead it elsewhere: ${words}`);
-    }
-    if (!fate.isSure) yield lost(site, came, 'translation', `${place} may lead it elsewhere${doubtOf(fate)}`);
-    this.isTranslated = true;
-    const { family, name } = fate.table;
-    const undo = `nft delete rule ${family} ${name} ${fate.chain} handle ${fate.handle}`;
-    this.passed = {
-      packet: translated(site, this.passed.packet, fate),
-      ...(fate.what === 'translate' ? { by: place, ...(base.table.isOwn ? {} : { undo }) } : {}),
-    };
+  if (fate.what === 'source' && !fate.isSure) {
+    yield unsure(site, came, 'translation', `${place} may replace its source${doubtOf(fate)}`);
+    return { ...passed, packet: { ...passed.packet, source: undefined } };
   }
+  const rival = bases.find(one => isRival(one, base, packet));
+  if (rival && fate.what === 'translate') {
+    const words = `chain "${rival.chain.name}" of ${nameOf(rival.table)} has the same priority`;
+    yield lost(site, came, 'translation', `${place} may lead it elsewhere: ${words}`);
+  }
+  if (!fate.isSure) yield lost(site, came, 'translation', `${place} may lead it elsewhere${doubtOf(fate)}`);
+  const done = { packet: translated(site, passed.packet, fate), isTranslated: true } as const;
+  if (fate.what === 'source') return done;
+  const undo = ruleRemoval(fate);
+  return { ...done, by: place, ...(base.table.isOwn ? {} : { undo }) };
 }
 
 /** Of chains with the same priority, the order cannot be read from the kernel. */
@@ -373,24 +328,17 @@ function isRival(one: BaseChain, { isNat, priority, table }: BaseChain, packet: 
   return walkBase(one, packet).fates.some(({ what }) => what === 'translate');
 }
 
-interface PassOptions {
-  readonly containerDevices: readonly string[];
-  readonly known: Packet;
-  /** False for packets of a connection that exists. */
-  readonly isTranslating: boolean;
-}
-
 function* summarize(
   site: Site,
   hookName: HookName,
   packet: Packet,
   bases: readonly BaseChain[],
 ): Walk<undefined> {
-  if (site.unread) yield hop(site, packet, 'rules', 'unknown', `not judged: ${site.unread}`);
+  if (site.unread) yield unsure(site, packet, 'rules', `not judged: ${site.unread}`);
   else if (hookName === 'forward') {
     const names = [...new Set(bases.map(({ table }) => nameOf(table)))];
     const words = names.length ? `accepted by ${names.join(', ')}` : 'no rule is about forwarded packets';
-    yield hop(site, packet, 'rules', 'passes', words);
+    yield passes(site, packet, 'rules', words);
   }
 }
 
@@ -438,9 +386,8 @@ function mendDrop(
   const devices = [...new Set([packet.iif, packet.oif])].filter(name => name !== undefined);
   const own = devices.filter(name => containerDevices.includes(name));
   if (chain.base?.hook === 'forward' && own.length > 0) return acceptDevices(fate, table.chains, own);
+  if (fate.handle !== undefined) return site.command(ruleRemoval(fate));
   const name = `${fate.table.family} ${fate.table.name}`;
-  if (fate.handle !== undefined)
-    return site.command(`nft delete rule ${name} ${fate.chain} handle ${fate.handle}`);
   if (BRIDGE_FAMILIES.includes(fate.table.family)) {
     const device = packet.iif === undefined ? `oifname ${packet.oif}` : `iifname ${packet.iif}`;
     return site.command(`nft insert rule ${name} ${fate.base} ${device} accept`);

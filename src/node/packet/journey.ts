@@ -20,7 +20,18 @@ import {
   routeIn,
   routeOut,
 } from './hops.ts';
-import { addressesOf, type Hop, hop, isPair, lost, type Site, type Walk, type World } from './site.ts';
+import {
+  addressesOf,
+  type Hop,
+  isPair,
+  lost,
+  passes,
+  type Site,
+  stops,
+  unsure,
+  type Walk,
+  type World,
+} from './site.ts';
 
 /** The rules of a hook, with the packet before and behind them. */
 interface Pass {
@@ -90,7 +101,7 @@ export class Journey {
     const packet = { ...into.packet, isLocal: site.has(into.packet.destination ?? '') };
     if (!site.isNode && !packet.isLocal) {
       const words = `"${iif.name}" does not have the address ${packet.destination}`;
-      yield hop(site, packet, 'device', 'stops', words, repair);
+      yield stops(site, packet, 'device', words, repair);
     }
     const advice = repair ?? this.world.routeCommand(site, packet.destination ?? '');
     const way = yield* routeIn(site, packet, iif, advice);
@@ -109,7 +120,7 @@ export class Journey {
       if (name === 'output' || (name === 'prerouting' && packet.iif !== 'lo')) mark = undefined;
       const next = { ...packet, isEstablished: true, mark };
       const known = { ...after, isEstablished: true };
-      const passed = yield* passHook(site, name, next, { containerDevices, known, isTranslating: false });
+      const passed = yield* passHook(site, name, next, containerDevices, known);
       ({ mark } = passed.packet);
     }
     return true;
@@ -117,12 +128,9 @@ export class Journey {
 
   /** @param known the packet behind address translation, if that is known */
   *#hook(site: Site, name: HookName, packet: Packet, known?: Packet): Walk<Passed> {
-    const { containerDevices } = this.world;
     const seen = this.#connections.seen(packet);
-    const passed = yield* passHook(site, name, seen, {
-      containerDevices,
-      ...(known === undefined ? {} : { known: this.#connections.seen(known), isTranslating: false }),
-    });
+    const behind = known && this.#connections.seen(known);
+    const passed = yield* passHook(site, name, seen, this.world.containerDevices, behind);
     if (!packet.isReply) this.#passes.push({ site, name, packet: seen, after: passed.packet });
     return passed;
   }
@@ -136,14 +144,7 @@ export class Journey {
 
   *#judgeUp(site: Site, packet: Packet, link: Link | undefined): Walk {
     if (link === undefined || link.flags & IFF_UP) return;
-    yield hop(
-      site,
-      packet,
-      'device',
-      'stops',
-      `"${link.name}" is down`,
-      this.world.upCommand(site, link.name),
-    );
+    yield stops(site, packet, 'device', `"${link.name}" is down`, this.world.upCommand(site, link.name));
   }
 
   *#out(site: Site, packet: Packet, before: Packet, way: RouteLookup): Walk<boolean> {
@@ -163,7 +164,7 @@ export class Journey {
   *#send(site: Site, packet: Packet, way: RouteLookup): Walk<boolean> {
     const link = site.link(way.oif);
     if (link === undefined) {
-      yield hop(site, packet, 'route', 'unknown', `the route to ${packet.destination} leads to no device`);
+      yield unsure(site, packet, 'route', `the route to ${packet.destination} leads to no device`);
       return false;
     }
     const to = nextHop(way, packet);
@@ -178,10 +179,10 @@ export class Journey {
     if (behind) return yield* this.#intoContainer(packet, behind, to);
     yield* leaveQueue(site, packet, link, undefined);
     if (packet.isReply) {
-      yield hop(site, packet, 'device', 'passes', `it leaves through "${link.name}"`);
+      yield passes(site, packet, 'device', `it leaves through "${link.name}"`);
       return true;
     }
-    yield hop(site, packet, 'device', 'passes', `leaves through "${link.name}", next hop ${to}`);
+    yield passes(site, packet, 'device', `leaves through "${link.name}", next hop ${to}`);
     return yield* this.#fromOutside(site, packet, link);
   }
 
@@ -208,10 +209,10 @@ export class Journey {
     const expected = site.link(owner.hostDevice.master ?? owner.hostDevice.name);
     if (expected && !(expected.flags & IFF_UP)) {
       const mend = `ip link set dev ${expected.name} up`;
-      yield hop(site, packet, 'device', 'stops', `"${expected.name}" is down`, mend);
+      yield stops(site, packet, 'device', `"${expected.name}" is down`, mend);
     }
     const words = `packets to ${packet.destination} of ${titleOf(owner)} leave through "${link.name}"`;
-    yield hop(site, packet, 'route', 'stops', words, this.world.routeCommand(site, packet.destination ?? ''));
+    yield stops(site, packet, 'route', words, this.world.routeCommand(site, packet.destination ?? ''));
     return false;
   }
 
@@ -221,7 +222,7 @@ export class Journey {
     const peer = this.world.findPeer(packet.destination ?? '');
     if (peer) {
       const words = `a pod of node "${peer.node}" has ${packet.destination}: what is there is not known here`;
-      yield hop(site, packet, 'route', 'unknown', words);
+      yield unsure(site, packet, 'route', words);
       return yield* this.arrive(site, reply, link);
     }
     if (site.has(reply.destination ?? '')) return yield* this.arrive(site, reply, link);
@@ -229,23 +230,16 @@ export class Journey {
     const words = `${reply.destination} is not masqueraded`;
     if (owner?.policies.some(one => one.startsWith('masquerades'))) {
       const mend = this.world.advice.repair(owner);
-      yield hop(
-        site,
-        packet,
-        'translation',
-        'stops',
-        `${words}, but network ${owner.network} asks for it`,
-        mend,
-      );
+      yield stops(site, packet, 'translation', `${words}, but network ${owner.network} asks for it`, mend);
     }
-    yield hop(site, reply, 'route', 'unknown', `${words}: hosts outside have to know the way to it`);
+    yield unsure(site, reply, 'route', `${words}: hosts outside have to know the way to it`);
     return false;
   }
 
   *#deliver(site: Site, packet: Packet, before: Packet): Walk<boolean> {
     yield* this.#hook(site, 'input', packet);
     if (packet.isReply) {
-      yield hop(site, packet, 'device', 'passes', 'it arrives');
+      yield passes(site, packet, 'device', 'it arrives');
       return true;
     }
     this.#connections.note(site, before, packet);
@@ -325,28 +319,27 @@ function* listener(site: Site, packet: Packet): Walk {
   }
   const all = protocol === 6 || protocol === 17 ? site.listeners(protocol) : undefined;
   if (all === undefined) {
-    yield hop(site, packet, 'listener', 'unknown', 'its sockets cannot be read');
+    yield unsure(site, packet, 'listener', 'its sockets cannot be read');
     return;
   }
   const own = all.filter(one => one.port === port);
   const takes = own.find(one => isOpen(one, packet));
   if (takes) {
-    const words = `a process listens on ${renderIp(takes.address)} port ${port}`;
-    yield hop(site, packet, 'listener', 'passes', words);
+    yield passes(site, packet, 'listener', `a process listens on ${renderIp(takes.address)} port ${port}`);
     return;
   }
   const others = own.map(({ address }) => renderIp(address)).join(', ');
   const words = others
     ? `processes listen on port ${port} of ${others} only`
     : `no process listens on ${protocol === 6 ? 'TCP' : 'UDP'} port ${port}`;
-  yield hop(site, packet, 'listener', 'stops', words);
+  yield stops(site, packet, 'listener', words);
 }
 
 /** The kernel itself replies to echo requests. */
 function* echo(site: Site, packet: Packet): Walk {
   const name = `net.ipv${packet.family}.${packet.family === 4 ? 'icmp_echo_ignore_all' : 'icmp.echo_ignore_all'}`;
   if (site.sysctl(name.replaceAll('.', '/')) === '1')
-    yield hop(site, packet, 'listener', 'stops', `${name} = 1`, site.command(`sysctl -w ${name}=0`));
+    yield stops(site, packet, 'listener', `${name} = 1`, site.command(`sysctl -w ${name}=0`));
 }
 
 function isOpen({ address, onlyV6 }: Listener, { family, destination }: Packet): boolean {
@@ -368,7 +361,7 @@ function* judgePeer(world: World, packet: Packet, device: string): Walk {
   const smallest = Math.max(...routes.map(({ dst }) => dst.prefix), 0);
   if (smallest >= peer.block.prefix) return;
   const words = `${destination} is an address of node "${peer.node}", but no route leads to its block ${renderCidr(peer.block)}: the packet leaves through "${device}" with a wider one`;
-  yield hop(node, packet, 'route', 'stops', words, world.routeCommand(node, destination));
+  yield stops(node, packet, 'route', words, world.routeCommand(node, destination));
 }
 
 /** A port of the node that leads to a container, as its ADD asked for. */
@@ -415,23 +408,23 @@ export function* judgeTranslation(
 ): Walk {
   const to = `${renderHost(packet.destination)}:${packet.port}`;
   if (mapping === undefined) {
-    if (by !== undefined) yield hop(node, before, 'translation', 'passes', `${by} leads it to ${to}`);
+    if (by !== undefined) yield passes(node, before, 'translation', `${by} leads it to ${to}`);
     return;
   }
   const { address, containerPort, repair } = mapping;
   if (packet.destination === address && packet.port === containerPort) {
-    yield hop(node, before, 'translation', 'passes', `${by ?? 'the packet'} leads it to ${to}`);
+    yield passes(node, before, 'translation', `${by ?? 'the packet'} leads it to ${to}`);
     return;
   }
   if (by !== undefined) {
-    yield hop(node, before, 'translation', 'stops', `${by} leads it to ${to} instead`, undo ?? repair);
+    yield stops(node, before, 'translation', `${by} leads it to ${to} instead`, undo ?? repair);
     return;
   }
   const protocol = before.protocol === 17 ? 17 : 6;
   const words = `no rule leads port ${before.port} to it`;
   const listeners = node.listeners(protocol)?.filter(({ port }) => port === before.port);
   if (listeners?.every(({ inode }) => isOnlyHeld(inode)))
-    yield hop(node, before, 'translation', 'stops', words, repair);
+    yield stops(node, before, 'translation', words, repair);
   else yield lost(node, before, 'translation', `${words}, but a process of the node may pass it on`);
 }
 
@@ -467,19 +460,12 @@ function* crossToContainer(
   const port = node.link(hostDevice?.name ?? '');
   const site = world.siteOf(attachment);
   if (site === undefined || port === undefined) {
-    yield hop(
-      node,
-      packet,
-      'device',
-      'unknown',
-      `the namespace of ${attachment.containerId} cannot be entered`,
-    );
+    yield unsure(node, packet, 'device', `the namespace of ${attachment.containerId} cannot be entered`);
     return undefined;
   }
   const inner = site.link(ifname);
   if (inner === undefined) {
-    const mend = world.advice.remake(attachment);
-    yield hop(site, packet, 'device', 'stops', `it has no device "${ifname}"`, mend);
+    yield stops(site, packet, 'device', `it has no device "${ifname}"`, world.advice.remake(attachment));
     return undefined;
   }
   yield* judgeNeighbour(node, packet, { device: hostDevice?.master ?? port.name, to, mac: inner.mac });
@@ -491,11 +477,10 @@ function* crossToContainer(
   yield* leaveQueue(node, packet, port, shaped(world, attachment));
   if (!packet.isReply && inner.flags & IFF_UP) {
     const devices = [hostDevice?.master, port.name].filter(name => name !== undefined);
-    yield hop(
+    yield passes(
       node,
       packet,
       'device',
-      'passes',
       `${devices.map(name => `"${name}"`).join(', ')} and "${ifname}" are up`,
     );
   }
@@ -515,15 +500,14 @@ function* crossToNode(
   const port = node.link(from?.hostDevice?.name ?? '');
   if (from === undefined || port === undefined || link.kind !== 'veth') {
     const words = `packets cannot be followed through "${link.name}"${link.kind ? `, a ${link.kind} device` : ''}`;
-    yield hop(site, packet, 'device', 'unknown', words);
+    yield unsure(site, packet, 'device', words);
     return undefined;
   }
   yield* leaveQueue(site, packet, link, undefined);
   const bridge = node.link(port.master);
   // It disables its ports.
   if (bridge && !(bridge.flags & IFF_UP)) {
-    const mend = `ip link set dev ${bridge.name} up`;
-    yield hop(node, packet, 'device', 'stops', `"${bridge.name}" is down`, mend);
+    yield stops(node, packet, 'device', `"${bridge.name}" is down`, `ip link set dev ${bridge.name} up`);
   }
   yield* judgePort(node, packet, port);
   if (bridge === undefined) return { iif: port };
@@ -545,8 +529,8 @@ function* crossToNode(
   const known = new Set(world.attachments.map(({ hostDevice }) => hostDevice?.index));
   const isClosed = node.links.every(one => one.master !== bridge.index || known.has(one.index));
   const words = `no device on "${bridge.name}" has ${to}, to which it sends`;
-  if (isClosed) yield hop(site, packet, 'neighbour', 'stops', words, world.advice.repair(from));
-  yield hop(site, packet, 'neighbour', 'unknown', `${words}, as far as containers go`);
+  if (isClosed) yield stops(site, packet, 'neighbour', words, world.advice.repair(from));
+  yield unsure(site, packet, 'neighbour', `${words}, as far as containers go`);
   return undefined;
 }
 
@@ -554,24 +538,23 @@ function* crossToNode(
 function unfollowed(world: World, packet: Packet, owner: NodeAttachment): Hop {
   const inside = world.siteOf(owner);
   if (inside !== undefined && inside.link(owner.ifname) === undefined) {
-    const words = `it has no device "${owner.ifname}"`;
-    return hop(inside, packet, 'device', 'stops', words, world.advice.remake(owner));
+    return stops(inside, packet, 'device', `it has no device "${owner.ifname}"`, world.advice.remake(owner));
   }
   const kind = owner.device?.kind ? `of kind ${owner.device.kind}` : 'that cannot be read';
   const words = `${titleOf(owner)} has a device ${kind}, which is not followed`;
-  return hop(world.node, packet, 'device', 'unknown', words);
+  return unsure(world.node, packet, 'device', words);
 }
 
 /** Inside a bridge. Rules about forwarded packets see it, too, if the node says so. */
 function* bridged({ node }: World, packet: Packet, { from, to, bridge }: Bridged): Walk {
   const ports = [from, to].map(one => node.link(one.hostDevice?.name ?? ''));
   if (ports.every(port => isIsolated(port)))
-    yield hop(node, packet, 'policy', 'stops', `both are isolated ports of "${bridge.name}"`);
+    yield stops(node, packet, 'policy', `both are isolated ports of "${bridge.name}"`);
   yield* passBridge(node, ['forward'], { ...packet, iif: ports[0]?.name, oif: ports[1]?.name });
   const program = packet.family === 4 ? 'iptables' : 'ip6tables';
   if (node.sysctl(`net/bridge/bridge-nf-call-${program}`) !== '1') return;
   const inside = { ...packet, iif: bridge.name, oif: bridge.name, isTranslated: false, isFromLocal: false };
-  yield* passHook(node, 'forward', inside, { containerDevices: [bridge.name] });
+  yield* passHook(node, 'forward', inside, [bridge.name]);
 }
 
 function isIsolated(port: Link | undefined): boolean {
@@ -590,12 +573,12 @@ const FORWARDING = 3;
 function* judgePort(node: Site, packet: Packet, port: Link): Walk {
   const { name, flags } = port;
   if (!(flags & IFF_UP))
-    yield hop(node, packet, 'device', 'stops', `"${name}" is down`, `ip link set dev ${name} up`);
+    yield stops(node, packet, 'device', `"${name}" is down`, `ip link set dev ${name} up`);
   const { state = FORWARDING } = portDataOf(port) ?? {};
   // Without a carrier, a port is disabled, and its other end is down.
   if (state === FORWARDING || !(flags & IFF_LOWER_UP)) return;
   const words = `"${name}" is in state ${STATES[state] ?? state} of its bridge's spanning tree`;
-  yield hop(node, packet, 'device', 'stops', words);
+  yield stops(node, packet, 'device', words);
 }
 
 /** Other entries of neighbours are confirmed before they are used for long. */
@@ -608,8 +591,7 @@ function* judgeNeighbour(
   const fixed = site.tables.neighbours.find(one => one.index === index && renderIp(one.ip) === to);
   if (fixed?.mac === undefined || mac === undefined || fixed.mac === mac) return;
   const words = `a permanent entry has ${to} at ${fixed.mac}, but its device has ${mac}`;
-  const mend = site.command(`ip neigh del ${to} dev ${device}`);
-  yield hop(site, packet, 'neighbour', 'stops', words, mend);
+  yield stops(site, packet, 'neighbour', words, site.command(`ip neigh del ${to} dev ${device}`));
 }
 
 /** Only rates that a network asks for are made again by its repair. */

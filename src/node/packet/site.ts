@@ -288,29 +288,32 @@ export function walkOn(walk: Walk<boolean>): { readonly outcome: Outcome; readon
   }
 }
 
+/** Where a hop is, and which packet comes there. */
+type Place = Pick<Site, 'name'>;
+type Seen = Pick<Packet, 'isReply' | 'isEstablished'>;
+
 /** On the way back there is only one hop, the reply, and its evidence tells where it is. */
-export function hop(
-  site: Pick<Site, 'name'>,
-  { isReply, isEstablished }: Pick<Packet, 'isReply' | 'isEstablished'>,
-  name: Hop['name'],
+function hop(
   state: Hop['state'],
+  { name: at }: Place,
+  { isReply, isEstablished }: Seen,
+  name: Hop['name'],
   evidence: string,
   mend?: string,
 ): Hop {
-  const told = (name: Hop['name'], evidence: string): Hop => {
-    return { name, at: site.name, state, evidence, ...defined({ mend }) };
-  };
-  if (isEstablished) return told(name, `once the connection exists, ${evidence}`);
-  if (!isReply) return told(name, evidence);
-  return told('reply', state === 'passes' ? evidence : `${name}: ${evidence}`);
+  const isBack = isReply && !isEstablished;
+  const whole = isBack && state !== 'passes' ? `${name}: ${evidence}` : evidence;
+  const words = isEstablished ? `once the connection exists, ${evidence}` : whole;
+  return { name: isBack ? 'reply' : name, at, state, evidence: words, ...defined({ mend }) };
 }
 
+type HopOf = (site: Place, packet: Seen, name: Hop['name'], evidence: string, mend?: string) => Hop;
+
+export const passes: HopOf = (...told) => hop('passes', ...told);
+export const stops: HopOf = (...told) => hop('stops', ...told);
+export const unsure: HopOf = (...told) => hop('unknown', ...told);
+
 /** A hop that may lead the packet elsewhere, so nothing behind it is certain. */
-export function lost(
-  site: Pick<Site, 'name'>,
-  packet: Pick<Packet, 'isReply'>,
-  name: Hop['name'],
-  evidence: string,
-): Step {
-  return { ...hop(site, packet, name, 'unknown', evidence), isLast: true };
+export function lost(...told: Parameters<HopOf>): Step {
+  return { ...unsure(...told), isLast: true };
 }

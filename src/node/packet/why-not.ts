@@ -13,9 +13,11 @@ import {
   type Advice,
   addressesOf,
   type Hop,
-  hop,
   type Outcome,
+  passes,
   type Site,
+  stops,
+  unsure,
   type Walk,
   World,
   walkOn,
@@ -107,8 +109,7 @@ function* begin(world: World, from: From, to: To): Walk<boolean> {
   const destination = mapping?.hostIP ?? destinationOf(world, from, to, family);
   const isReply = false;
   if (destination === undefined) {
-    const words = `the destination has no IPv${family} address`;
-    yield hop(node, { isReply }, 'mapping', 'stops', words);
+    yield stops(node, { isReply }, 'mapping', `the destination has no IPv${family} address`);
     return false;
   }
   const packet: Packet = {
@@ -140,14 +141,14 @@ function* findStart(world: World, from: From, packet: Packet): Walk<Start | unde
     const [first] = world.attachments.filter(one => one.containerId === from.containerId);
     const site = first && world.siteOf(first);
     if (site) return { site, sent: packet };
-    yield hop(node, packet, 'device', 'unknown', `the namespace of ${from.containerId} cannot be entered`);
+    yield unsure(node, packet, 'device', `the namespace of ${from.containerId} cannot be entered`);
     return undefined;
   }
   const source = from.address ?? OUTSIDE[packet.family];
   const iif = arrivalOf(world, source);
   if (iif) return { site: node, sent: { ...packet, source }, iif };
   const words = `the node has no route to ${source}: a packet of the node itself is followed`;
-  yield hop(node, packet, 'route', 'unknown', words);
+  yield unsure(node, packet, 'route', words);
   return { site: node, sent: packet };
 }
 
@@ -220,12 +221,12 @@ function* findMapping(world: World, to: To, family: 4 | 6): Walk<Mapping | undef
     const words = listed
       ? `port ${to.port} is mapped for another address, family or protocol only`
       : `no container has port ${to.port}, so it is one of the node`;
-    yield hop(at, { isReply }, 'mapping', 'passes', words);
+    yield passes(at, { isReply }, 'mapping', words);
     return undefined;
   }
   const { attachment, containerPort } = first;
   const words = `port ${to.port} leads to port ${containerPort} of ${titleOf(attachment)}`;
-  yield hop(at, { isReply }, 'mapping', 'passes', words);
+  yield passes(at, { isReply }, 'mapping', words);
   return { ...first, repair: world.advice.repair(attachment) };
 }
 

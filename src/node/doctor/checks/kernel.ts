@@ -6,7 +6,7 @@ import { type Rule, renderRule, ruleDeletion } from '../../../netlink/rtnl/rule.
 import type { FilterTable } from '../../../netlink/tables.ts';
 import { earlyDrops } from '../../devices.ts';
 import { some } from '../../words.ts';
-import { acceptDevices, findFates, type PodFate } from '../filter/walk.ts';
+import { acceptDevices, findFates, type PodFate, ruleRemoval } from '../filter/walk.ts';
 import {
   type Check,
   groupBy,
@@ -292,8 +292,7 @@ function describe(group: readonly PodFate[], tables: readonly FilterTable[], nod
     what === 'translate'
       ? `${verb('leads', 'lead')} port ${port} of the host to ${to ?? 'another port or address'} instead of ${podsOf(group)}`
       : `${verb('drops', 'drop')} connections ${dropped.join(', and ')}`;
-  const found = `${placeOf(fate)} ${deed}`;
-  return problem(isSure ? 'error' : 'warning', found, mendFor(group, fate, tables));
+  return problem(isSure ? 'error' : 'warning', `${placeOf(fate)} ${deed}`, mendFor(group, fate, tables));
 }
 
 function placeOf({ table, chain, handle, what }: PodFate): string {
@@ -305,7 +304,7 @@ function placeOf({ table, chain, handle, what }: PodFate): string {
 function mendFor(group: readonly PodFate[], fate: PodFate, tables: readonly FilterTable[]): string {
   const { table, base, chain, handle, isSure, what } = fate;
   const name = `${table.family} ${table.name}`;
-  const remove = `nft delete rule ${name} ${chain} handle ${handle}`;
+  const remove = ruleRemoval(fate);
   const accept = `nft 'chain ${name} ${chain} { policy accept; }'`;
   if (what === 'translate') return `${remove}  # or map another port`;
   const own = tables.find(one => one.table.family === table.family && one.table.name === table.name);

@@ -53,6 +53,11 @@ export interface Fate {
   readonly labels?: readonly Byte[] | undefined;
 }
 
+/** The command that deletes the rule of a fate that is no policy's. */
+export function ruleRemoval({ table: { family, name }, chain, handle }: Fate): string {
+  return `nft delete rule ${family} ${name} ${chain} handle ${handle}`;
+}
+
 /** The kernel allows chains as many jumps in each other (NFT_JUMP_STACK_SIZE). */
 const MOST_JUMPS = 16;
 
@@ -315,11 +320,10 @@ export function findFates(
   pods: readonly RoutedPod[],
   node: Pick<NodeView, 'routes' | 'devices'>,
 ): PodFate[] {
-  const connections = new Connections(tables);
   return pods.flatMap(pod => {
     const uplink = uplinkOf(pod.family, node);
-    const out = uplink && connections.followOut(pod, uplink.name);
-    const into = pod.ports.map(port => connections.followIn(pod, port, uplink));
+    const out = uplink && followOut(tables, pod, uplink.name);
+    const into = pod.ports.map(port => followIn(tables, pod, port, uplink));
     return [out, ...into].flatMap(fate => fate ?? []);
   });
 }
@@ -342,110 +346,107 @@ export function isAny(hostIP: string | undefined): hostIP is undefined {
 /** What every connection begins with. */
 const FIRST = { sourcePort: CLIENT_PORT, isReply: false, isTranslated: false, labels: NO_LABELS } as const;
 
-/** Connections through the rules of other programs. What ours drop is meant. */
-class Connections {
-  readonly #tables: readonly FilterTable[];
+type Filter = readonly FilterTable[];
 
-  constructor(tables: readonly FilterTable[]) {
-    this.#tables = tables;
-  }
-
-  followOut(pod: RoutedPod, uplink: string): PodFate | undefined {
-    const { family, address, device } = pod;
-    const packet: Packet = {
-      ...{ ...FIRST, family, iif: device, oif: uplink, protocol: PROTOCOLS.tcp ?? 0 },
-      ...{ source: address, destination: OUTSIDE[family], isLocal: false, port: OUTSIDE_PORT },
-    };
-    const reply = replyTo(packet);
-    // It comes to the address that the first packet left with, which is not known.
-    const { mark } = this.#pass('prerouting', { ...reply, destination: undefined, oif: undefined });
-    const fate = worstOf([...this.#leave(pod, packet), ...this.#enter(pod, { ...reply, mark })]);
-    return fate && { ...fate, pod, port: undefined };
-  }
-
-  followIn(
-    pod: RoutedPod,
-    { hostIP, hostPort, containerPort, protocol }: RoutedPod['ports'][number],
-    uplink: Device | undefined,
-  ): PodFate | undefined {
-    const { family, address, device } = pod;
-    // A port of an address of the other family is not this address's affair.
-    if (hostIP !== undefined && hostIP.includes(':') !== (family === 6)) return undefined;
-    const own = uplink?.addresses?.find(text => text.includes(':') === (family === 6))?.split('/')[0];
-    const packet: Packet = {
-      ...{ ...FIRST, family, iif: uplink?.name, oif: undefined, protocol: PROTOCOLS[protocol] ?? 0 },
-      ...{ source: OUTSIDE[family], destination: isAny(hostIP) ? own : hostIP, isLocal: true },
-      port: hostPort,
-    };
-    const led: Packet = {
-      ...{ ...packet, destination: address, isLocal: false, port: containerPort },
-      ...{ isTranslated: true, labels: this.#labelsOf(packet) },
-    };
-    const { fates, mark } = this.#pass('prerouting', packet, { led });
-    const forwarded = { ...led, oif: device, mark };
-    const fate = worstOf([...fates, ...this.#enter(pod, forwarded), ...this.#leave(pod, replyTo(forwarded))]);
-    return fate && { ...fate, pod, port: `${hostPort}/${protocol}` };
-  }
-
-  /** From the container, through its bridge and the node. */
-  #leave({ port }: RoutedPod, packet: Packet): Fate[] {
-    const there = { ...packet, iif: port, oif: undefined };
-    const hooks = port === undefined ? [] : (['prerouting', 'input'] as const);
-    const bridge = hooks.flatMap(hook => this.#pass(hook, there, BRIDGED).fates);
-    const { fates, mark } = this.#pass('prerouting', { ...packet, oif: undefined });
-    const drops = fates.filter(({ what }) => what === 'drop');
-    return [...bridge, ...drops, ...this.#pass('forward', { ...packet, mark }).fates];
-  }
-
-  /** Through the node and the bridge, to the container. */
-  #enter({ port }: RoutedPod, packet: Packet): Fate[] {
-    const { fates, mark } = this.#pass('forward', packet);
-    const there = { ...packet, mark, iif: undefined, oif: port };
-    const hooks = port === undefined ? [] : (['output', 'postrouting'] as const);
-    return [...fates, ...hooks.flatMap(hook => this.#pass(hook, there, BRIDGED).fates)];
-  }
-
-  /**
-   * Every base chain of a hook has to accept a packet. The first translation of a connection stays; of chains with the same priority, the order
-   * cannot be read from the kernel.
-   * @param options.led the packet as it has to be behind the translation
-   */
-  #pass(hook: Hook, packet: Packet, { led, families = familiesOf(packet.family) }: PassOptions = {}) {
-    const bases = basesAt(this.#tables, hook, families);
-    const own = led && bases.find(one => one.isNat && one.table.isOwn);
-    const fates: Fate[] = [];
-    let { mark } = packet;
-    for (const base of bases) {
-      if (base.table.isOwn || (base.isNat && packet.isReply)) continue;
-      if (own && base.isNat && base.priority > own.priority) continue;
-      const seen = led && base.stage > NAT_STAGE[hook] ? led : packet;
-      const walked = walkBase(base, { ...seen, mark }, led?.destination);
-      ({ mark } = walked);
-      const isFirst = !own || !base.isNat || base.priority < own.priority;
-      fates.push(...walked.fates.map(fate => ({ ...fate, isSure: fate.isSure && isFirst })));
-    }
-    return { fates, mark };
-  }
-
-  /** What the rule of ours that translates a connection labels it with. */
-  #labelsOf(packet: Packet): readonly Byte[] | undefined {
-    return basesAt(this.#tables, 'prerouting', familiesOf(packet.family))
-      .filter(({ table, isNat }) => table.isOwn && isNat)
-      .flatMap(base => walkBase(base, packet).fates)
-      .find(({ what, isSure }) => what === 'translate' && isSure)?.labels;
-  }
+function followOut(tables: Filter, pod: RoutedPod, uplink: string): PodFate | undefined {
+  const { family, address, device } = pod;
+  const packet: Packet = {
+    ...{ ...FIRST, family, iif: device, oif: uplink, protocol: PROTOCOLS.tcp ?? 0 },
+    ...{ source: address, destination: OUTSIDE[family], isLocal: false, port: OUTSIDE_PORT },
+  };
+  const reply = replyTo(packet);
+  // It comes to the address that the first packet left with, which is not known.
+  const { mark } = pass(tables, 'prerouting', { ...reply, destination: undefined, oif: undefined });
+  const fate = worstOf([...leave(tables, pod, packet), ...enter(tables, pod, { ...reply, mark })]);
+  return fate && { ...fate, pod, port: undefined };
 }
 
-interface PassOptions {
-  readonly led?: Packet;
-  /** Of the tables; by default, those that the packet passes. */
-  readonly families?: readonly string[];
+function followIn(
+  tables: Filter,
+  pod: RoutedPod,
+  { hostIP, hostPort, containerPort, protocol }: RoutedPod['ports'][number],
+  uplink: Device | undefined,
+): PodFate | undefined {
+  const { family, address, device } = pod;
+  // A port of an address of the other family is not this address's affair.
+  if (hostIP !== undefined && hostIP.includes(':') !== (family === 6)) return undefined;
+  const own = uplink?.addresses?.find(text => text.includes(':') === (family === 6))?.split('/')[0];
+  const packet: Packet = {
+    ...{ ...FIRST, family, iif: uplink?.name, oif: undefined, protocol: PROTOCOLS[protocol] ?? 0 },
+    ...{ source: OUTSIDE[family], destination: isAny(hostIP) ? own : hostIP, isLocal: true },
+    port: hostPort,
+  };
+  const led: Packet = {
+    ...{ ...packet, destination: address, isLocal: false, port: containerPort },
+    ...{ isTranslated: true, labels: labelsOf(tables, packet) },
+  };
+  const { fates, mark } = pass(tables, 'prerouting', packet, led);
+  const forwarded = { ...led, oif: device, mark };
+  const back = leave(tables, pod, replyTo(forwarded));
+  const fate = worstOf([...fates, ...enter(tables, pod, forwarded), ...back]);
+  return fate && { ...fate, pod, port: `${hostPort}/${protocol}` };
+}
+
+/** From the container, through its bridge and the node. */
+function leave(tables: Filter, { port }: RoutedPod, packet: Packet): Fate[] {
+  const bridge = cross(tables, ['prerouting', 'input'], port, { ...packet, iif: port, oif: undefined });
+  const { fates, mark } = pass(tables, 'prerouting', { ...packet, oif: undefined });
+  const drops = fates.filter(({ what }) => what === 'drop');
+  return [...bridge, ...drops, ...pass(tables, 'forward', { ...packet, mark }).fates];
+}
+
+/** Through the node and the bridge, to the container. */
+function enter(tables: Filter, { port }: RoutedPod, packet: Packet): Fate[] {
+  const { fates, mark } = pass(tables, 'forward', packet);
+  const there = { ...packet, mark, iif: undefined, oif: port };
+  return [...fates, ...cross(tables, ['output', 'postrouting'], port, there)];
+}
+
+/** Inside the bridge that has the port. */
+function cross(tables: Filter, hooks: readonly Hook[], port: string | undefined, packet: Packet): Fate[] {
+  if (port === undefined) return [];
+  return hooks.flatMap(hook => pass(tables, hook, packet, undefined, BRIDGE_FAMILIES).fates);
+}
+
+/**
+ * Every base chain of a hook has to accept a packet. What our own drop is meant. The first translation of a connection stays; of chains with
+ * the same priority, the order cannot be read from the kernel.
+ * @param led the packet as it has to be behind the translation
+ * @param families of the tables; by default, those that the packet passes
+ */
+function pass(
+  tables: Filter,
+  hook: Hook,
+  packet: Packet,
+  led?: Packet,
+  families: readonly string[] = familiesOf(packet.family),
+): Walked {
+  const bases = basesAt(tables, hook, families);
+  const own = led && bases.find(one => one.isNat && one.table.isOwn);
+  const fates: Fate[] = [];
+  let mark = markOf(packet);
+  for (const base of bases) {
+    if (base.table.isOwn || (base.isNat && packet.isReply)) continue;
+    if (own && base.isNat && base.priority > own.priority) continue;
+    const seen = led && base.stage > NAT_STAGE[hook] ? led : packet;
+    const walked = walkBase(base, { ...seen, mark }, led?.destination);
+    ({ mark } = walked);
+    const isFirst = !own || !base.isNat || base.priority < own.priority;
+    fates.push(...walked.fates.map(fate => ({ ...fate, isSure: fate.isSure && isFirst })));
+  }
+  return { fates, mark };
+}
+
+/** What the rule of ours that translates a connection labels it with. */
+function labelsOf(tables: Filter, packet: Packet): readonly Byte[] | undefined {
+  return basesAt(tables, 'prerouting', familiesOf(packet.family))
+    .filter(({ table, isNat }) => table.isOwn && isNat)
+    .flatMap(base => walkBase(base, packet).fates)
+    .find(({ what, isSure }) => what === 'translate' && isSure)?.labels;
 }
 
 /** Families of the tables that packets pass inside a bridge. */
 export const BRIDGE_FAMILIES: readonly string[] = ['bridge'];
-
-const BRIDGED: PassOptions = { families: BRIDGE_FAMILIES };
 
 function replyTo(packet: Packet): Packet {
   const { iif, oif, source, destination, sourcePort, port } = packet;
