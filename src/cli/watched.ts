@@ -5,8 +5,8 @@ import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { defined, isObject } from '../cni/json.ts';
 import { absolutePath } from '../files/read-file.ts';
-import { appendHistory, eventOf, FAILED_WITHOUT_CODE, withHistory } from '../observe/history.ts';
-import { podOf } from '../observe/record.ts';
+import { appendHistory, eventOf, withHistory } from '../observe/history.ts';
+import { FAILED_WITHOUT_CODE, podOf } from '../observe/record.ts';
 import type { CommandCall } from './command.ts';
 import { runDirOf, runtimeOf, stateDirOf } from './target.ts';
 

@@ -37,9 +37,6 @@ export interface HistoryEvent {
   readonly trace?: string;
 }
 
-/** A failure to which no code of the protocol belongs, as 0 would read as success. */
-export const FAILED_WITHOUT_CODE = 999;
-
 /** A line has about 200 bytes, so this is at least 5,000 operations. */
 const LIMITS = { maxBytes: 1024 * 1024, maxFiles: 2 };
 
@@ -53,7 +50,10 @@ export function appendHistory(stateDir: string, events: readonly HistoryEvent[])
   if (events.length === 0) return;
   const file = openRotatingFile(historyFileOf(stateDir), LIMITS);
   try {
-    for (const event of events) file.append(Buffer.from(`${JSON.stringify(toLine(event))}\n`));
+    for (const { containerId, ...event } of events) {
+      const line: HistoryLine = { ...event, containerID: containerId };
+      file.append(Buffer.from(`${JSON.stringify(line)}\n`));
+    }
   } catch {
     // The disk is full, or this user may not write there.
   } finally {
@@ -66,8 +66,9 @@ export function readHistory(stateDir: string): HistoryEvent[] {
   const file = historyFileOf(stateDir);
   return [`${file}.1`, file].flatMap(readLines).flatMap(line => {
     const value = tryParse(line);
-    const isWhole = isObject(value) && KEYS.every(key => typeof value[key] === 'string');
-    return isWhole ? [fromLine(value as unknown as HistoryLine)] : [];
+    if (!isObject(value) || KEYS.some(key => typeof value[key] !== 'string')) return [];
+    const { containerID, ...event } = value as unknown as HistoryLine;
+    return { ...event, containerId: containerID };
   });
 }
 
@@ -75,14 +76,6 @@ const KEYS = ['time', 'verb', 'network', 'containerID', 'ifname', 'by'] as const
 
 /** An event in the file, where earlier releases, which may be installed again, look for the key of this name. */
 type HistoryLine = Omit<HistoryEvent, 'containerId'> & { readonly containerID: string };
-
-function toLine({ containerId, ...event }: HistoryEvent): HistoryLine {
-  return { ...event, containerID: containerId };
-}
-
-function fromLine({ containerID, ...event }: HistoryLine): HistoryEvent {
-  return { ...event, containerId: containerID };
-}
 
 /** Operations that change something; CHECK and STATUS do not. */
 const CHANGING: readonly string[] = ['ADD', 'DEL', 'GC', 'SET', 'REPAIR'];

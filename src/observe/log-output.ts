@@ -7,7 +7,7 @@ import { absolutePath } from '../files/read-file.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel, loadWinston } from '../log.ts';
 import { openUnixDatagram } from '../sys/service-manager.ts';
 import type { PluginRecord, RequestRecord } from './record.ts';
-import { openRotatingFile, type RotationLimits } from './rotating-file.ts';
+import { openRotatingFile, type RotatingFile, type RotationLimits } from './rotating-file.ts';
 
 const LINE_END = Buffer.from('\n');
 
@@ -58,19 +58,12 @@ export function linesOf(record: RequestRecord, levels: LogLevels): LogLine[] {
     return own.filter(line => isWritten(line, levelOf(levels, plugin.link)));
   });
   const { result, code, message, details, durationMs, queueMs, lockMs, warm } = record;
-  const line: LogLine = {
-    level: code === 0 ? 'info' : 'error',
-    message: code === 0 ? 'request finished' : 'request failed',
-    fields: {
-      ...common,
-      duration_ms: durationMs,
-      code,
-      warm,
-      ...defined({ queue_ms: queueMs, lock_ms: lockMs }),
-      ...addressesOf(result),
-      ...defined({ error: message, details }),
-    },
-  };
+  const line = outcomeOf('request', code, {
+    ...{ ...common, duration_ms: durationMs, code, warm },
+    ...defined({ queue_ms: queueMs, lock_ms: lockMs }),
+    ...addressesOf(result),
+    ...defined({ error: message, details }),
+  });
   return isWritten(line, levels.level) ? [...lines, line] : lines;
 }
 
@@ -108,22 +101,15 @@ function parseLine(text: string): JsonObject | undefined {
   return isObject(said) && typeof said.message === 'string' ? said : undefined;
 }
 
-function endOf(
-  { verb, code, message, details, durationMs, executable }: PluginRecord,
-  fields: LogFields,
-): LogLine {
-  return {
-    level: code === 0 ? 'info' : 'error',
-    message: code === 0 ? 'plugin finished' : 'plugin failed',
-    fields: {
-      ...fields,
-      command: verb,
-      duration_ms: durationMs,
-      code,
-      executable,
-      ...defined({ error: message, details }),
-    },
-  };
+function endOf(plugin: PluginRecord, fields: LogFields): LogLine {
+  const { verb, code, message, details, durationMs, executable } = plugin;
+  const own = { command: verb, duration_ms: durationMs, code, executable };
+  return outcomeOf('plugin', code, { ...fields, ...own, ...defined({ error: message, details }) });
+}
+
+function outcomeOf(what: 'plugin' | 'request', code: number, fields: LogFields): LogLine {
+  if (code === 0) return { level: 'info', message: `${what} finished`, fields };
+  return { level: 'error', message: `${what} failed`, fields };
 }
 
 function addressesOf(result: JsonObject | undefined): LogFields {
@@ -237,12 +223,10 @@ export async function openLogOutput(destinations: readonly LogDestination[]): Pr
   if (destinations.length === 0) return { write() {}, dropped: 0, async close() {} };
   const { createLogger, format, transports } = await loadWinston();
   let dropped = 0;
-  const streams = destinations.map(destination => {
-    const place = openDestination(destination);
-    return toStream(place, () => {
-      dropped += 1;
-    });
-  });
+  const drop = (): void => {
+    dropped += 1;
+  };
+  const streams = destinations.map(destination => toStream(openDestination(destination), drop));
   const logger = createLogger({
     level: 'debug',
     format: format.combine(format.timestamp(), format.json()),
@@ -273,23 +257,17 @@ interface OpenDestination {
 }
 
 function openDestination(destination: LogDestination): OpenDestination {
-  if (destination.kind === 'console') {
-    const console = openConsole();
-    return { structured: false, write: console.append, close: console.close };
-  }
-  if (destination.kind === 'file') {
-    const file = openRotatingFile(destination.path, destination);
-    return { structured: false, write: (line: Buffer) => file.append(line), close: file.close };
+  const { kind } = destination;
+  if (kind === 'console' || kind === 'file') {
+    const file = kind === 'console' ? openConsole() : openRotatingFile(destination.path, destination);
+    return { structured: false, write: file.append, close: file.close };
   }
   const socket = openUnixDatagram(destination.path);
-  const render =
-    destination.kind === 'journal'
-      ? renderJournal
-      : (line: LogLine) => renderSyslog(line, new Date(), process.pid);
   return {
     structured: true,
     write({ level, message, timestamp: _, ...fields }: Info) {
-      socket.send(render({ level, message, fields }));
+      const line = { level, message, fields };
+      socket.send(kind === 'journal' ? renderJournal(line) : renderSyslog(line, new Date(), process.pid));
     },
     close: socket.close,
   };
@@ -300,7 +278,7 @@ function openDestination(destination: LogDestination): OpenDestination {
  * opened a second time, with O_NONBLOCK, since that flag belongs to the open file and not to us. The system's journal is a
  * socket, which cannot be opened this way; but it does read.
  */
-function openConsole(): { append: (line: Buffer) => void; close: () => void } {
+function openConsole(): RotatingFile {
   let fd = 2;
   let torn = false;
   try {
@@ -310,7 +288,7 @@ function openConsole(): { append: (line: Buffer) => void; close: () => void } {
   }
   return {
     append(line) {
-      const bytes = torn ? Buffer.concat([Buffer.from('\n'), line]) : line;
+      const bytes = torn ? Buffer.concat([LINE_END, line]) : line;
       const written = writeSync(fd, bytes);
       torn = written < bytes.length;
       if (torn) throw new Error('Cannot write a whole line to standard error: the reader does not keep up');

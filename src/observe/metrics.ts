@@ -1,7 +1,7 @@
 // Which metrics does a daemon offer to Prometheus, with those of its gRPC server?
 //
 // This file loads all of prom-client, so only the daemon imports it.
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type MetricConfiguration, Registry } from 'prom-client';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import type { SeenPool } from '../cni/plugin-about.ts';
 import type { RangeUse } from '../ipam/range-use.ts';
@@ -60,56 +60,34 @@ const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 export function openMetrics(sources: MetricSources): Metrics {
   const registry = new Registry();
   const registers = [registry];
-  const requestSeconds = new Histogram({
-    name: 'catena_request_duration_seconds',
-    help: 'Duration of a request from its start to its reply, without time in the queue.',
-    labelNames: ['verb', 'network'],
-    buckets: SECONDS,
-    registers,
-  });
-  const linkSeconds = new Histogram({
-    name: 'catena_link_duration_seconds',
-    help: 'Duration of a plugin call.',
-    labelNames: ['verb', 'network', 'link'],
-    buckets: SECONDS,
-    registers,
-  });
-  const requests = new Counter({
-    name: 'catena_requests_total',
-    help: 'Finished requests by result code, 0 for success.',
-    labelNames: ['verb', 'network', 'code'],
-    registers,
-  });
-  const links = new Counter({
-    name: 'catena_link_calls_total',
-    help: 'Plugin calls by result code, 0 for success.',
-    labelNames: ['verb', 'network', 'link', 'code'],
-    registers,
-  });
-  const queueSeconds = new Histogram({
-    name: 'catena_queue_wait_seconds',
-    help: 'Time that a request waited in the queue because too many were running.',
-    buckets: SECONDS,
-    registers,
-  });
-  const lockSeconds = new Histogram({
-    name: 'catena_lock_wait_seconds',
-    help: 'Time that a request waited for another request of its container, or for GC.',
-    labelNames: ['verb'],
-    buckets: SECONDS,
-    registers,
-  });
+  const seconds = (name: string, help: string, labelNames: readonly string[]) =>
+    new Histogram({ name, help, labelNames, buckets: SECONDS, registers });
+  const counter = (name: string, help: string, labelNames: readonly string[]) =>
+    new Counter({ name, help, labelNames, registers });
+  const ofRequest = ['verb', 'network'];
+  const ofLink = [...ofRequest, 'link'];
+  const duration = 'Duration of a request from its start to its reply, without time in the queue.';
+  const requestSeconds = seconds('catena_request_duration_seconds', duration, ofRequest);
+  const linkSeconds = seconds('catena_link_duration_seconds', 'Duration of a plugin call.', ofLink);
+  const finished = 'Finished requests by result code, 0 for success.';
+  const requests = counter('catena_requests_total', finished, [...ofRequest, 'code']);
+  const called = 'Plugin calls by result code, 0 for success.';
+  const links = counter('catena_link_calls_total', called, [...ofLink, 'code']);
+  const queued = 'Time that a request waited in the queue because too many were running.';
+  const queueSeconds = seconds('catena_queue_wait_seconds', queued, []);
+  const waited = 'Time that a request waited for another request of its container, or for GC.';
+  const lockSeconds = seconds('catena_lock_wait_seconds', waited, ['verb']);
   addSources(sources, registers);
   return {
     registry,
     contentType: registry.contentType,
     render: () => registry.metrics(),
-    observe({ verb, network, code, durationMs, queueMs, lockMs, links: called }) {
+    observe({ verb, network, code, durationMs, queueMs, lockMs, links: plugins }) {
       requestSeconds.observe({ verb, network }, durationMs / 1000);
       requests.inc({ verb, network, code });
       if (queueMs !== undefined) queueSeconds.observe(queueMs / 1000);
       if (lockMs !== undefined) lockSeconds.observe({ verb }, lockMs / 1000);
-      for (const one of called) {
+      for (const one of plugins) {
         const labels = { verb: one.verb, network: one.network, link: one.link };
         linkSeconds.observe(labels, one.durationMs / 1000);
         links.inc({ ...labels, code: one.code });
@@ -118,135 +96,92 @@ export function openMetrics(sources: MetricSources): Metrics {
   };
 }
 
+/** Values of the labels, in their order, and the number. */
+type Row = readonly [...labels: string[], value: number];
+
 /** Adds what is read when a page is requested. */
 function addSources(sources: MetricSources, registers: Registry[]): void {
-  const read: Readers = { gauge: gaugesIn(registers), counter: countersIn(registers) };
-  addLoad(sources, read);
-  addAddresses(sources, read);
-  addWatch(sources, read);
-  addNodes(sources, read);
-  addLosses(sources, read);
-}
-
-interface Readers {
-  readonly gauge: ReturnType<typeof gaugesIn>;
-  readonly counter: ReturnType<typeof countersIn>;
-}
-
-function addLoad(sources: MetricSources, { gauge }: Readers): void {
-  gauge('catena_build_info', 'The running version; always 1.', ['version'], add => {
-    add({ version: sources.version }, 1);
-  });
-  gauge('catena_workers', 'Worker processes by state.', ['state'], add => {
-    for (const [state, number] of Object.entries(sources.workers())) add({ state }, number);
-  });
-  gauge('catena_requests', 'Requests in progress.', ['state'], add => {
-    for (const [state, number] of Object.entries(sources.requests())) add({ state }, number);
-  });
-}
-
-function addAddresses(sources: MetricSources, { gauge }: Readers): void {
-  gauge('catena_attachments', 'Recorded attachments.', ['network'], add => {
-    for (const [network, number] of sources.attachments()) add({ network }, number);
-  });
-  gauge('catena_leaked_records', 'Recorded attachments whose container no longer exists.', [], add => {
-    add({}, sources.leaked());
-  });
-  gauge('catena_range_addresses_used', 'Addresses of a range that are leased.', ['network', 'range'], add => {
-    for (const { network, range, used } of sources.ranges()) add({ network, range }, used);
-  });
-  gauge('catena_range_addresses', 'Addresses of a range that can be leased.', ['network', 'range'], add => {
-    for (const { network, range, size } of sources.ranges()) add({ network, range }, size);
-  });
+  const { gauge, counter } = readersIn(registers);
+  gauge('catena_build_info', 'The running version; always 1.', ['version'], () => [[sources.version, 1]]);
+  gauge('catena_workers', 'Worker processes by state.', ['state'], () => Object.entries(sources.workers()));
+  gauge('catena_requests', 'Requests in progress.', ['state'], () => Object.entries(sources.requests()));
+  gauge('catena_attachments', 'Recorded attachments.', ['network'], () => sources.attachments());
+  const leaked = 'Recorded attachments whose container no longer exists.';
+  gauge('catena_leaked_records', leaked, [], () => [[sources.leaked()]]);
+  const ofRanges = (name: string, help: string, key: 'used' | 'size'): void =>
+    gauge(name, help, ['network', 'range'], () =>
+      sources.ranges().map(({ network, range, ...counts }) => [network, range, counts[key]]),
+    );
+  ofRanges('catena_range_addresses_used', 'Addresses of a range that are leased.', 'used');
+  ofRanges('catena_range_addresses', 'Addresses of a range that can be leased.', 'size');
   const ofPools = (name: string, help: string, key: 'blocks' | 'claimed' | 'nodes'): void =>
-    gauge(name, help, ['network', 'pool'], add => {
-      for (const { network, pool, ...counts } of sources.pools()) add({ network, pool }, counts[key]);
-    });
+    gauge(name, help, ['network', 'pool'], () =>
+      sources.pools().map(({ network, pool, ...counts }) => [network, pool, counts[key]]),
+    );
   ofPools('catena_pool_blocks', 'Blocks of a pool of the cluster, when this node last saw all.', 'blocks');
   ofPools('catena_pool_blocks_claimed', 'Blocks of a pool that nodes had claimed then.', 'claimed');
   ofPools('catena_pool_nodes', 'Nodes that held blocks of a pool then.', 'nodes');
-}
-
-function addWatch(sources: MetricSources, { gauge, counter }: Readers): void {
-  gauge('catena_watched_drift', 'Attachments that are not as their ADD made them.', ['state'], add => {
+  gauge('catena_watched_drift', 'Attachments that are not as their ADD made them.', ['state'], () => {
     const { drifted = [], givenUp = [] } = sources.watch() ?? {};
-    add({ state: 'drifted' }, drifted.length);
-    add({ state: 'given up' }, givenUp.length);
+    return Object.entries({ drifted: drifted.length, 'given up': givenUp.length });
   });
-  const checks = 'Checks of the watch, by outcome.';
-  counter('catena_watch_checks_total', checks, 'outcome', () => sources.watch()?.checks);
-  const repairs = 'Repairs by the watch, by outcome.';
-  counter('catena_watch_repairs_total', repairs, 'outcome', () => sources.watch()?.repairs);
-  const deletions =
+  const ofWatch = (name: string, help: string, key: 'checks' | 'repairs' | 'deletions'): void =>
+    counter(name, help, ['outcome'], () => Object.entries(sources.watch()?.[key] ?? {}));
+  ofWatch('catena_watch_checks_total', 'Checks of the watch, by outcome.', 'checks');
+  ofWatch('catena_watch_repairs_total', 'Repairs by the watch, by outcome.', 'repairs');
+  const deleted =
     'Attachments that outlived their namespace and were to be deleted by the watch, by outcome.';
-  counter('catena_watch_deletions_total', deletions, 'outcome', () => sources.watch()?.deletions);
+  ofWatch('catena_watch_deletions_total', deleted, 'deletions');
+  addNodes(sources, { gauge, counter });
+  const declined = 'Calls that the daemon declined and left to the client, by reason.';
+  counter('catena_declined_total', declined, ['reason'], () =>
+    Object.entries(sources.declined()).map(([reason, { count }]) => [reason, count]),
+  );
+  const dropped = 'Dropped items: log lines, spans, traces.';
+  gauge('catena_dropped', dropped, ['kind'], () => Object.entries(sources.dropped()));
 }
 
-function addNodes(sources: MetricSources, { gauge, counter }: Readers): void {
-  gauge('catena_nodes', 'Other nodes of the cluster that are known.', [], add => {
-    const { nodes } = sources.between() ?? {};
-    if (nodes !== undefined) add({}, nodes);
+function addNodes({ between }: MetricSources, { gauge, counter }: ReturnType<typeof readersIn>): void {
+  const nodes = 'Other nodes of the cluster that are known.';
+  gauge('catena_nodes', nodes, [], () => {
+    const known = between();
+    return known ? [[known.nodes]] : [];
   });
   const routes = 'Routes to blocks of other nodes: wanted, and problems with them.';
-  gauge('catena_node_routes', routes, ['state'], add => {
-    const between = sources.between();
-    if (between === undefined) return;
-    add({ state: 'wanted' }, between.routes);
-    add({ state: 'problem' }, between.problems.length);
+  gauge('catena_node_routes', routes, ['state'], () => {
+    const { routes, problems } = between() ?? {};
+    return problems ? Object.entries({ wanted: routes ?? 0, problem: problems.length }) : [];
   });
   const changes =
     'Times that routes to other nodes were changed: as planned, or repaired after others changed them.';
-  counter('catena_node_routes_changes_total', changes, 'why', () => sources.between()?.changes);
-}
-
-function addLosses(sources: MetricSources, { gauge, counter }: Readers): void {
-  const declined = 'Calls that the daemon declined and left to the client, by reason.';
-  counter('catena_declined_total', declined, 'reason', () =>
-    Object.fromEntries(Object.entries(sources.declined()).map(([reason, { count }]) => [reason, count])),
+  counter('catena_node_routes_changes_total', changes, ['why'], () =>
+    Object.entries(between()?.changes ?? {}),
   );
-  gauge('catena_dropped', 'Dropped items: log lines, spans, traces.', ['kind'], add => {
-    for (const [kind, number] of Object.entries(sources.dropped())) add({ kind }, number);
-  });
 }
 
-/** Counts that are read on request, by the value of a label. */
-function countersIn(registers: Registry[]) {
-  return (
-    name: string,
-    help: string,
-    label: string,
-    read: () => Readonly<Record<string, number>> | undefined,
-  ): void => {
-    new Counter({
-      ...{ name, help, labelNames: [label], registers },
-      collect() {
-        this.reset();
-        for (const [value, count] of Object.entries(read() ?? {})) this.inc({ [label]: value }, count);
-      },
-    });
-  };
-}
+type AddRead = (name: string, help: string, labelNames: readonly string[], read: () => Iterable<Row>) => void;
 
-/** Gauges that are filled on request; if a source fails, the other metrics are still served. */
-function gaugesIn(registers: Registry[]) {
-  return (
-    name: string,
-    help: string,
-    labelNames: string[],
-    fill: (add: (labels: Record<string, string>, value: number) => void) => void,
-  ): void => {
-    new Gauge({
-      ...{ name, help, labelNames, registers },
-      collect() {
-        this.reset();
+/** Metrics that are filled on request; if a source fails, the other metrics are still served. */
+function readersIn(registers: Registry[]): { readonly gauge: AddRead; readonly counter: AddRead } {
+  const open =
+    (Kind: new (config: MetricConfiguration<string>) => Gauge | Counter): AddRead =>
+    (name, help, labelNames, read) => {
+      const collect = (): void => {
+        metric.reset();
         try {
-          fill((labels, value) => this.set(labels, value));
+          for (const row of read()) {
+            const labels = Object.fromEntries(labelNames.map((label, i) => [label, String(row[i])]));
+            const value = Number(row.at(-1));
+            if (metric instanceof Gauge) metric.set(labels, value);
+            else metric.inc(labels, value);
+          }
         } catch {
-          this.reset();
+          metric.reset();
         }
-      },
-    });
-  };
+      };
+      const metric = new Kind({ name, help, labelNames, registers, collect });
+    };
+  return { gauge: open(Gauge), counter: open(Counter) };
 }
 
 /** A method; the labels of every metric. */
@@ -264,7 +199,7 @@ interface GrpcMetrics {
   finished(call: Method & { readonly code: string; readonly durationMs: number }): void;
 }
 
-const LABELS = ['grpc_type', 'grpc_service', 'grpc_method'] as const;
+const LABELS = ['grpc_type', 'grpc_service', 'grpc_method'];
 
 /** Seconds; the same buckets as in the middleware. */
 const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -280,20 +215,14 @@ export function addGrpcMetrics(
   codes: readonly string[],
 ): GrpcMetrics {
   const registers = [registry];
-  const counter = (name: string, help: string) =>
-    new Counter({ name: `grpc_server_${name}`, help, labelNames: LABELS, registers });
+  const counter = (name: string, help: string, labelNames: readonly string[] = LABELS) =>
+    new Counter({ name: `grpc_server_${name}`, help, labelNames, registers });
   const started = counter('started_total', 'Total number of RPCs started on the server.');
-  const received = counter(
-    'msg_received_total',
-    'Total number of RPC stream messages received on the server.',
-  );
+  const arrived = 'Total number of RPC stream messages received on the server.';
+  const received = counter('msg_received_total', arrived);
   const sent = counter('msg_sent_total', 'Total number of gRPC stream messages sent by the server.');
-  const handled = new Counter({
-    name: 'grpc_server_handled_total',
-    help: 'Total number of RPCs completed on the server, regardless of success or failure.',
-    labelNames: [...LABELS, 'grpc_code'],
-    registers,
-  });
+  const completed = 'Total number of RPCs completed on the server, regardless of success or failure.';
+  const handled = counter('handled_total', completed, [...LABELS, 'grpc_code']);
   const seconds = new Histogram({
     name: 'grpc_server_handling_seconds',
     help: 'Histogram of response latency (seconds) of gRPC that had been application-level handled by the server.',
@@ -317,6 +246,6 @@ export function addGrpcMetrics(
   };
 }
 
-function labelsOf({ type, service, method }: Method): Record<(typeof LABELS)[number], string> {
+function labelsOf({ type, service, method }: Method): Record<string, string> {
   return { grpc_type: type, grpc_service: service, grpc_method: method };
 }

@@ -16,7 +16,7 @@ import {
 } from './log-output.ts';
 import { type MetricSources, type Metrics, openMetrics } from './metrics.ts';
 import { findOtlpOptions, type OtlpExporter, type OtlpOptions, openOtlpExporter, spansOf } from './otlp.ts';
-import { type RecordingWatcher, type RequestRecord, type RequestSpan, startRequest } from './record.ts';
+import { type RecordingWatcher, type RequestRecord, startRequest } from './record.ts';
 import { findTrace, listTraces, RING_LIMITS, type RingLimits, TraceRing, toRequest } from './watcher.ts';
 
 /** What is enabled. */
@@ -50,25 +50,21 @@ export async function openObserver(options: ObserverOptions): Promise<Observer> 
 export class Observer implements RecordingWatcher {
   readonly metrics: Metrics;
   readonly #isBusy: () => boolean;
-  readonly #lost = { log: 0, spans: 0, traces: 0 };
+  #lost = { log: 0, spans: 0, traces: 0 };
   #open: Places;
   #changing = Promise.resolve();
   #late: (() => void)[] = [];
 
   constructor({ sources, isBusy = () => false }: ObserverOptions, open: Places) {
     [this.#isBusy, this.#open] = [isBusy, open];
-    const dropped = () => ({
-      ...this.#lost,
-      log: this.#lost.log + this.#open.output.dropped,
-      spans: this.#lost.spans + this.#open.unsent(),
-    });
-    this.metrics = openMetrics({ ...sources, dropped });
+    this.metrics = openMetrics({ ...sources, dropped: () => addLosses(this.#lost, this.#open) });
   }
 
   begin(...[facts, env]: Parameters<RecordingWatcher['begin']>): ReturnType<RecordingWatcher['begin']> {
     const { exporter, ring } = this.#open;
-    const span = exporter ? spanFor(env) : undefined;
-    const traceId = span?.traceId ?? findTraceParent(env)?.traceId;
+    const parent = findTraceParent(env);
+    const span = exporter && (parent ? startSpan(parent) : startTrace());
+    const traceId = (span ?? parent)?.traceId;
     const { id, end, ...watch } = startRequest({ ...facts, span, traceId });
     const tracesKernel = ring !== undefined || span?.sampled === true;
     return {
@@ -114,8 +110,11 @@ export class Observer implements RecordingWatcher {
     if (traceDir === undefined) return undefined;
     if (id === undefined)
       return inEnvelope('RequestList', { items: listTraces(traceDir).records.map(toRequest) });
-    const record = tryTo(() => findTrace(traceDir, id));
-    return record && inEnvelope('Request', toRequest(record));
+    try {
+      return inEnvelope('Request', toRequest(findTrace(traceDir, id)));
+    } catch {
+      return undefined;
+    }
   }
 
   /**
@@ -127,9 +126,8 @@ export class Observer implements RecordingWatcher {
       this.#doLate();
       const before = this.#open;
       this.#open = await openPlaces(next);
-      await before.close();
-      this.#lost.log += before.output.dropped;
-      this.#lost.spans += before.unsent();
+      await closePlaces(before);
+      this.#lost = addLosses(this.#lost, before);
     });
     this.#changing = changed.catch(() => {});
     return changed;
@@ -139,7 +137,7 @@ export class Observer implements RecordingWatcher {
   async close(): Promise<void> {
     await this.#changing;
     this.#doLate();
-    await this.#open.close();
+    await closePlaces(this.#open);
   }
 
   #doLate(): void {
@@ -172,46 +170,23 @@ interface Places extends Pick<OutputOptions, 'levels' | 'traceDir'> {
   readonly output: LogOutput;
   readonly ring: TraceRing | undefined;
   readonly exporter: OtlpExporter | undefined;
-  /** Number of spans that no collector accepted. */
-  unsent(): number;
-  close(): Promise<void>;
 }
 
-async function openPlaces({
-  levels,
-  destinations,
-  traceDir,
-  traceLimits,
-  otlp,
-}: OutputOptions): Promise<Places> {
+async function openPlaces(options: OutputOptions): Promise<Places> {
+  const { levels, destinations, traceDir, traceLimits, otlp } = options;
   const output = await openLogOutput(destinations);
-  const exporter = otlp && openOtlpExporter(otlp);
-  return {
-    levels,
-    output,
-    traceDir,
-    ring: traceDir === undefined ? undefined : new TraceRing(traceDir, traceLimits),
-    exporter,
-    unsent: () => exporter?.dropped ?? 0,
-    async close() {
-      await exporter?.close();
-      await output.close();
-    },
-  };
+  const ring = traceDir === undefined ? undefined : new TraceRing(traceDir, traceLimits);
+  return { levels, output, traceDir, ring, exporter: otlp && openOtlpExporter(otlp) };
 }
 
-function tryTo<T>(find: () => T): T | undefined {
-  try {
-    return find();
-  } catch {
-    return undefined;
-  }
+async function closePlaces({ exporter, output }: Places): Promise<void> {
+  await exporter?.close();
+  await output.close();
 }
 
-/** A child of the caller's span, or the first span of a trace. */
-function spanFor(env: Parameters<RecordingWatcher['begin']>[1]): RequestSpan {
-  const parent = findTraceParent(env);
-  return parent ? startSpan(parent) : startTrace();
+/** Number of log lines that no destination, and of spans that no collector accepted, with what was lost before. */
+function addLosses<T extends { log: number; spans: number }>(lost: T, { output, exporter }: Places): T {
+  return { ...lost, log: lost.log + output.dropped, spans: lost.spans + (exporter?.dropped ?? 0) };
 }
 
 /** The values from a command line or a settings file. */

@@ -37,25 +37,21 @@ const STATUS_CODE_ERROR = 2;
 
 /** The spans of a request; none if its caller did not want it sampled, or if it belongs to no trace. */
 export function spansOf(record: RequestRecord): OtlpSpan[] {
-  const { span } = record;
+  const { span, links, finishes = [] } = record;
   if (!span?.sampled) return [];
-  const links = record.links.flatMap(plugin => pluginSpan(record, plugin));
-  const finishes = (record.finishes ?? []).map(finish => finishSpan(record, span, finish));
+  const parents = [
+    ...links.flatMap(plugin => pluginSpan(record, plugin)),
+    ...finishes.map(finish => finishSpan(record, span, finish)),
+  ];
   // Kernel spans come last, since the last ones are dropped if there is no room for all.
-  const kernel = [...links, ...finishes].flatMap(one => kernelSpans(one));
-  return [requestSpan(record, span), ...[...links, ...finishes].map(one => one.span), ...kernel];
+  return [requestSpan(record, span), ...parents.map(one => one.span), ...parents.flatMap(kernelSpans)];
 }
 
-function requestSpan(record: RequestRecord, { traceId, spanId, parentSpanId }: RequestSpan): OtlpSpan {
+function requestSpan(record: RequestRecord, span: RequestSpan): OtlpSpan {
   const { verb, network, containerId, ifname, netns, podNamespace, podName, code, warm, queueMs, lockMs } =
     record;
   return {
-    traceId,
-    spanId,
-    ...defined({ parentSpanId }),
-    name: `${verb} ${network}`,
-    kind: SPAN_KIND_SERVER,
-    ...timesOf(record.startedAt, record.durationMs),
+    ...frameOf(span, `${verb} ${network}`, SPAN_KIND_SERVER, record.startedAt, record.durationMs),
     attributes: attributes({
       'cni.command': verb,
       'cni.network': network,
@@ -84,15 +80,10 @@ interface Parent {
 
 function pluginSpan({ startedAt, containerId }: RequestRecord, plugin: PluginRecord): Parent[] {
   if (plugin.span === undefined) return [];
-  const { traceId, spanId, parentSpanId } = plugin.span;
   const beganAt = startedAt + plugin.startMs;
+  const name = `${plugin.verb} ${plugin.link}`;
   const span = {
-    traceId,
-    spanId,
-    ...defined({ parentSpanId }),
-    name: `${plugin.verb} ${plugin.link}`,
-    kind: SPAN_KIND_INTERNAL,
-    ...timesOf(beganAt, plugin.durationMs),
+    ...frameOf(plugin.span, name, SPAN_KIND_INTERNAL, beganAt, plugin.durationMs),
     attributes: attributes({
       'cni.command': plugin.verb,
       'cni.network': plugin.network,
@@ -115,17 +106,8 @@ function finishSpan(
 ): Parent {
   const beganAt = startedAt + startMs;
   const span = {
-    traceId: request.traceId,
-    spanId: newSpanId(),
-    parentSpanId: request.spanId,
-    name: `${verb} removals`,
-    kind: SPAN_KIND_INTERNAL,
-    ...timesOf(beganAt, durationMs),
-    attributes: attributes({
-      'cni.command': verb,
-      'cni.network': network,
-      'cni.container_id': containerId,
-    }),
+    ...frameOf(childOf(request), `${verb} removals`, SPAN_KIND_INTERNAL, beganAt, durationMs),
+    attributes: attributes({ 'cni.command': verb, 'cni.network': network, 'cni.container_id': containerId }),
     status: { code: STATUS_CODE_UNSET },
   };
   return { span, beganAt, transactions };
@@ -134,24 +116,29 @@ function finishSpan(
 /** A kernel error is not a failure in itself: plugins ask for objects that may not exist. */
 function kernelSpans({ span, beganAt, transactions = [] }: Parent): OtlpSpan[] {
   return transactions.map(({ family, what, startMs, durationMs, error }) => ({
-    traceId: span.traceId,
-    spanId: newSpanId(),
-    parentSpanId: span.spanId,
-    name: what,
-    kind: SPAN_KIND_CLIENT,
-    ...timesOf(beganAt + startMs, durationMs),
+    ...frameOf(childOf(span), what, SPAN_KIND_CLIENT, beganAt + startMs, durationMs),
     attributes: attributes({ 'catena.kernel.family': family, 'catena.kernel.refusal': error }),
     status: { code: STATUS_CODE_UNSET },
   }));
 }
 
-/** Nanoseconds since 1970 do not fit into a number. */
-function timesOf(
+type SpanIds = Pick<RequestSpan, 'traceId' | 'spanId' | 'parentSpanId'>;
+
+function childOf({ traceId, spanId }: SpanIds): SpanIds {
+  return { traceId, spanId: newSpanId(), parentSpanId: spanId };
+}
+
+/** What every span has. Nanoseconds since 1970 do not fit into a number. */
+function frameOf(
+  { traceId, spanId, parentSpanId }: SpanIds,
+  name: string,
+  kind: number,
   startMs: number,
   durationMs: number,
-): Pick<OtlpSpan, 'startTimeUnixNano' | 'endTimeUnixNano'> {
+): Omit<OtlpSpan, 'attributes' | 'status'> {
   const nanos = (ms: number): string => String(BigInt(Math.round(ms * 1000)) * 1000n);
-  return { startTimeUnixNano: nanos(startMs), endTimeUnixNano: nanos(startMs + durationMs) };
+  const times = { startTimeUnixNano: nanos(startMs), endTimeUnixNano: nanos(startMs + durationMs) };
+  return { traceId, spanId, ...defined({ parentSpanId }), name, kind, ...times };
 }
 
 function statusOf({ code, message }: Pick<PluginRecord, 'code' | 'message'>): OtlpSpan['status'] {
@@ -173,8 +160,6 @@ function toValue(value: string | number | boolean): OtlpAttribute['value'] {
   return typeof value === 'number' ? { intValue: String(value) } : { stringValue: value };
 }
 
-// How do spans reach a collector, and what if it is not available? (OTLP/HTTP with JSON)
-//
 // OpenTelemetry's own packages would do the same with a megabyte of code, timers and instrumentation, for a process that has one
 // kind of span. We keep what they promise to users: the environment variables, the wire format, batches.
 
@@ -221,17 +206,15 @@ export function findOtlpOptions(env: Environment, endpoint?: string): OtlpOption
   if (url === undefined || env.OTEL_SDK_DISABLED === 'true') return undefined;
   if (!/^https?:$/.test(URL.parse(url)?.protocol ?? ''))
     throw new Error(`Cannot send traces to ${JSON.stringify(url)}: expected an http or https URL`);
-  const timeout = Number(
-    env.OTEL_EXPORTER_OTLP_TRACES_TIMEOUT || env.OTEL_EXPORTER_OTLP_TIMEOUT || TIMEOUT_MS,
-  );
+  const timeout = Number(env.OTEL_EXPORTER_OTLP_TRACES_TIMEOUT || env.OTEL_EXPORTER_OTLP_TIMEOUT);
+  const resource = parsePairs(env.OTEL_RESOURCE_ATTRIBUTES);
   return {
     url,
-    headers: parsePairs(env.OTEL_EXPORTER_OTLP_TRACES_HEADERS || env.OTEL_EXPORTER_OTLP_HEADERS || ''),
+    headers: parsePairs(env.OTEL_EXPORTER_OTLP_TRACES_HEADERS || env.OTEL_EXPORTER_OTLP_HEADERS),
     timeoutMs: timeout > 0 ? timeout : TIMEOUT_MS,
     resource: {
-      ...parsePairs(env.OTEL_RESOURCE_ATTRIBUTES ?? ''),
-      'service.name':
-        env.OTEL_SERVICE_NAME || parsePairs(env.OTEL_RESOURCE_ATTRIBUTES ?? '')['service.name'] || 'catena',
+      ...resource,
+      'service.name': env.OTEL_SERVICE_NAME || resource['service.name'] || 'catena',
     },
   };
 }
@@ -300,7 +283,7 @@ async function post(options: OtlpOptions, spans: readonly OtlpSpan[]): Promise<b
 }
 
 /** `a=1,b=2`, values percent-encoded. */
-function parsePairs(text: string): Record<string, string> {
+function parsePairs(text = ''): Record<string, string> {
   const pairs = text.split(',').flatMap(pair => {
     const at = pair.indexOf('=');
     return at > 0 ? [[pair.slice(0, at).trim(), decode(pair.slice(at + 1).trim())] as const] : [];

@@ -100,27 +100,11 @@ export function startRequest(facts: TracedFacts): OpenRequest {
 }
 
 function toPluginRecord(event: PluginEvent, startMs: number): PluginRecord {
-  const {
-    network,
-    plugin: link,
-    index,
-    executable,
-    verb,
-    durationMs,
-    stderr,
-    result,
-    error,
-    span,
-    transactions,
-  } = event;
+  const { network, plugin: link, index, executable, verb, stderr, result, error, span, transactions } = event;
   return {
-    network,
-    link,
-    index,
-    executable,
-    verb,
+    ...{ network, link, index, executable, verb },
     startMs: round(startMs),
-    durationMs: round(durationMs),
+    durationMs: round(event.durationMs),
     ...(error === undefined ? { code: 0 } : describe(error)),
     ...(stderr === '' ? {} : { stderr: maskText(stderr.slice(-2 * STDERR_TAIL)).slice(-STDERR_TAIL) }),
     ...(result === undefined ? {} : { result: maskSecrets(result) }),
@@ -142,6 +126,9 @@ function placeOf({ verb, network, containerId, ifname, netns, args = [], traceId
   };
 }
 
+/** A failure to which no code of the protocol belongs, as 0 would read as success. */
+export const FAILED_WITHOUT_CODE = 999;
+
 function describe({ code, message, details }: CniError): { code: number; message: string; details?: string } {
   return {
     // Code 0 means success here, whereas the protocol uses it for failures of the runtime.
@@ -150,8 +137,6 @@ function describe({ code, message, details }: CniError): { code: number; message
     ...(details === undefined ? {} : { details: maskText(details) }),
   };
 }
-
-const FAILED_WITHOUT_CODE = 999;
 
 /** Eight characters of time and four random ones, in base 36. */
 function newId(startedAt: number): string {
@@ -164,13 +149,7 @@ function round(ms: number): number {
 }
 
 /** When a plugin of a chain ran. */
-interface Called {
-  readonly network: string;
-  readonly verb: string;
-  /** Milliseconds since the request began. */
-  readonly startMs: number;
-  readonly durationMs: number;
-}
+type Called = Pick<PluginRecord, 'network' | 'verb' | 'startMs' | 'durationMs'>;
 
 /**
  * A start is the time at which an answer was read, less the plugin's own time, so an answer that waited makes its plugin appear later
@@ -187,7 +166,7 @@ export function orderStarts<T extends Called>(plugins: readonly T[]): T[] {
       const latest = (next.get(chain) ?? Infinity) - plugin.durationMs;
       const startMs = Math.max(0, Math.min(plugin.startMs, latest));
       next.set(chain, startMs);
-      return { ...plugin, startMs: Math.round(startMs * 1000) / 1000 };
+      return { ...plugin, startMs: round(startMs) };
     })
     .toReversed();
 }

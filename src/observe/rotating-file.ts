@@ -13,7 +13,7 @@ export interface RotationLimits {
 }
 
 /** A file to which lines are appended. */
-interface RotatingFile {
+export interface RotatingFile {
   /**
    * Appends one line, including its line break; reopens the file if it was moved.
    * @throws Error of the file system; the next line is a new attempt

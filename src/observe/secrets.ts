@@ -4,29 +4,11 @@
 const MASK = '***';
 
 /** Words that mark a secret as the last word of a key (`apiToken`, `private-key`, `registry_password`). */
-const SECRET_WORDS: ReadonlySet<string> = new Set([
-  'token',
-  'tokens',
-  'password',
-  'passwd',
-  'passphrase',
-  'secret',
-  'secrets',
-  'key',
-  'keys',
-  'credential',
-  'credentials',
-  'authorization',
-  'auth',
-  'bearer',
-  'cookie',
-  'apikey',
-  'pass',
-  'pwd',
-  'psk',
-  'pem',
-  'community',
-]);
+const SECRET_WORDS: readonly string[] = [
+  ...['token', 'tokens', 'password', 'passwd', 'passphrase', 'secret', 'secrets', 'key', 'keys'],
+  ...['credential', 'credentials', 'authorization', 'auth', 'bearer', 'cookie', 'apikey', 'pass', 'pwd'],
+  ...['psk', 'pem', 'community'],
+];
 
 /** Deeper than any configuration; values below that are dropped. */
 const MAX_DEPTH = 32;
@@ -35,7 +17,7 @@ const MAX_DEPTH = 32;
 export function isSecretName(name: string): boolean {
   const words = name.replace(/([a-z\d])([A-Z])/g, '$1 $2').split(/[^A-Za-z\d]+/);
   const last = words.findLast(word => word !== '') ?? '';
-  return SECRET_WORDS.has(last.toLowerCase());
+  return SECRET_WORDS.includes(last.toLowerCase());
 }
 
 /** A deep copy in which the values of secret keys are masked; the original is unchanged. */
@@ -82,7 +64,7 @@ const URL_USER = /([a-z][a-z\d+.-]{0,31}:\/\/)([^\s/?#@"'<>\\]{0,4096})@/gi;
  */
 const PAIR = new RegExp(
   [
-    `(?<![\\w.-])([\\w.-]{0,63}?(?:${[...SECRET_WORDS].join('|')}))`,
+    `(?<![\\w.-])([\\w.-]{0,63}?(?:${SECRET_WORDS.join('|')}))`,
     /((?:\\?["'])?\s{0,8}[:=]\s{0,8})/,
     /(\\"(?:(?!\\").)*\\"|"(?:[^"\\]|\\.)*"|'[^']*'|(?:(?:Bearer|Basic)\s+)?[^\s,;&"'{}[\]\\]+)/,
   ]

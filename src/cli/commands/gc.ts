@@ -18,7 +18,7 @@ import { startedAt } from '../../files/process-stat.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
 import { readRecords } from '../../node/facts.ts';
 import { type Look, lookOrTell } from '../../node/garbage/find-traced.ts';
-import { FAILED_WITHOUT_CODE } from '../../observe/history.ts';
+import { FAILED_WITHOUT_CODE } from '../../observe/record.ts';
 import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, secondsOf, UsageError } from '../command.ts';

@@ -4,7 +4,8 @@ import type { RepairReport } from '../../chain/records/repair.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { defined } from '../../cni/json.ts';
 import type { ContainerNames } from '../../node/names.ts';
-import { appendHistory, FAILED_WITHOUT_CODE, type HistoryEvent } from '../../observe/history.ts';
+import { appendHistory, type HistoryEvent } from '../../observe/history.ts';
+import { FAILED_WITHOUT_CODE } from '../../observe/record.ts';
 import type { CommandCall } from '../command.ts';
 import { runtimeOf } from '../target.ts';
 
