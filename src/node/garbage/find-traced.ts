@@ -3,7 +3,6 @@
 // Records get lost, and attachments of other runtimes are in their records, not in ours. So the owner of what is in the kernel
 // and on disk is read from its notes, and then whether it is in use: its namespace exists, or an interface has the address. An
 // attachment counts as leaked only if some evidence says that it is unused and none says that it is used.
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { listRecentlyBegun } from '../../attachments/generation.ts';
 import type { HeldAttachment } from '../../chain/run/runtime.ts';
@@ -15,11 +14,11 @@ import {
   isContainer,
 } from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
-import { isObject } from '../../cni/json.ts';
+import { isObject, tryParse } from '../../cni/json.ts';
 import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
 import { thisProcess } from '../../files/process-stat.ts';
-import { namesIn } from '../../files/read-file.ts';
+import { namesIn, tryRead } from '../../files/read-file.ts';
 import { findUse, type Holder, type Use } from '../../ipam/holders.ts';
 import { tryListLeases } from '../../ipam/lease-files.ts';
 import { inspectLease } from '../../ipam/lease-use.ts';
@@ -68,12 +67,12 @@ export function findTraced(
   known: readonly AttachmentKey[],
   { runDir, find, tables = new Tables(), findUse: look = findUse }: Where,
 ): HeldAttachment[] {
-  const found = listKernelTraces(tables, list.name);
+  // Read before what uses them, which may be made later than they are.
+  const { links, ownElements } = tables;
   const use = look();
   const leases = listHeldLeases(list, find, use?.holders);
-  const witnesses = witnessesOf(tables, use, leases);
   const traces = [
-    ...found.map(({ owner, what, judge }) => ({ owner, what, ...judge(witnesses) })),
+    ...listKernelTraces({ links, ownElements }, list.name, witnessesOf(tables, use, leases)),
     ...leases.map(({ trace }) => trace),
     ...listBackups(list, find),
   ];
@@ -83,9 +82,8 @@ export function findTraced(
 
 /** Attachments that have only the note of an ADD so far, for example while a plugin waits for a DHCP server. */
 function findBegun(network: string, traced: readonly HeldAttachment[], runDir: string): HeldAttachment[] {
-  const isTraced = (note: Interface) => traced.some(one => isSame(note, one));
   return listRecentlyBegun(runDir, network)
-    .filter(note => !isTraced(note))
+    .filter(note => !traced.some(one => isSame(note, one)))
     .map(({ containerId, ifname }) => {
       const traces = ['note of an ADD: it has created nothing yet'];
       return { containerId, ifname, isNamed: true, traces, inUse: 'its ADD has just started' };
@@ -183,24 +181,35 @@ function listBackups(list: NetworkPlugins, find: FindAbout): Trace[] {
       const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
       if (!containerId || !ifname || networkIn(join(dir, name)) !== list.name) return [];
       const owner = { network: list.name, containerId, ifname };
-      const why = 'it does not show whether the attachment exists';
-      return [{ owner, what: `backup "${join(dir, name)}"`, evidence: 'silent', why }];
+      return [{ owner, what: `backup "${join(dir, name)}"`, ...SILENT }];
     }),
   );
 }
 
 function networkIn(file: string): unknown {
-  try {
-    const backup: unknown = JSON.parse(readFileSync(file, 'utf8'));
-    return isObject(backup) ? backup.network : undefined;
-  } catch {
-    return undefined;
-  }
+  const backup = tryParse(tryRead(file) ?? '');
+  return isObject(backup) ? backup.network : undefined;
 }
 
 /** Devices whose alias, and elements whose comment, name an attachment to the network. */
-export function listKernelTraces(tables: Tables, network: string): FoundTrace[] {
-  return [...tracesOfDevices(tables, network), ...tracesOfElements(tables, network)];
+export function listKernelTraces(
+  { links, ownElements }: Pick<Tables, 'links' | 'ownElements'>,
+  network: string,
+  witnesses: Witnesses,
+): Trace[] {
+  const devices = links.flatMap((link): Trace[] => {
+    const owner = findOwner(link.attrs.alias);
+    if (owner?.network !== network) return [];
+    return [{ owner, what: `device "${link.name}" of kind "${link.kind}"`, ...judgeDevice(link, witnesses) }];
+  });
+  const elements = ownElements.flatMap((element): Trace[] => {
+    const owner = findOwner(element.comment);
+    if (owner?.network !== network) return [];
+    const { table, set, key } = element;
+    const what = `element ${renderFields(key)} of "${set}" in table ${table.family} ${table.name}`;
+    return [{ owner, what, ...judgeElement(element, owner, witnesses) }];
+  });
+  return [...devices, ...elements];
 }
 
 /** Indexes of devices to which others redirect all incoming packets. */
@@ -212,58 +221,34 @@ function findRedirectTargets(tables: Tables): ReadonlySet<number> {
   return new Set(filters.flatMap(filter => filter.redirectAllTo ?? []));
 }
 
-function tracesOfDevices({ links }: Tables, network: string): FoundTrace[] {
-  return links.flatMap(link => {
-    const owner = findOwner(link.attrs.alias);
-    if (owner?.network !== network) return [];
-    const what = `device "${link.name}" of kind "${link.kind}"`;
-    return { owner, what, judge: witnesses => judgeDevice(link, witnesses) };
-  });
-}
-
-function judgeDevice(
-  { index, kind }: Link,
-  { farEnds, isLedTo }: Witnesses,
-): Pick<Trace, 'evidence' | 'why'> {
-  if (kind === 'ifb') {
-    return isLedTo(index)
-      ? { evidence: 'used', why: 'packets are redirected to it' }
-      : unused('no packets are redirected to it');
-  }
+function judgeDevice({ index, kind }: Link, { farEnds, isLedTo }: Witnesses): Judgement {
+  if (kind === 'ifb')
+    return isLedTo(index) ? used('packets are redirected to it') : unused('no packets are redirected to it');
   const path = farEnds.get(index);
-  if (path !== undefined) return { evidence: 'used', why: `its peer is in namespace "${path}"` };
+  if (path !== undefined) return used(`its peer is in namespace "${path}"`);
   return unused('its peer is in no namespace that has a process or a name');
 }
 
-function tracesOfElements({ ownElements }: Tables, network: string): FoundTrace[] {
-  return ownElements.flatMap(element => {
-    const owner = findOwner(element.comment);
-    if (owner?.network !== network) return [];
-    const { table, set, key } = element;
-    const what = `element ${renderFields(key)} of "${set}" in table ${table.family} ${table.name}`;
-    return { owner, what, judge: witnesses => judgeElement(element, owner, witnesses) };
-  });
-}
-
 /** Judges an element by the addresses in its key: they are the container's, or the host's, which prove nothing. */
-function judgeElement(
-  { key }: NotedElement,
-  owner: AttachmentId,
-  { holderOf, lesseeOf }: Witnesses,
-): Pick<Trace, 'evidence' | 'why'> {
-  const addresses = key.filter(isAddress).map(ip => renderIp(ip));
-  const found = addresses.map((address): Pick<Trace, 'evidence' | 'why'> => {
-    const lessee = lesseeOf(address);
+function judgeElement({ key }: NotedElement, owner: AttachmentId, witnesses: Witnesses): Judgement {
+  const found = key.filter(isAddress).map((ip): Judgement => {
+    const address = renderIp(ip);
+    const lessee = witnesses.lesseeOf(address);
     if (lessee && !isSame(lessee, owner))
       return unused(`${address} is now leased to container "${lessee.containerId}"`);
-    const holder = holderOf(address);
-    return holder === undefined ? unused(`no interface has ${address}`) : { evidence: 'used', why: holder };
+    const holder = witnesses.holderOf(address);
+    return holder === undefined ? unused(`no interface has ${address}`) : used(holder);
   });
-  const silent = { evidence: 'silent' as Evidence, why: 'it does not show whether the attachment exists' };
-  return found.find(({ evidence }) => evidence === 'used') ?? found[0] ?? silent;
+  return found.find(({ evidence }) => evidence === 'used') ?? found[0] ?? SILENT;
 }
 
-function unused(why: string): Pick<Trace, 'evidence' | 'why'> {
+const SILENT: Judgement = { evidence: 'silent', why: 'it does not show whether the attachment exists' };
+
+function used(why: string): Judgement {
+  return { evidence: 'used', why };
+}
+
+function unused(why: string): Judgement {
   return { evidence: 'unused', why };
 }
 
@@ -278,25 +263,20 @@ function isAddress(value: FieldValue): value is Exclude<FieldValue, number | str
   return typeof value === 'object';
 }
 
-/**
- * `used`: something that exists needs it. `unused`: what needed it is gone. `silent`: it proves neither.
- */
-type Evidence = 'used' | 'unused' | 'silent';
-
-/** One thing in the kernel or on disk that carries the name of an attachment. */
-interface Trace {
-  /** As noted: if the note was too long, it has a digest instead of the container id. */
-  readonly owner: AttachmentId;
-  /** Human-readable: `link "veth12345678"`. */
-  readonly what: string;
-  readonly evidence: Evidence;
+/** What a trace proves. */
+interface Judgement {
+  /** `used`: something that exists needs it. `unused`: what needed it is gone. `silent`: it proves neither. */
+  readonly evidence: 'used' | 'unused' | 'silent';
   /** The reason for the evidence, human-readable. */
   readonly why: string;
 }
 
-/** A trace before its use is judged. Whatever uses it may be made after the trace was found, so it is judged later. */
-interface FoundTrace extends Pick<Trace, 'owner' | 'what'> {
-  judge(witnesses: Witnesses): Pick<Trace, 'evidence' | 'why'>;
+/** One thing in the kernel or on disk that carries the name of an attachment. */
+interface Trace extends Judgement {
+  /** As noted: if the note was too long, it has a digest instead of the container id. */
+  readonly owner: AttachmentId;
+  /** Human-readable: `link "veth12345678"`. */
+  readonly what: string;
 }
 
 /** Facts to judge traces by. They are collected after the traces were found. */

@@ -31,7 +31,7 @@ const NONE: Witnesses = {
 
 function evidenceOf(held: object, more: Partial<Witnesses> = {}): string[] {
   const tables = { links: [], ownElements: [], ...held } as unknown as Tables;
-  return listKernelTraces(tables, 'net').map(({ judge }) => judge({ ...NONE, ...more }).evidence);
+  return listKernelTraces(tables, 'net', { ...NONE, ...more }).map(({ evidence }) => evidence);
 }
 
 test('an element is used if any of its addresses is', () => {
