@@ -2,10 +2,9 @@
 //
 // A socket belongs to the namespace in which it was opened, for its whole life. If each end is opened inside `inNetns`, one
 // thread can be both server and client, without a helper process in any namespace. Nothing here blocks, except poll().
-import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
+import { checked, errno, lazyLibc, libc, ptr, SystemError } from './libc.ts';
 
 /** bits/socket.h, netinet/in.h */
 const AF_INET = 2;
@@ -184,37 +183,12 @@ function addressBuffer(): { bytes: Uint8Array; length: Int32Array } {
   return { bytes: new Uint8Array(28), length: new Int32Array([28]) };
 }
 
-type Pointer = ReturnType<typeof ptr>;
-
-interface Functions {
-  connect(fd: number, address: Pointer, length: number): number;
-  listen(fd: number, backlog: number): number;
-  accept4(fd: number, address: Pointer, length: Pointer, flags: number): number;
-  recvfrom(
-    fd: number,
-    data: Pointer,
-    length: number,
-    flags: number,
-    from: Pointer,
-    fromLength: Pointer,
-  ): bigint;
-  getsockopt(fd: number, level: number, option: number, value: Pointer, length: Pointer): number;
-  getsockname(fd: number, address: Pointer, length: Pointer): number;
-  poll(set: Pointer, count: bigint, timeoutMs: number): number;
-}
-
-let loaded: Functions | undefined;
-
-function functions(): Functions {
-  const { i32, u64, i64, ptr: pointer } = FFIType;
-  loaded ??= loadLibc<Functions>({
-    connect: { args: [i32, pointer, i32], returns: i32 },
-    listen: { args: [i32, i32], returns: i32 },
-    accept4: { args: [i32, pointer, pointer, i32], returns: i32 },
-    recvfrom: { args: [i32, pointer, u64, i32, pointer, pointer], returns: i64 },
-    getsockopt: { args: [i32, i32, i32, pointer, pointer], returns: i32 },
-    getsockname: { args: [i32, pointer, pointer], returns: i32 },
-    poll: { args: [pointer, u64, i32], returns: i32 },
-  });
-  return loaded;
-}
+const functions = lazyLibc({
+  connect: { args: ['i32', 'ptr', 'i32'], returns: 'i32' },
+  listen: { args: ['i32', 'i32'], returns: 'i32' },
+  accept4: { args: ['i32', 'ptr', 'ptr', 'i32'], returns: 'i32' },
+  recvfrom: { args: ['i32', 'ptr', 'u64', 'i32', 'ptr', 'ptr'], returns: 'i64' },
+  getsockopt: { args: ['i32', 'i32', 'i32', 'ptr', 'ptr'], returns: 'i32' },
+  getsockname: { args: ['i32', 'ptr', 'ptr'], returns: 'i32' },
+  poll: { args: ['ptr', 'u64', 'i32'], returns: 'i32' },
+});

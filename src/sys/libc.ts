@@ -1,27 +1,9 @@
 // Which C functions do we call, how are their failures represented, and how is a descriptor closed without a wait?
 
-import { dlopen, FFIType, ptr, read } from 'bun:ffi';
+import { dlopen, type Pointer, ptr, read } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { renderErrno } from './errno.ts';
 import { LIBC_NAMES } from './libc-names.ts';
-
-const { i32, u64, pointer } = { i32: FFIType.i32, u64: FFIType.u64, pointer: FFIType.ptr };
-
-const SYMBOLS = {
-  __errno_location: { args: [], returns: pointer },
-  socket: { args: [i32, i32, i32], returns: i32 },
-  bind: { args: [i32, pointer, i32], returns: i32 },
-  setsockopt: { args: [i32, i32, i32, pointer, i32], returns: i32 },
-  send: { args: [i32, pointer, u64, i32], returns: FFIType.i64 },
-  recv: { args: [i32, pointer, u64, i32], returns: FFIType.i64 },
-  sendto: { args: [i32, pointer, u64, i32, pointer, i32], returns: FFIType.i64 },
-  setns: { args: [i32, i32], returns: i32 },
-  unshare: { args: [i32], returns: i32 },
-  ioctl: { args: [i32, u64, u64], returns: i32 },
-  flock: { args: [i32, i32], returns: i32 },
-  mount: { args: [pointer, pointer, pointer, u64, pointer], returns: i32 },
-  umount2: { args: [pointer, i32], returns: i32 },
-} as const;
 
 /** A failed system call. `errno` is the kernel's number, positive. */
 export class SystemError extends Error {
@@ -34,45 +16,45 @@ export class SystemError extends Error {
   }
 }
 
-/** A memory address as bun:ffi represents it. */
-type Address = ReturnType<typeof ptr> | null;
-
-/** The functions of {@link SYMBOLS} with their types, which bun:ffi infers only loosely. */
-interface Libc {
-  __errno_location(): Address;
-  socket(domain: number, type: number, protocol: number): number;
-  bind(fd: number, address: Address, length: number): number;
-  setsockopt(fd: number, level: number, option: number, value: Address, length: number): number;
-  send(fd: number, data: Address, length: number, flags: number): bigint;
-  recv(fd: number, data: Address, length: number, flags: number): bigint;
-  sendto(fd: number, data: Address, length: number, flags: number, to: Address, toLength: number): bigint;
-  setns(fd: number, kind: number): number;
-  unshare(flags: number): number;
-  ioctl(fd: number, request: bigint, argument: bigint): number;
-  flock(fd: number, operation: number): number;
-  mount(source: Address, target: Address, type: Address, flags: bigint, data: Address): number;
-  umount2(target: Address, flags: number): number;
-}
-
 /** How Bun says that there is no such library; it makes code for each function, and refuses with other words. */
 const NOT_FOUND = 'Failed to open library';
 
-let loaded: Libc | undefined;
-
-/** The C library, loaded on first use: plugins that do not call the kernel never pay for it. */
-export function libc(): Libc {
-  loaded ??= loadLibc<Libc>(SYMBOLS);
-  return loaded;
-}
+type Symbols = Parameters<typeof dlopen>[1];
+type FunctionsOf<S extends Symbols> = ReturnType<typeof dlopen<S>>['symbols'];
 
 /**
- * Loads functions of the C library that only some programs need. Every plugin loads {@link libc}, and each symbol costs
- * start-up time.
+ * Functions of the C library by their types, loaded when they are first asked for: each costs start-up time, so those that only some
+ * programs need are not among {@link libc}'s.
  */
-export function loadLibc<T>(symbols: Parameters<typeof dlopen>[1]): T {
+export function lazyLibc<const S extends Symbols>(symbols: S): () => FunctionsOf<S> {
+  let loaded: FunctionsOf<S> | undefined;
+  return () => {
+    loaded ??= loadLibc(symbols);
+    return loaded;
+  };
+}
+
+/** The functions that every plugin loads which calls the kernel. */
+export const libc = lazyLibc({
+  __errno_location: { args: [], returns: 'ptr' },
+  socket: { args: ['i32', 'i32', 'i32'], returns: 'i32' },
+  bind: { args: ['i32', 'ptr', 'i32'], returns: 'i32' },
+  setsockopt: { args: ['i32', 'i32', 'i32', 'ptr', 'i32'], returns: 'i32' },
+  send: { args: ['i32', 'ptr', 'u64', 'i32'], returns: 'i64' },
+  recv: { args: ['i32', 'ptr', 'u64', 'i32'], returns: 'i64' },
+  sendto: { args: ['i32', 'ptr', 'u64', 'i32', 'ptr', 'i32'], returns: 'i64' },
+  setns: { args: ['i32', 'i32'], returns: 'i32' },
+  unshare: { args: ['i32'], returns: 'i32' },
+  ioctl: { args: ['i32', 'u64', 'u64'], returns: 'i32' },
+  flock: { args: ['i32', 'i32'], returns: 'i32' },
+  mount: { args: ['ptr', 'ptr', 'ptr', 'u64', 'ptr'], returns: 'i32' },
+  umount2: { args: ['ptr', 'i32'], returns: 'i32' },
+});
+
+function loadLibc<S extends Symbols>(symbols: S): FunctionsOf<S> {
   for (const name of LIBC_NAMES) {
     try {
-      return dlopen(name, symbols).symbols as unknown as T;
+      return dlopen(name, symbols).symbols;
     } catch (cause) {
       // This system may use the next name.
       if ((cause as Error).message.startsWith(NOT_FOUND)) continue;
@@ -100,7 +82,7 @@ export function checked(result: number | bigint, action: () => string): number {
 /** `errno` of the calling thread; read it right after the failed call. */
 export function errno(): number {
   const at = libc().__errno_location();
-  return at === null ? 0 : read.i32(at, 0);
+  return at === null ? 0 : read.i32(at as Pointer, 0);
 }
 
 /** A zero-terminated text to be passed as `char *`; keep the array alive during the call. */
@@ -121,12 +103,10 @@ const SCM_RIGHTS = 1;
 /** struct cmsghdr with two descriptors: size_t cmsg_len, int cmsg_level, int cmsg_type, int[2]. */
 const CMSG_BYTES = 24;
 
-interface Functions {
-  socketpair(domain: number, type: number, protocol: number, pair: ReturnType<typeof ptr>): number;
-  sendmsg(fd: number, message: ReturnType<typeof ptr>, flags: number): bigint;
-}
-
-let loadedForClosing: Functions | undefined;
+const functions = lazyLibc({
+  socketpair: { args: ['i32', 'i32', 'i32', 'ptr'], returns: 'i32' },
+  sendmsg: { args: ['i32', 'ptr', 'i32'], returns: 'i64' },
+});
 
 /**
  * Closes a descriptor in the background. After a deletion by any process, the last close of an nf_tables socket waits for a
@@ -166,14 +146,4 @@ function send(socket: number, fds: readonly [number, number]): void {
     0n,
   ]);
   functions().sendmsg(socket, ptr(message), 0);
-}
-
-/** Rarely needed, so they are not among the functions that every plugin loads. */
-function functions(): Functions {
-  const { i32, i64, ptr: pointer } = FFIType;
-  loadedForClosing ??= loadLibc<Functions>({
-    socketpair: { args: [i32, i32, i32, pointer], returns: i32 },
-    sendmsg: { args: [i32, pointer, i32], returns: i64 },
-  });
-  return loadedForClosing;
 }

@@ -1,6 +1,5 @@
 // How does a process change its own view of the file system without affecting other processes?
-import { FFIType } from 'bun:ffi';
-import { checked, cString, libc, loadLibc, ptr } from './libc.ts';
+import { checked, cString, lazyLibc, libc, ptr } from './libc.ts';
 
 /** sys/mount.h */
 const MS_NOSUID = 2n;
@@ -66,25 +65,4 @@ function setMountAttributes(path: string, flags: bigint, set: bigint, clear: big
   checked(result, () => `make "${path}" ${set ? 'read-only' : 'writable'}`);
 }
 
-type Pointer = ReturnType<typeof ptr>;
-
-interface Syscalls {
-  syscall(
-    number: bigint,
-    dirFd: bigint,
-    path: Pointer,
-    flags: bigint,
-    attributes: Pointer,
-    size: bigint,
-  ): bigint;
-}
-
-let loaded: Syscalls | undefined;
-
-function syscalls(): Syscalls {
-  const { i64, ptr: pointer } = FFIType;
-  loaded ??= loadLibc<Syscalls>({
-    syscall: { args: [i64, i64, pointer, i64, pointer, i64], returns: i64 },
-  });
-  return loaded;
-}
+const syscalls = lazyLibc({ syscall: { args: ['i64', 'i64', 'ptr', 'i64', 'ptr', 'i64'], returns: 'i64' } });

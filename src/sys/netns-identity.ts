@@ -59,7 +59,7 @@ export function compareNetns(path: string, then: NetnsIdentity): 'same' | 'gone'
 
 /** The cookie of the namespace that this process works in, as a record has it. A process stays in one. */
 export function hostCookie(): { readonly hostCookie?: string } {
-  ownCookie ??= findNetnsCookie('/proc/thread-self/ns/net');
+  ownCookie ??= findNetnsCookie(OWN_NETNS);
   return ownCookie === undefined ? {} : { hostCookie: ownCookie };
 }
 
@@ -120,14 +120,7 @@ function askHere({ socket, getsockopt, ptr }: Functions): string | undefined {
   }
 }
 
-type Address = unknown;
-
-interface Functions {
-  setns(fd: number, kind: number): number;
-  socket(domain: number, type: number, protocol: number): number;
-  getsockopt(fd: number, level: number, option: number, value: Address, length: Address): number;
-  ptr(view: ArrayBufferView): Address;
-}
+type Functions = NonNullable<ReturnType<typeof load>>;
 
 let loaded: Functions | undefined | 'none';
 
@@ -136,7 +129,7 @@ function findFunctions(): Functions | undefined {
   return loaded === 'none' ? undefined : loaded;
 }
 
-function load(): Functions | undefined {
+function load() {
   if (typeof Bun === 'undefined') return undefined;
   const { dlopen, ptr } = import.meta.require('bun:ffi') as typeof FfiModule;
   for (const name of LIBC_NAMES) {
@@ -146,7 +139,7 @@ function load(): Functions | undefined {
         socket: { args: ['i32', 'i32', 'i32'], returns: 'i32' },
         getsockopt: { args: ['i32', 'i32', 'i32', 'ptr', 'ptr'], returns: 'i32' },
       });
-      return { ...symbols, ptr } as unknown as Functions;
+      return { ...symbols, ptr };
     } catch {
       // This system may use the next name.
     }

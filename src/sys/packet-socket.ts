@@ -1,10 +1,9 @@
 // How does a thread exchange packets of one protocol with the neighbours of an interface, before that interface has an address?
 //
 // A packet socket (packet(7)) belongs to the namespace in which it was opened. It sees each packet in addition to the kernel.
-import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
+import { checked, errno, lazyLibc, libc, ptr, SystemError } from './libc.ts';
 import { attachFilter, type Instruction } from './socket-option.ts';
 
 /** bits/socket.h, asm-generic/socket.h */
@@ -98,31 +97,10 @@ export function awaitPacket({ fd }: PacketSocket, timeoutMs: number): boolean {
   return functions().poll(ptr(set), 1n, Math.max(0, Math.ceil(timeoutMs))) > 0;
 }
 
-type Pointer = ReturnType<typeof ptr>;
-
-interface Functions {
-  recvfrom(
-    fd: number,
-    data: Pointer,
-    length: number,
-    flags: number,
-    from: Pointer,
-    fromLength: Pointer,
-  ): bigint;
-  poll(set: Pointer, count: bigint, timeoutMs: number): number;
-}
-
-let loaded: Functions | undefined;
-
-/** Rarely needed, so they are not among the functions that every plugin loads. */
-function functions(): Functions {
-  const { i32, u64, i64, ptr: pointer } = FFIType;
-  loaded ??= loadLibc<Functions>({
-    recvfrom: { args: [i32, pointer, u64, i32, pointer, pointer], returns: i64 },
-    poll: { args: [pointer, u64, i32], returns: i32 },
-  });
-  return loaded;
-}
+const functions = lazyLibc({
+  recvfrom: { args: ['i32', 'ptr', 'u64', 'i32', 'ptr', 'ptr'], returns: 'i64' },
+  poll: { args: ['ptr', 'u64', 'i32'], returns: 'i32' },
+});
 
 /** linux/if_packet.h: struct sockaddr_ll { family; protocol (network order); int ifindex; hatype; pkttype; halen; addr[8]; } */
 function linkAddress(index: number, protocol: number, mac: Uint8Array): Uint8Array {

@@ -1,8 +1,7 @@
 // What does a process arrange for itself: its end with its parent, and what it frees while no request comes?
 
-import { FFIType } from 'bun:ffi';
 import { readFileSync } from 'node:fs';
-import { checked, loadLibc } from './libc.ts';
+import { checked, lazyLibc } from './libc.ts';
 
 // linux/prctl.h
 const PR_SET_PDEATHSIG = 1;
@@ -13,10 +12,8 @@ const SIGKILL = 9;
  * not continue on an attachment that another process may already be deleting.
  */
 export function endWithParent(): void {
-  const { prctl } = loadLibc<{ prctl(option: number, value: bigint): number }>({
-    prctl: { args: ['i32', 'u64'], returns: 'i32' },
-  });
-  checked(prctl(PR_SET_PDEATHSIG, BigInt(SIGKILL)), () => 'end with the parent process');
+  const { prctl } = lazyLibc({ prctl: { args: ['i32', 'u64'], returns: 'i32' } })();
+  checked(prctl(PR_SET_PDEATHSIG, SIGKILL), () => 'end with the parent process');
 }
 
 /** asm-generic/mman-common.h */
@@ -27,6 +24,8 @@ const HEAD = /^([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ +(\/.*)$/;
 
 /** What the pages of a mapping hold that the file does not: in memory, and in swap. */
 const OWN_PAGES = /^(?:Anonymous|Swap): +[1-9]/m;
+
+const functions = lazyLibc({ madvise: { args: ['u64', 'u64', 'i32'], returns: 'i32' } });
 
 /** A range of addresses. */
 interface Range {
@@ -48,9 +47,7 @@ export function releaseProgramCode(): void {
     // The kernel was built without it.
     return;
   }
-  const { madvise } = loadLibc<{ madvise(address: bigint, bytes: bigint, advice: number): number }>({
-    madvise: { args: [FFIType.u64, FFIType.u64, FFIType.i32], returns: FFIType.i32 },
-  });
+  const { madvise } = functions();
   // If the kernel refuses, such as for a mapping locked in memory, nothing is lost.
   for (const { start, bytes } of unchangedRanges(smaps)) madvise(start, bytes, MADV_DONTNEED);
 }

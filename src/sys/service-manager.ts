@@ -1,31 +1,16 @@
 // How does a service talk to systemd: the sockets that it is given, its state, and its log?
 
-import { FFIType, read } from 'bun:ffi';
+import { read } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
+import { checked, errno, lazyLibc, libc, ptr, SystemError } from './libc.ts';
 
-const { i32, pointer } = { i32: FFIType.i32, pointer: FFIType.ptr };
-
-const SYMBOLS = {
-  accept4: { args: [i32, pointer, pointer, i32], returns: i32 },
-  fcntl: { args: [i32, i32, i32], returns: i32 },
-  getsockname: { args: [i32, pointer, pointer], returns: i32 },
-  getsockopt: { args: [i32, i32, i32, pointer, pointer], returns: i32 },
-} as const;
-
-interface Functions {
-  accept4(fd: number, address: null, length: null, flags: number): number;
-  fcntl(fd: number, command: number, value: number): number;
-  getsockname(fd: number, address: ReturnType<typeof ptr>, length: ReturnType<typeof ptr>): number;
-  getsockopt(
-    fd: number,
-    level: number,
-    option: number,
-    value: ReturnType<typeof ptr>,
-    length: ReturnType<typeof ptr>,
-  ): number;
-}
+const functions = lazyLibc({
+  accept4: { args: ['i32', 'ptr', 'ptr', 'i32'], returns: 'i32' },
+  fcntl: { args: ['i32', 'i32', 'i32'], returns: 'i32' },
+  getsockname: { args: ['i32', 'ptr', 'ptr'], returns: 'i32' },
+  getsockopt: { args: ['i32', 'i32', 'i32', 'ptr', 'ptr'], returns: 'i32' },
+});
 
 /** sd-daemon.h: SD_LISTEN_FDS_START */
 const FIRST_FD = 3;
@@ -60,31 +45,32 @@ export function takeListeningSockets(
   for (const name of ['LISTEN_PID', 'LISTEN_FDS', 'LISTEN_FDNAMES']) delete env[name];
   const count = Number(LISTEN_FDS);
   if (Number(LISTEN_PID) !== process.pid || !Number.isInteger(count) || count <= 0) return [];
-  const c = loadLibc<Functions>(SYMBOLS);
+  const { fcntl } = functions();
   return Array.from({ length: Math.min(count, MOST_FDS) }, (_, i) => FIRST_FD + i).flatMap(fd => {
-    const path = listeningPath(c, fd);
+    const path = listeningPath(fd);
     if (path === undefined) return [];
-    c.fcntl(fd, F_SETFD, FD_CLOEXEC);
-    c.fcntl(fd, F_SETFL, c.fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
-    return [{ path, accept: () => accept(c, fd) }];
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
+    return [{ path, accept: () => accept(fd) }];
   });
 }
 
-function accept(c: Functions, fd: number): number | undefined {
+function accept(fd: number): number | undefined {
   for (;;) {
-    const accepted = c.accept4(fd, null, null, SOCK_NONBLOCK_CLOEXEC);
+    const accepted = functions().accept4(fd, null, null, SOCK_NONBLOCK_CLOEXEC);
     if (accepted >= 0) return accepted;
     if (errno() !== Errno.EINTR) return undefined;
   }
 }
 
 /** The path of a listening unix socket; undefined for any other descriptor. */
-function listeningPath(c: Functions, fd: number): string | undefined {
+function listeningPath(fd: number): string | undefined {
+  const { getsockname, getsockopt } = functions();
   const [listens, size] = [new Int32Array(1), Uint32Array.of(4)];
-  const isListening = c.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, ptr(listens), ptr(size)) === 0;
+  const isListening = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, ptr(listens), ptr(size)) === 0;
   if (!isListening || read.i32(ptr(listens), 0) !== 1) return undefined;
   const [address, length] = [new Uint8Array(ADDRESS_BYTES), Uint32Array.of(ADDRESS_BYTES)];
-  if (c.getsockname(fd, ptr(address), ptr(length)) !== 0 || address[0] !== AF_UNIX) return undefined;
+  if (getsockname(fd, ptr(address), ptr(length)) !== 0 || address[0] !== AF_UNIX) return undefined;
   const name = new TextDecoder().decode(address.subarray(2, Math.min(length[0] ?? 0, ADDRESS_BYTES)));
   const path = name.replace(/\0+$/, '');
   return path.startsWith('/') ? path : undefined;

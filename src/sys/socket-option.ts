@@ -1,9 +1,8 @@
 // What can be told to a socket and learned of it: a filter, an option, the label of a datagram?
 
-import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
+import { checked, errno, lazyLibc, libc, ptr, SystemError } from './libc.ts';
 
 /** asm-generic/socket.h */
 const SOL_SOCKET = 1;
@@ -41,17 +40,7 @@ const IPPROTO_RAW = 255;
 const SOL_IP = 0;
 const SOL_IPV6 = 41;
 
-interface Functions {
-  getsockopt(
-    fd: number,
-    level: number,
-    option: number,
-    value: ReturnType<typeof ptr>,
-    length: ReturnType<typeof ptr>,
-  ): number;
-}
-
-let loaded: Functions | undefined;
+const functions = lazyLibc({ getsockopt: { args: ['i32', 'i32', 'i32', 'ptr', 'ptr'], returns: 'i32' } });
 
 /**
  * Queries the IP layer of the thread's namespace, as the tools of the legacy packet filter do.
@@ -71,15 +60,6 @@ export function readIpOption(family: 4 | 6, option: number, value: Uint8Array, w
   }
 }
 
-/** Rarely needed, so it is not among the functions that every plugin loads. */
-function functions(): Functions {
-  const { i32, ptr: pointer } = FFIType;
-  loaded ??= loadLibc<Functions>({
-    getsockopt: { args: [i32, i32, i32, pointer, pointer], returns: i32 },
-  });
-  return loaded;
-}
-
 /** sys/socket.h */
 const MSG_DONTWAIT = 0x40;
 /** struct msghdr of 64-bit systems, 8 bytes each: name, its length, iov, its length, control, its length, flags. */
@@ -89,11 +69,7 @@ const MSGHDR = { iov: 2, iovLength: 3, control: 4, controlLength: 5 };
 const CMSG_BYTES = 24;
 const CMSG_WORDS = { level: 2, type: 3, value: 4 };
 
-interface DatagramFunctions {
-  recvmsg(fd: number, message: ReturnType<typeof ptr>, flags: number): bigint;
-}
-
-let loadedForDatagrams: DatagramFunctions | undefined;
+const datagramFunctions = lazyLibc({ recvmsg: { args: ['i32', 'ptr', 'i32'], returns: 'i64' } });
 
 /** A datagram. */
 interface LabelledDatagram {
@@ -131,12 +107,4 @@ export function labelledReader(
     const isLabelled = control[CMSG_WORDS.level] === level && control[CMSG_WORDS.type] === type;
     return { bytes: bytes.subarray(0, length), label: isLabelled ? control[CMSG_WORDS.value] : undefined };
   };
-}
-
-function datagramFunctions(): DatagramFunctions {
-  const { i32, ptr: pointer, i64 } = FFIType;
-  loadedForDatagrams ??= loadLibc<DatagramFunctions>({
-    recvmsg: { args: [i32, pointer, i32], returns: i64 },
-  });
-  return loadedForDatagrams;
 }

@@ -1,6 +1,5 @@
 // How are kernel parameters and the facts of sysfs read and written, of another network namespace, too?
 
-import { FFIType } from 'bun:ffi';
 import {
   accessSync,
   closeSync,
@@ -15,7 +14,7 @@ import {
 } from 'node:fs';
 import { renderErrno } from './errno.ts';
 import { faultAt } from './fault.ts';
-import { checked, cString, loadLibc, ptr } from './libc.ts';
+import { checked, cString, lazyLibc, ptr } from './libc.ts';
 
 /**
  * Value of a parameter, without its trailing newline. Parameters under `net/` are those of the thread's namespace: for a
@@ -114,20 +113,16 @@ const FSCONFIG_CMD_CREATE = 6n;
 const FSMOUNT_CLOEXEC = 1n;
 const MOUNT_ATTR_RDONLY = 1n;
 
-interface Functions {
-  syscall(...args: readonly [bigint, bigint, bigint, bigint, bigint, bigint]): bigint;
-}
-
-let loaded: Functions | undefined;
+const functions = lazyLibc({
+  syscall: { args: ['u64', 'u64', 'u64', 'u64', 'u64', 'u64'], returns: 'i64' },
+});
 
 /**
  * Runs a function with the path of a sysfs of the thread's namespace, to be called within `inNetns`.
  * @throws SystemError when this kernel, or this user, cannot mount one
  */
 function withSysfs<T>(visit: (path: string) => T): T {
-  const { u64, i64 } = { u64: FFIType.u64, i64: FFIType.i64 };
-  loaded ??= loadLibc<Functions>({ syscall: { args: [u64, u64, u64, u64, u64, u64], returns: i64 } });
-  const { syscall } = loaded;
+  const { syscall } = functions();
   const type = cString('sysfs');
   const failed = (): string => 'mount sysfs';
   const context = checked(syscall(SYS_FSOPEN, BigInt(ptr(type)), FSOPEN_CLOEXEC, 0n, 0n, 0n), failed);

@@ -1,23 +1,10 @@
 // How is a note attached to a file itself, so that it stays with that file only?
-import { FFIType } from 'bun:ffi';
-import { cString, loadLibc, ptr } from './libc.ts';
+import { cString, lazyLibc, ptr } from './libc.ts';
 
-const { i32, u64, i64, ptr: pointer } = FFIType;
-
-interface XattrLibc {
-  getxattr(path: unknown, name: unknown, value: unknown, size: number): bigint;
-  setxattr(path: unknown, name: unknown, value: unknown, size: number, flags: number): number;
-}
-
-let loaded: XattrLibc | undefined;
-
-function libc(): XattrLibc {
-  loaded ??= loadLibc<XattrLibc>({
-    getxattr: { args: [pointer, pointer, pointer, u64], returns: i64 },
-    setxattr: { args: [pointer, pointer, pointer, u64, i32], returns: i32 },
-  });
-  return loaded;
-}
+const libc = lazyLibc({
+  getxattr: { args: ['ptr', 'ptr', 'ptr', 'u64'], returns: 'i64' },
+  setxattr: { args: ['ptr', 'ptr', 'ptr', 'u64', 'i32'], returns: 'i32' },
+});
 
 /** Maximum length of a value that is read. */
 const VALUE_BYTES = 256;

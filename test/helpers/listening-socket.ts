@@ -1,9 +1,8 @@
 // How does a test act as the service manager that keeps a socket for a daemon (sd_listen_fds(3))?
 
-import { FFIType } from 'bun:ffi';
 import fs from 'node:fs';
 import { startSocketOf, wireOf } from '../../src/daemon/protocol.ts';
-import { checked, libc, loadLibc, ptr } from '../../src/sys/libc.ts';
+import { checked, lazyLibc, libc, ptr } from '../../src/sys/libc.ts';
 
 const AF_UNIX = 1;
 const SOCK_STREAM_NONBLOCK = 1 | 0o4000;
@@ -20,9 +19,7 @@ export function keepSocket(socket: string): KeptSocket {
   const fd = checked(libc().socket(AF_UNIX, SOCK_STREAM_NONBLOCK, 0), () => 'open a socket');
   const address = Buffer.concat([Buffer.from([AF_UNIX, 0]), Buffer.from(`${start}\0`)]);
   checked(libc().bind(fd, ptr(address), address.length), () => `bind "${start}"`);
-  const { listen } = loadLibc<{ listen(fd: number, backlog: number): number }>({
-    listen: { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 },
-  });
+  const { listen } = lazyLibc({ listen: { args: ['i32', 'i32'], returns: 'i32' } })();
   checked(listen(fd, 128), () => `listen on "${start}"`);
   for (const name of [socket, wireOf(socket)]) fs.symlinkSync(start, name);
   return { fd, close: () => fs.closeSync(fd) };
