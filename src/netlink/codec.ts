@@ -159,11 +159,11 @@ export interface RawAttribute {
 
 type Table = Readonly<Record<string, readonly [type: number, field: Field<unknown>]>>;
 
-/** Values of an attribute set; `unknown` holds attributes that newer kernels added. */
-export type AttrsOf<T extends Table> = {
-  -readonly [K in keyof T]?: T[K][1] extends { decode(bytes: Uint8Array, siblings: object): infer V }
-    ? V
-    : never;
+type ValueOf<F> = F extends { decode(bytes: Uint8Array, siblings: object): infer V } ? V : never;
+
+/** Values of an attribute set, of which undefined ones are not sent; `unknown` holds attributes that newer kernels added. */
+type AttrsOf<T extends Table> = {
+  -readonly [K in keyof T]?: ValueOf<T[K][1]> | undefined;
 } & { unknown?: RawAttribute[] };
 
 /** A set of attributes as a field, so that sets can be nested. */
@@ -448,7 +448,7 @@ function decodeUtf8(value: Uint8Array): string {
   return decoder.decode(end < 0 ? value : value.subarray(0, end));
 }
 
-type Members = readonly (readonly [name: string, field: FixedField<unknown>])[];
+type Members = Readonly<Record<string, FixedField<unknown>>>;
 
 /** A C struct as a field: usable as a message header, as an attribute's payload and inside other structs. */
 export interface Struct<V> {
@@ -462,18 +462,15 @@ export interface Struct<V> {
 
 /** Every field of the layout except those named `_…`, which are padding. */
 type StructOf<L extends Members> = {
-  -readonly [E in L[number] as E[0] extends `_${string}` ? never : E[0]]: E[1] extends {
-    decode(bytes: Uint8Array, siblings: object): infer T;
-  }
-    ? T
-    : never;
+  -readonly [K in keyof L as K extends `_${string}` ? never : K]: ValueOf<L[K]>;
 };
 
 /**
- * Describes a struct: its fields in order, with padding as explicit fields named `_pad…`. Fields left out when encoding are
- * zero. Input longer than the struct is accepted (newer kernels append fields), shorter input is not.
+ * Describes a struct as C declares it: its fields in order, with padding as explicit fields named `_pad…`. Fields left out when
+ * encoding are zero. Input longer than the struct is accepted (newer kernels append fields), shorter input is not.
  */
-export function struct<const L extends Members>(name: string, layout: L): Struct<StructOf<L>> {
+export function struct<L extends Members>(name: string, members: L): Struct<StructOf<L>> {
+  const layout = Object.entries(members);
   const size = layout.reduce((sum, [, field]) => sum + field.size, 0);
   const decodeAt = (bytes: Uint8Array, from: number, to: number): StructOf<L> => {
     if (to - from < size) throw new Error(`struct ${name}: expected ${size} bytes, found ${to - from}`);
@@ -521,20 +518,9 @@ export const NLM_F_CREATE = 0x400;
 export const NLM_F_APPEND = 0x800;
 export const NLM_F_DUMP = 0x300;
 
-/** struct nlmsghdr { __u32 nlmsg_len; __u16 nlmsg_type; __u16 nlmsg_flags; __u32 nlmsg_seq; __u32 nlmsg_pid; } */
-export const nlmsghdr = struct('nlmsghdr', [
-  ['length', u32],
-  ['type', u16],
-  ['flags', u16],
-  ['seq', u32],
-  ['pid', u32],
-]);
-
-/** struct nlmsgerr { int error; struct nlmsghdr msg; } */
-export const nlmsgerr = struct('nlmsgerr', [
-  ['error', s32],
-  ['request', nlmsghdr],
-]);
+/** linux/netlink.h */
+export const nlmsghdr = struct('nlmsghdr', { length: u32, type: u16, flags: u16, seq: u32, pid: u32 });
+export const nlmsgerr = struct('nlmsgerr', { error: s32, request: nlmsghdr });
 
 /** A message with its body not yet decoded. */
 export interface Envelope {

@@ -80,8 +80,8 @@ export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
   const body = flowMessage.encode(
     { family: numberOf(family) },
     {
-      original: { proto: { protocol, ...(port === undefined ? {} : { destination: port }) } },
-      ...(responder ? { reply: { ip: { [`v${family}Src`]: responder } } } : {}),
+      original: { proto: { protocol, destination: port } },
+      reply: responder && { ip: { [`v${family}Src`]: responder } },
       filter: {
         originalFlags:
           CTA_FILTER_F_CTA_PROTO_NUM | (port === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_DST_PORT),
@@ -98,14 +98,7 @@ export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
  */
 export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
   const { original, id, zone } = flow.attrs;
-  const body = flowMessage.encode(
-    { family: numberOf(flow.family) },
-    {
-      ...(original ? { original } : {}),
-      ...(id === undefined ? {} : { id }),
-      ...(zone === undefined ? {} : { zone }),
-    },
-  );
+  const body = flowMessage.encode({ family: numberOf(flow.family) }, { original, id, zone });
   const type = (NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_DELETE;
   const op = `delete flow to ${renderIp(flow.destination)} port ${flow.destinationPort}`;
   tolerating([Errno.ENOENT], () => socket.request({ op, type, body }));

@@ -6,13 +6,13 @@ import { attachFilter, type Instruction, labelledReader } from '../sys/socket-op
 import { startTimer, type Timer } from '../wait.ts';
 import { attrs, decodeMessages, type Envelope, layout, s32, str, struct, u8 } from './codec.ts';
 import { elementMessage } from './nft/element.ts';
-import { NftMsg, nfgenmsg, nftType } from './nft/message.ts';
+import { nfgenmsg, nftType } from './nft/message.ts';
 import { ifaddrmsg } from './rtnl/addr.ts';
 import { IFF_UP, linkMessage } from './rtnl/link.ts';
+import { AF, messages, rtm } from './rtnl/message.ts';
 import { tcmsg } from './rtnl/qdisc.ts';
 import { routeMessage } from './rtnl/route.ts';
 import { joinGroup, openNetlink } from './socket.ts';
-import { traced } from './trace.ts';
 
 /** sys/socket.h */
 const SOL_SOCKET = 1;
@@ -138,16 +138,10 @@ export const ROUTE_GROUPS: readonly number[] = [1, 4, 5, 7, 9, 11, 24, 25];
 /** Those for other namespaces, in which only devices, addresses and routes are ours. */
 export const PEER_GROUPS: readonly number[] = [1, 5, 7, 9, 11];
 
-/** linux/rtnetlink.h */
-const RTM_NEWLINK = 16;
-const RTM_DELLINK = 17;
-const RTM_DELADDR = 21;
-const RTM_DELROUTE = 25;
-const RTM_DELQDISC = 37;
-const RTM_DELTFILTER = 45;
-const RTM_NEWNETCONF = 80;
-/** linux/socket.h: a bridge reports its ports under this family, too. */
-const AF_BRIDGE = 7;
+const [NEWLINK, DELLINK] = [rtm('NEW', 'LINK'), rtm('DEL', 'LINK')];
+const [DELADDR, DELROUTE] = [rtm('DEL', 'ADDR'), rtm('DEL', 'ROUTE')];
+const [DELQDISC, DELTFILTER] = [rtm('DEL', 'QDISC'), rtm('DEL', 'TFILTER')];
+const NEWNETCONF = rtm('NEW', 'NETCONF');
 /** linux/netconf.h: the index that stands for all devices. */
 const NETCONFA_IFINDEX_ALL = -1;
 
@@ -174,19 +168,12 @@ export type RouteNotification =
   /** Forwarding was turned off: on a device, or on all (undefined). */
   | { readonly what: 'forwarding'; readonly index: number | undefined };
 
-/** linux/netconf.h: struct netconfmsg { __u8 ncm_family; }, NETCONFA_* */
-const netconfMessage = traced(
-  'NETLINK_ROUTE',
-  { [RTM_NEWNETCONF]: 'RTM_NEWNETCONF' },
-  layout(
-    struct('netconfmsg', [
-      ['family', u8],
-      ['_pad1', u8],
-      ['_pad2', u8],
-      ['_pad3', u8],
-    ]),
-    attrs('netconf', { index: [1, s32], forwarding: [2, s32] }),
-  ),
+/** linux/netconf.h: struct netconfmsg, NETCONFA_* */
+const netconfmsg = struct('netconfmsg', { family: u8 });
+const netconfMessage = messages(
+  'NETCONF',
+  netconfmsg,
+  attrs('netconf', { index: [1, s32], forwarding: [2, s32] }),
 );
 
 /**
@@ -194,7 +181,7 @@ const netconfMessage = traced(
  * after the envelope is the family.
  */
 export const ROUTE_FILTER: readonly Instruction[] = routeFilter([
-  ...[RTM_NEWLINK, RTM_DELLINK, RTM_DELADDR, RTM_DELROUTE, RTM_DELQDISC, RTM_DELTFILTER, RTM_NEWNETCONF],
+  ...[NEWLINK, DELLINK, DELADDR, DELROUTE, DELQDISC, DELTFILTER, NEWNETCONF],
 ]);
 
 function routeFilter(types: readonly number[]): Instruction[] {
@@ -204,7 +191,7 @@ function routeFilter(types: readonly number[]): Instruction[] {
     ...types.map((type, i): Instruction => [JEQ, types.length - i, 0, type]),
     [RET, 0, 0, 0],
     [LDB, 0, 0, 16],
-    [JEQ, 0, 1, AF_BRIDGE],
+    [JEQ, 0, 1, AF.bridge],
     [RET, 0, 0, 0],
     [RET, 0, 0, 0xffff_ffff],
   ];
@@ -212,19 +199,19 @@ function routeFilter(types: readonly number[]): Instruction[] {
 
 /** @returns undefined for an addition, and for what no attachment consists of */
 export function decodeRouteNotification({ type, body }: Envelope): RouteNotification | undefined {
-  if (type === RTM_NEWLINK || type === RTM_DELLINK) return decodeDevice(type, body);
-  if (type === RTM_DELADDR) return { what: 'address', index: ifaddrmsg.decode(body).index };
-  if (type === RTM_DELQDISC || type === RTM_DELTFILTER) {
+  if (type === NEWLINK || type === DELLINK) return decodeDevice(type, body);
+  if (type === DELADDR) return { what: 'address', index: ifaddrmsg.decode(body).index };
+  if (type === DELQDISC || type === DELTFILTER) {
     const { index, handle } = tcmsg.decode(body);
     // The kernel's default, which the first discipline takes the place of.
-    const isDefault = type === RTM_DELQDISC && handle === 0;
+    const isDefault = type === DELQDISC && handle === 0;
     return isDefault ? undefined : { what: 'traffic control', index };
   }
-  if (type === RTM_DELROUTE) {
+  if (type === DELROUTE) {
     const index = routeMessage.decode(body).attrs.oif;
     return index === undefined ? undefined : { what: 'route', index };
   }
-  if (type !== RTM_NEWNETCONF) return undefined;
+  if (type !== NEWNETCONF) return undefined;
   const { index, forwarding } = netconfMessage.decode(body).attrs;
   if (forwarding !== 0 || index === undefined) return undefined;
   if (index === NETCONFA_IFINDEX_ALL) return { what: 'forwarding', index: undefined };
@@ -235,9 +222,9 @@ export function decodeRouteNotification({ type, body }: Envelope): RouteNotifica
 function decodeDevice(type: number, body: Uint8Array): RouteNotification | undefined {
   const { header, attrs: own } = linkMessage.decode(body);
   const { index, flags, family } = header;
-  // A port that leaves its bridge is deleted for the bridge alone.
-  if (own.ifname === undefined || family === AF_BRIDGE) return undefined;
-  const isGone = type === RTM_DELLINK;
+  // A bridge reports its ports, too; one that leaves it is deleted for the bridge alone.
+  if (own.ifname === undefined || family === AF.bridge) return undefined;
+  const isGone = type === DELLINK;
   return {
     what: 'device',
     index,
@@ -274,9 +261,7 @@ const tableAndSecond = layout(nfgenmsg, attrs('place', { table: [1, str], second
 /** NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME. */
 const chainName = layout(nfgenmsg, attrs('chain', { table: [1, str], chain: [3, str] }));
 
-const DELETIONS = [NftMsg.DELTABLE, NftMsg.DELCHAIN, NftMsg.DELRULE, NftMsg.DELSET].map(nftType);
-const ELEMENT_DELETION = nftType(NftMsg.DELSETELEM);
-const ELEMENT_ADDITION = nftType(NftMsg.NEWSETELEM);
+const DELETIONS = (['TABLE', 'CHAIN', 'RULE', 'SET', 'SETELEM'] as const).map(kind => nftType('DEL', kind));
 
 /**
  * @param isWanted tables whose deletions are of interest: other software changes many elements of its own
@@ -286,24 +271,23 @@ export function decodeNftDeletion(
   { type, body }: Envelope,
   isWanted: (table: string) => boolean,
 ): NftDeletion | undefined {
-  const isElement = type === ELEMENT_DELETION;
-  if (!isElement && !DELETIONS.includes(type)) return undefined;
+  if (!DELETIONS.includes(type)) return undefined;
   const { table } = tableOnly.decode(body).attrs;
   if (table === undefined || !isWanted(table)) return undefined;
   const chain = chainIn(type, body);
-  if (!isElement) return { table, ...(chain === undefined ? {} : { chain }) };
+  if (type !== nftType('DEL', 'SETELEM')) return { table, ...(chain === undefined ? {} : { chain }) };
   const { set = '', elements = [] } = elementMessage.decode(body).attrs;
   return { table, set, comments: elements.flatMap(({ comment }) => comment ?? []) };
 }
 
 function chainIn(type: number, body: Uint8Array): string | undefined {
-  if (type === nftType(NftMsg.DELRULE)) return tableAndSecond.decode(body).attrs.second;
-  return type === nftType(NftMsg.DELCHAIN) ? chainName.decode(body).attrs.chain : undefined;
+  if (type === nftType('DEL', 'RULE')) return tableAndSecond.decode(body).attrs.second;
+  return type === nftType('DEL', 'CHAIN') ? chainName.decode(body).attrs.chain : undefined;
 }
 
 /** The set that elements were added to. */
 export function decodeNftSetAddition({ type, body }: Envelope): { table: string; set: string } | undefined {
-  if (type !== ELEMENT_ADDITION) return undefined;
+  if (type !== nftType('NEW', 'SETELEM')) return undefined;
   const { table, second: set } = tableAndSecond.decode(body).attrs;
   return table === undefined || set === undefined ? undefined : { table, set };
 }
@@ -317,8 +301,8 @@ interface NftAddition {
 
 /** @returns undefined for everything but a table or chain that is new, or whose policy or flags have changed */
 export function decodeNftAddition({ type, body }: Envelope): NftAddition | undefined {
-  const isChain = type === nftType(NftMsg.NEWCHAIN);
-  if (!isChain && type !== nftType(NftMsg.NEWTABLE)) return undefined;
+  const isChain = type === nftType('NEW', 'CHAIN');
+  if (!isChain && type !== nftType('NEW', 'TABLE')) return undefined;
   const { table, chain } = isChain
     ? chainName.decode(body).attrs
     : { ...tableOnly.decode(body).attrs, chain: undefined };

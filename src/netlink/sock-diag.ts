@@ -12,36 +12,31 @@ const AF = { 4: 2, 6: 10 } as const;
 /** net/tcp_states.h: a TCP socket that waits is in state 10, a UDP socket without a peer in state 7. */
 const WAITING = { 6: 1 << 10, 17: 1 << 7 } as const;
 
-/** A field of sixteen bytes, which holds an address of either family. */
-const sixteen = { ...bytes, size: 16, encode: () => {} };
+/** So many bytes, such as the sixteen that hold an address of either family. */
+function room(size: number) {
+  return { ...bytes, size };
+}
 
-/** linux/inet_diag.h: struct inet_diag_req_v2, up to the states; what follows, struct inet_diag_sockid, is zero. */
+/** linux/inet_diag.h: struct inet_diag_req_v2; its struct inet_diag_sockid is zero. */
 const question = layout(
-  struct('inet_diag_req_v2', [
-    ['family', u8],
-    ['protocol', u8],
-    ['_ext', u8],
-    ['_pad', u8],
-    ['states', u32],
-    ...Array.from({ length: 12 }, (_, i) => [`_id${i}`, u32] as const),
-  ]),
+  struct('inet_diag_req_v2', { family: u8, protocol: u8, _ext: u8, _pad: u8, states: u32, _id: room(48) }),
   attrs('question', {}),
 );
 
 /** linux/inet_diag.h: struct inet_diag_msg with struct inet_diag_sockid in it. */
 const answer = layout(
-  struct('inet_diag_msg', [
-    ['family', u8],
-    ['state', u8],
-    ['_timer', u8],
-    ['_retrans', u8],
-    ['port', u16be],
-    ['_peerPort', u16be],
-    ['address', sixteen],
-    ['_peer', sixteen],
-    ...Array.from({ length: 7 }, (_, i) => [`_rest${i}`, u32] as const),
-    ['inode', u32],
-  ]),
+  struct('inet_diag_msg', {
+    family: u8,
+    state: u8,
+    _timer: u8,
+    _retrans: u8,
+    port: u16be,
+    _peerPort: u16be,
+    address: room(16),
+    _peer: room(16),
+    _rest: room(28),
+    inode: u32,
+  }),
   attrs('socket', { onlyV6: [11, u8] }), // INET_DIAG_SKV6ONLY
 );
 

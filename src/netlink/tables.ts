@@ -4,7 +4,7 @@
 import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { listRawElements, type NotedElement, notedElementsOf, type RawElement } from './nft/element.ts';
-import { familyOf, NftMsg, nftType, type Table } from './nft/message.ts';
+import { familyOf, type NftKind, nftType, type Table } from './nft/message.ts';
 import {
   type Chain,
   chainMessage,
@@ -14,6 +14,7 @@ import {
   setMessage,
   tableMessage,
   toChain,
+  toRule,
 } from './nft/table.ts';
 import { type Address, listAddresses } from './rtnl/addr.ts';
 import { type Link, listLinks } from './rtnl/link.ts';
@@ -97,15 +98,15 @@ export class Tables {
   }
 
   get nftChains(): readonly NftObject<ReturnType<typeof chainMessage.decode>['attrs']>[] {
-    return this.#once('chains', () => this.#dump('chains', NftMsg.GETCHAIN, chainMessage.decode));
+    return this.#once('chains', () => this.#dump('chains', 'CHAIN', chainMessage.decode));
   }
 
   get nftRules(): readonly NftObject<ReturnType<typeof ruleMessage.decode>['attrs']>[] {
-    return this.#once('rules', () => this.#dump('rules', NftMsg.GETRULE, ruleMessage.decode));
+    return this.#once('rules', () => this.#dump('rules', 'RULE', ruleMessage.decode));
   }
 
   get nftSets(): readonly NftObject<ReturnType<typeof setMessage.decode>['attrs']>[] {
-    return this.#once('sets', () => this.#dump('sets', NftMsg.GETSET, setMessage.decode));
+    return this.#once('sets', () => this.#dump('sets', 'SET', setMessage.decode));
   }
 
   /** Elements of our tables that have a comment. */
@@ -131,12 +132,11 @@ export class Tables {
       );
       for (const { table, attrs } of this.nftChains) tables.get(keyOf(table))?.chains.push(toChain(attrs));
       for (const { table, attrs } of this.nftRules) {
-        const { chain = '', handle = 0n, expressions = [], comment } = attrs;
         const rules = tables.get(keyOf(table))?.rules;
-        const rule = { chain, handle, expressions, ...(comment === undefined ? {} : { comment }) };
-        const before = rules?.get(chain);
+        const rule = toRule(attrs);
+        const before = rules?.get(rule.chain);
         if (before) before.push(rule);
-        else rules?.set(chain, [rule]);
+        else rules?.set(rule.chain, [rule]);
       }
       return [...tables.values()];
     });
@@ -163,17 +163,14 @@ export class Tables {
   }
 
   /** All objects of one kind, of every table of the known families. */
-  #dump<A extends { readonly table?: string }>(
+  #dump<A extends { readonly table?: string | undefined }>(
     what: string,
-    message: number,
+    kind: NftKind,
     decode: (body: Uint8Array) => { readonly header: { readonly family: number }; readonly attrs: A },
   ): NftObject<A>[] {
     // Family 0 means every family, and without attributes all kinds of requests look the same.
-    const request = {
-      op: `list ${what}`,
-      type: nftType(message),
-      body: tableMessage.encode({ family: 0 }, {}),
-    };
+    const body = tableMessage.encode({ family: 0 }, {});
+    const request = { op: `list ${what}`, type: nftType('GET', kind), body };
     return this.#nft(socket => socket.dump(request)).flatMap(body => {
       const { header, attrs } = decode(body);
       const family = familyOf(header.family);

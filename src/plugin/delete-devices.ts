@@ -19,7 +19,8 @@ import {
   type Request,
   readS32,
 } from '../netlink/codec.ts';
-import { deletionOf, type Link, RTM_DELLINK } from '../netlink/rtnl/link.ts';
+import { deletionOf, type Link } from '../netlink/rtnl/link.ts';
+import { rtm } from '../netlink/rtnl/message.ts';
 import {
   exchange,
   isNetlinkError,
@@ -112,7 +113,9 @@ export class LinkDeletion {
 
 /** Index of the device that a notification reports as deleted, or as moved to another namespace. struct ifinfomsg */
 function deletedLink({ type, body }: Envelope): number | undefined {
-  return type === RTM_DELLINK && body.length >= 8 && body[0] === AF_UNSPEC ? readS32(body, 4) : undefined;
+  return type === rtm('DEL', 'LINK') && body.length >= 8 && body[0] === AF_UNSPEC
+    ? readS32(body, 4)
+    : undefined;
 }
 
 // How does a plugin delete devices without waiting until the kernel has freed them?

@@ -1,18 +1,19 @@
 // How are elements of sets and maps added, found and deleted, of one set or of several together?
 
 import { Errno } from '../../sys/errno.ts';
-import { attrs, bytes, listOf, NLM_F_CREATE, NLM_F_EXCL, type Request, str, u32be } from '../codec.ts';
+import { attrs, bytes, listOf, type Request, str, u32be } from '../codec.ts';
 import { type NetlinkSocket, tolerating } from '../socket.ts';
-import { data, type Verdict } from './expr.ts';
-import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
+import { data, toVerdict, type Verdict } from './expr.ts';
+import { nftMessages, renderTable, type Table } from './message.ts';
 import {
   comment,
   decodeFields,
   encodeFields,
   type FieldValue,
-  kindOf,
   type NftSet,
   renderFields,
+  renderSet,
+  type setMessage,
   typeNamesOf,
 } from './table.ts';
 
@@ -33,8 +34,7 @@ const elementListAttrs = attrs('elements', {
   elements: [3, listOf(elementAttrs)],
 });
 
-/** NFT_MSG_NEWSETELEM, NFT_MSG_GETSETELEM and NFT_MSG_DELSETELEM. */
-export const elementMessage = nftLayout('SETELEM', elementListAttrs);
+export const elementMessage = nftMessages('SETELEM', elementListAttrs, 'table');
 
 /** A message holds at most 64 KiB; this many elements of any of our sets fit easily. */
 const ELEMENTS_PER_MESSAGE = 100;
@@ -50,24 +50,12 @@ export interface Element {
 
 /**
  * Adds elements. An existing one is left as it is, including its comment. With different data the result is EEXIST or EBUSY,
- * depending on the kernel version; with `exclusive` it is always EEXIST.
+ * depending on the kernel version.
  * Same as: `nft add element <family> <table> <set> { <key> [comment "…"] [: <data>], … }`
  */
-export function addElements(
-  set: NftSet,
-  elements: readonly Element[],
-  options: { exclusive?: boolean } = {},
-): Request[] {
-  const flags = NLM_F_CREATE | (options.exclusive ? NLM_F_EXCL : 0);
+export function addElements(set: NftSet, elements: readonly Element[]): Request[] {
   return inPortions(elements).map(portion =>
-    nftRequest(
-      `add ${renderKeys(portion)} to ${renderSet(set)}`,
-      NftMsg.NEWSETELEM,
-      elementMessage,
-      set.table.family,
-      { table: set.table.name, set: set.name, elements: portion.map(element => encodeElement(set, element)) },
-      flags,
-    ),
+    elementMessage.add(`add ${renderKeys(portion)} to ${renderSet(set)}`, set.table, listAttrs(set, portion)),
   );
 }
 
@@ -76,15 +64,14 @@ export function addElements(
  * Same as: `nft delete element <family> <table> <set> { <key>, … }`
  */
 export function deleteElements(set: NftSet, keys: readonly (readonly FieldValue[])[]): Request[] {
-  return inPortions(keys.map(key => ({ key }))).map(portion =>
-    nftRequest(
-      `delete ${renderKeys(portion)} from ${renderSet(set)}`,
-      NftMsg.DELSETELEM,
-      elementMessage,
-      set.table.family,
-      { table: set.table.name, set: set.name, elements: portion.map(element => encodeElement(set, element)) },
-    ),
-  );
+  return inPortions(keys.map(key => ({ key }))).map(portion => {
+    const op = `delete ${renderKeys(portion)} from ${renderSet(set)}`;
+    return elementMessage.remove(op, set.table, listAttrs(set, portion));
+  });
+}
+
+function listAttrs(set: NftSet, elements: readonly Element[]) {
+  return { set: set.name, elements: elements.map(element => encodeElement(set, element)) };
 }
 
 /**
@@ -99,8 +86,8 @@ export function findElement(
   return findElements(socket, [{ set, key }])[0];
 }
 
-/** A key of a set. */
-interface Where {
+/** The set and key of an element. */
+export interface ElementPlace {
   readonly set: NftSet;
   readonly key: readonly FieldValue[];
 }
@@ -112,49 +99,46 @@ const MOST_QUESTIONS = 500;
  * Like {@link findElement} for many keys, in their order, with one batch of questions. Sets with very many of the keys are
  * listed instead.
  */
-export function findElements(socket: NetlinkSocket, places: readonly Where[]): (Element | undefined)[] {
+export function findElements(
+  socket: NetlinkSocket,
+  places: readonly ElementPlace[],
+): (Element | undefined)[] {
   if (places.length <= MOST_QUESTIONS) return askForElements(socket, places);
-  const counts = new Map<string, number>();
-  for (const { set } of places) counts.set(renderSet(set), (counts.get(renderSet(set)) ?? 0) + 1);
-  const isListed = ({ set }: Where) => (counts.get(renderSet(set)) ?? 0) > MOST_QUESTIONS;
-  const listings = new Map<string, ReadonlyMap<string, Element>>();
-  const listing = (set: NftSet) => {
-    const name = renderSet(set);
-    const known =
-      listings.get(name) ?? new Map(listElements(socket, set).map(one => [renderFields(one.key), one]));
-    listings.set(name, known);
-    return known;
-  };
-  const asked = askForElements(
-    socket,
-    places.filter(place => !isListed(place)),
-  ).values();
-  return places.map(place =>
-    isListed(place) ? listing(place.set).get(renderFields(place.key)) : asked.next().value,
-  );
+  const found = new Map<ElementPlace, Element | undefined>();
+  const asked = bySet(places).flatMap(({ set, members }) => {
+    if (members.length <= MOST_QUESTIONS) return members;
+    const listed = new Map(listElements(socket, set).map(one => [renderFields(one.key), one]));
+    for (const place of members) found.set(place, listed.get(renderFields(place.key)));
+    return [];
+  });
+  const answers = askForElements(socket, asked);
+  for (const [i, place] of asked.entries()) found.set(place, answers[i]);
+  return places.map(place => found.get(place));
 }
 
-function askForElements(socket: NetlinkSocket, places: readonly Where[]): (Element | undefined)[] {
+function askForElements(socket: NetlinkSocket, places: readonly ElementPlace[]): (Element | undefined)[] {
   const questions = places.map(({ set, key }) => question(set, key));
   const bodies = socket.findAll(questions, [Errno.ENOENT]);
   return places.map(({ set }, i) => {
     const body = bodies[i];
-    return body && decodeElements(set, body)[0];
+    const [own] = body ? (elementMessage.decode(body).attrs.elements ?? []) : [];
+    return own && toElement(set, own);
   });
 }
 
 /** All elements; none when the set does not exist. Same as: `nft list set|map <family> <table> <name>` */
 export function listElements(socket: NetlinkSocket, set: NftSet): Element[] {
-  const op = `list ${renderSet(set)}`;
-  const values = { table: set.table.name, set: set.name };
-  const request = nftRequest(op, NftMsg.GETSETELEM, elementMessage, set.table.family, values);
-  const bodies = tolerating([Errno.ENOENT], () => socket.dump(request)) ?? [];
-  return bodies.flatMap(body => decodeElements(set, body));
+  return listAttrsOf(socket, `list ${renderSet(set)}`, set.table, set.name).map(own => toElement(set, own));
+}
+
+function listAttrsOf(socket: NetlinkSocket, op: string, table: Table, set: string): ElementAttrs[] {
+  const asked = { table: table.name, set };
+  const all = tolerating([Errno.ENOENT], () => elementMessage.list(socket, op, table, asked)) ?? [];
+  return all.flatMap(({ elements = [] }) => elements);
 }
 
 function question(set: NftSet, key: readonly FieldValue[]): Request {
-  const values = { table: set.table.name, set: set.name, elements: [encodeElement(set, { key })] };
-  const { type, body } = nftRequest('', NftMsg.GETSETELEM, elementMessage, set.table.family, values);
+  const { type, body } = elementMessage.get('', set.table, listAttrs(set, [{ key }]));
   // Dozens of questions are sent at once, and only the few that fail need their text.
   return {
     get op() {
@@ -166,34 +150,26 @@ function question(set: NftSet, key: readonly FieldValue[]): Request {
   };
 }
 
-function encodeElement(set: NftSet, element: Element) {
-  const own = { key: { value: encodeFields(set.key, element.key) } };
-  const words = element.comment === undefined ? {} : { comment: element.comment };
-  if (element.data === undefined) return { ...own, ...words };
-  if (isVerdict(element.data)) return { ...own, data: { verdict: element.data }, ...words };
-  if (set.data === undefined || set.data === 'verdict') {
-    throw new Error(
-      `Cannot add ${renderFields(element.key)} to ${renderSet(set)}: its data is of the wrong kind`,
-    );
-  }
-  return { ...own, data: { value: encodeFields(set.data, element.data) }, ...words };
+type ElementAttrs = ReturnType<typeof elementAttrs.decode>;
+
+function encodeElement(set: NftSet, { key, data, comment }: Element): ElementAttrs {
+  return { key: { value: encodeFields(set.key, key) }, data: data && encodeData(set, key, data), comment };
 }
 
-function decodeElements(set: NftSet, body: Uint8Array): Element[] {
-  return (elementMessage.decode(body).attrs.elements ?? []).map(own => {
-    const verdict = own.data?.verdict;
-    const value = own.data?.value;
-    return {
-      key: decodeFields(set.key, own.key?.value ?? new Uint8Array()),
-      ...(verdict ? { data: { ...verdict, code: verdict.code ?? 0 } } : {}),
-      ...(value && set.data && set.data !== 'verdict' ? { data: decodeFields(set.data, value) } : {}),
-      ...(own.comment === undefined ? {} : { comment: own.comment }),
-    };
-  });
+function encodeData(set: NftSet, key: readonly FieldValue[], data: readonly FieldValue[] | Verdict) {
+  if ('code' in data) return { verdict: data };
+  if (set.data !== undefined && set.data !== 'verdict') return { value: encodeFields(set.data, data) };
+  throw new Error(`Cannot add ${renderFields(key)} to ${renderSet(set)}: its data is of the wrong kind`);
 }
 
-function isVerdict(value: readonly FieldValue[] | Verdict): value is Verdict {
-  return !Array.isArray(value);
+function toElement(set: NftSet, { key, data, comment }: ElementAttrs): Element {
+  const { verdict, value } = data ?? {};
+  return {
+    key: decodeFields(set.key, key?.value ?? new Uint8Array()),
+    ...(verdict ? { data: toVerdict(verdict) } : {}),
+    ...(value && set.data && set.data !== 'verdict' ? { data: decodeFields(set.data, value) } : {}),
+    ...(comment === undefined ? {} : { comment }),
+  };
 }
 
 function inPortions(elements: readonly Element[]): (readonly Element[])[] {
@@ -208,10 +184,6 @@ function renderKeys(elements: readonly Element[]): string {
   const [first] = elements;
   const more = elements.length > 1 ? ` and ${elements.length - 1} more` : '';
   return `{ ${renderFields(first?.key ?? [])} }${more}`;
-}
-
-function renderSet(set: NftSet): string {
-  return `${kindOf(set)} "${set.name}" of table ${renderTable(set.table)}`;
 }
 
 /** An element with a comment, and the set that it belongs to. */
@@ -229,7 +201,7 @@ export interface NotedElement extends Element {
 export function notedElementsOf(
   socket: NetlinkSocket,
   table: Table,
-  { name, keyType }: { readonly name?: string; readonly keyType?: number },
+  { name, keyType }: Pick<ReturnType<typeof setMessage.decode>['attrs'], 'name' | 'keyType'>,
 ): NotedElement[] {
   const key = keyType === undefined ? undefined : typeNamesOf(keyType);
   if (name === undefined || key === undefined) return [];
@@ -261,23 +233,18 @@ export interface RawElement {
 /** All elements; none when the set does not exist. Same as: `nft list set|map <family> <table> <name>` */
 export function listRawElements(socket: NetlinkSocket, table: Table, set: string): RawElement[] {
   const op = `list set "${set}" of table ${renderTable(table)}`;
-  const request = nftRequest(op, NftMsg.GETSETELEM, elementMessage, table.family, { table: table.name, set });
-  const bodies = tolerating([Errno.ENOENT], () => socket.dump(request)) ?? [];
-  return bodies.flatMap(body =>
-    (elementMessage.decode(body).attrs.elements ?? []).map(
-      ({ key, data: own, flags = 0, expression, end, comment }) => {
-        const { verdict, value } = own ?? {};
-        return {
-          key: key?.value ?? new Uint8Array(),
-          endsInterval: (flags & NFT_SET_ELEM_INTERVAL_END) !== 0,
-          isComplex: end !== undefined || expression !== undefined || (flags & NFT_SET_ELEM_CATCHALL) !== 0,
-          ...(verdict ? { verdict: { ...verdict, code: verdict.code ?? 0 } } : {}),
-          ...(value ? { value } : {}),
-          ...(comment === undefined ? {} : { comment }),
-        };
-      },
-    ),
-  );
+  return listAttrsOf(socket, op, table, set).map(own => {
+    const { key, flags = 0, expression, end, comment } = own;
+    const { verdict, value } = own.data ?? {};
+    return {
+      key: key?.value ?? new Uint8Array(),
+      endsInterval: (flags & NFT_SET_ELEM_INTERVAL_END) !== 0,
+      isComplex: end !== undefined || expression !== undefined || (flags & NFT_SET_ELEM_CATCHALL) !== 0,
+      ...(verdict ? { verdict: toVerdict(verdict) } : {}),
+      ...(value ? { value } : {}),
+      ...(comment === undefined ? {} : { comment }),
+    };
+  });
 }
 
 /** An element and the set that it belongs to. */
@@ -286,30 +253,20 @@ export interface Entry {
   readonly element: Element;
 }
 
-/** The set and key of an element whose value is to be looked up. */
-export interface ElementPlace {
-  readonly set: NftSet;
-  readonly key: readonly FieldValue[];
-}
-
 /** Adds elements, grouped by set. Same as: `nft add element <family> <table> <name> { … }` for each set */
 export function addEntries(entries: readonly Entry[]): Request[] {
-  return bySet(entries).flatMap(({ set, members }) =>
-    addElements(
-      set,
-      members.map(({ element }) => element),
-    ),
-  );
+  return bySet(entries).flatMap(({ set, members }) => {
+    const elements = members.map(({ element }) => element);
+    return addElements(set, elements);
+  });
 }
 
 /** Deletes elements, grouped by set. Same as: `nft delete element <family> <table> <name> { … }` for each set */
 export function deletePlaces(places: readonly ElementPlace[]): Request[] {
-  return bySet(places).flatMap(({ set, members }) =>
-    deleteElements(
-      set,
-      members.map(({ key }) => key),
-    ),
-  );
+  return bySet(places).flatMap(({ set, members }) => {
+    const keys = members.map(({ key }) => key);
+    return deleteElements(set, keys);
+  });
 }
 
 /** A set is identified by its name: several objects may describe the same set. */

@@ -11,21 +11,20 @@ export const NF_DROP = 0;
 export const NF_ACCEPT = 1;
 
 /** linux/netfilter/nf_tables.h, enum nft_verdict_attributes */
-const verdict = attrs('verdict', {
-  code: [1, s32be],
-  chain: [2, str],
-});
+const verdict = attrs('verdict', { code: [1, s32be], chain: [2, str] });
 
 /** linux/netfilter/nf_tables.h, enum nft_data_attributes */
-export const data = attrs('data', {
-  value: [1, bytes],
-  verdict: [2, verdict],
-});
+export const data = attrs('data', { value: [1, bytes], verdict: [2, verdict] });
 
 /** What happens to a packet next: `code` is one of NF_* or NFT_*. */
 export interface Verdict {
   readonly code: number;
-  readonly chain?: string;
+  readonly chain?: string | undefined;
+}
+
+/** A verdict as the kernel reports it. */
+export function toVerdict({ code = 0, chain }: ValuesOf<typeof verdict>): Verdict {
+  return { code, ...(chain === undefined ? {} : { chain }) };
 }
 
 /** Same as: `jump <chain>` */
@@ -93,25 +92,11 @@ export function isOrdered(sreg: number, order: keyof typeof ORDER, value: Uint8A
   return { name: 'cmp', data: { sreg, op: ORDER[order], data: { value } } } as const;
 }
 
-/** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes */
-const match = attrs('match', {
-  name: [1, str],
-  revision: [2, u32be],
-  info: [3, bytes],
-});
-
-/** linux/netfilter/nf_tables_compat.h, enum nft_target_attributes */
-const target = attrs('target', {
-  name: [1, str],
-  revision: [2, u32be],
-  info: [3, bytes],
-});
+/** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes and nft_target_attributes: the same numbers. */
+const extension = attrs('xtables extension', { name: [1, str], revision: [2, u32be], info: [3, bytes] });
 
 /** linux/netfilter/nf_tables.h, enum nft_counter_attributes */
-const counter = attrs('counter', {
-  bytes: [1, u64be],
-  packets: [2, u64be],
-});
+const counter = attrs('counter', { bytes: [1, u64be], packets: [2, u64be] });
 
 /** Matches when the iptables match does. Same as: `-m <name> …` */
 export function useMatch(name: string, revision: number, info: Uint8Array) {
@@ -175,10 +160,7 @@ export function loadAddressType(dreg: number, which: keyof typeof FLAG) {
 const NFT_REG_VERDICT = 0;
 
 /** linux/netfilter/nf_tables.h, enum nft_immediate_attributes */
-const immediate = attrs('immediate', {
-  dreg: [1, u32be],
-  data: [2, data],
-});
+const immediate = attrs('immediate', { dreg: [1, u32be], data: [2, data] });
 
 /** Sets the verdict. Same as: `accept`, `drop`, `return`, `jump <chain>`, `goto <chain>` */
 export function decide(verdict: Verdict) {
@@ -265,9 +247,7 @@ const nat = attrs('nat', {
 });
 
 /** linux/netfilter/nf_tables.h, enum nft_masq_attributes */
-const masq = attrs('masq', {
-  flags: [1, u32be],
-});
+const masq = attrs('masq', { flags: [1, u32be] });
 
 /** Redirects the packet's connection to the address and port in two registers. Same as: `dnat ip to <address>:<port>` */
 export function dnat(family: 'ip' | 'ip6', addressRegister: number, portRegister: number) {
@@ -344,12 +324,12 @@ const kinds = {
   immediate,
   lookup,
   masq,
-  match,
+  match: extension,
   meta,
   nat,
   payload,
   range,
-  target,
+  target: extension,
 };
 
 /** linux/netfilter/nf_tables.h, enum nft_expr_attributes */

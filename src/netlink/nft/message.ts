@@ -26,38 +26,20 @@ export function familyOf(number: number): keyof typeof NFPROTO | undefined {
 
 const TABLE_FAMILIES = Object.keys(NFPROTO) as (keyof typeof NFPROTO)[];
 
-/** linux/netfilter/nfnetlink.h: struct nfgenmsg { __u8 nfgen_family; __u8 version; __be16 res_id; } */
-export const nfgenmsg = struct('nfgenmsg', [
-  ['family', u8],
-  ['version', u8],
-  ['resId', u16be],
-]);
+/** linux/netfilter/nfnetlink.h */
+export const nfgenmsg = struct('nfgenmsg', { family: u8, version: u8, resId: u16be });
 
 /** linux/netfilter/nfnetlink.h */
 const NFNL_SUBSYS_NFTABLES = 10;
 const NFNL_MSG_BATCH_BEGIN = 0x10;
 const NFNL_MSG_BATCH_END = 0x11;
 
-/** linux/netfilter/nf_tables.h, enum nf_tables_msg_types */
-export const NftMsg = {
-  NEWTABLE: 0,
-  GETTABLE: 1,
-  DELTABLE: 2,
-  NEWCHAIN: 3,
-  GETCHAIN: 4,
-  DELCHAIN: 5,
-  NEWRULE: 6,
-  GETRULE: 7,
-  DELRULE: 8,
-  NEWSET: 9,
-  GETSET: 10,
-  DELSET: 11,
-  NEWSETELEM: 12,
-  GETSETELEM: 13,
-  DELSETELEM: 14,
-  NEWGEN: 15,
-  GETGEN: 16,
-} as const;
+/** linux/netfilter/nf_tables.h, NFT_MSG_NEW*: the numbers of NFT_MSG_GET* and NFT_MSG_DEL* follow. */
+const FIRST = { TABLE: 0, CHAIN: 3, RULE: 6, SET: 9, SETELEM: 12, GEN: 15 } as const;
+const VERBS = ['NEW', 'GET', 'DEL'] as const;
+
+/** A kind of nf_tables object in the kernel's spelling. */
+export type NftKind = keyof typeof FIRST;
 
 /**
  * Id of a set within a batch, which the kernel requires. It is used only when no set has the name that a rule gives, and our
@@ -74,32 +56,62 @@ export interface Table {
   readonly name: string;
 }
 
+/** The type of a message: `nftType('DEL', 'RULE')` is NFT_MSG_DELRULE. */
+export function nftType(verb: (typeof VERBS)[number], kind: NftKind): number {
+  return (NFNL_SUBSYS_NFTABLES << 8) | (FIRST[kind] + VERBS.indexOf(verb));
+}
+
 /**
- * The messages about one kind of nf_tables object: header and attributes.
- * @param kind in the kernel's spelling, for traces: `TABLE`
+ * The messages about one kind of object in a table. Each request is described by its operation, human-readable, and consists of the
+ * table's name and the given attributes.
  */
-export function nftLayout<A extends object>(kind: string, set: AttrSet<A>): Layout<{ family: number }, A> {
-  const messages = Object.entries(NftMsg).filter(([name]) => name.slice('NEW'.length) === kind);
-  const names = messages.map(([name, message]) => [nftType(message), `NFT_MSG_${name}`]);
-  return traced('NETLINK_NETFILTER', Object.fromEntries(names), layout(nfgenmsg, set));
+interface NftMessages<A> extends Layout<{ family: number }, A> {
+  /** A change for a batch that makes an object, or leaves the one that exists. */
+  add(op: string, table: Table, own: A, flags?: number): Request;
+  /** A change for a batch that deletes an object. */
+  remove(op: string, table: Table, own: A): Request;
+  /** Asks for one object, at a cost that does not depend on the others. */
+  get(op: string, table: Table, own: A): Request;
+  /**
+   * The attributes of the table's objects; other tables', which some kernels list as well, are left out.
+   * @param asked attributes of the request, which has none by default
+   * @param only skips objects that contain none of these byte strings
+   */
+  list(socket: NetlinkSocket, op: string, table: Table, asked?: A, only?: readonly Uint8Array[]): A[];
 }
 
-/** Message type of an nf_tables message. */
-export function nftType(message: number): number {
-  return (NFNL_SUBSYS_NFTABLES << 8) | message;
-}
-
-/** A change for a batch. A request to create tolerates existing objects unless `flags` include NLM_F_EXCL. */
-export function nftRequest<A extends object>(
-  op: string,
-  message: number,
-  format: Layout<{ family: number }, A>,
-  family: NftFamily,
-  attributes: A,
-  flags = isNew(message) ? NLM_F_CREATE : 0,
-): Request {
-  const body = format.encode({ family: NFPROTO[family] }, attributes);
-  return { op, type: nftType(message), flags, body };
+/**
+ * Describes the messages of a kind, which traces show so unless another table is to.
+ * @param name the attribute that holds the name of the table
+ */
+export function nftMessages<A extends object, N extends keyof A & string>(
+  kind: NftKind,
+  set: AttrSet<A>,
+  name: N,
+  isShown = true,
+): NftMessages<A> {
+  const format = layout(nfgenmsg, set);
+  const names = Object.fromEntries(VERBS.map(verb => [nftType(verb, kind), `NFT_MSG_${verb}${kind}`]));
+  if (isShown) traced('NETLINK_NETFILTER', names, format);
+  const bodyOf = (table: Table, own: A) => format.encode({ family: NFPROTO[table.family] }, own);
+  const inTable = (table: Table, own: A) => bodyOf(table, { [name]: table.name, ...own });
+  return {
+    ...format,
+    add: (op, table, own, flags = NLM_F_CREATE) => {
+      return { op, type: nftType('NEW', kind), flags, body: inTable(table, own) };
+    },
+    remove: (op, table, own) => ({ op, type: nftType('DEL', kind), body: inTable(table, own) }),
+    get: (op, table, own) => {
+      return { op, type: nftType('GET', kind), body: inTable(table, own), isQuestion: true };
+    },
+    list(socket, op, table, asked = {} as A, only) {
+      const request = { op, type: nftType('GET', kind), body: bodyOf(table, asked) };
+      return socket.dump(request, only).flatMap(body => {
+        const { header, attrs } = format.decode(body);
+        return header.family === NFPROTO[table.family] && attrs[name] === table.name ? [attrs] : [];
+      });
+    },
+  };
 }
 
 /** linux/netfilter/nfnetlink.h, enum nfnl_batch_attributes */
@@ -113,10 +125,7 @@ const batchMessage = traced(
 
 /** The message that opens a transaction. With a generation, the kernel refuses it (ERESTART) if the generation is outdated. */
 export function batchBegin(generation?: number): Request {
-  const body = batchMessage.encode(
-    { resId: NFNL_SUBSYS_NFTABLES },
-    generation === undefined ? {} : { generation },
-  );
+  const body = batchMessage.encode({ resId: NFNL_SUBSYS_NFTABLES }, { generation });
   return { op: 'begin a transaction', type: NFNL_MSG_BATCH_BEGIN, body };
 }
 
@@ -131,22 +140,15 @@ export function renderTable(table: Table): string {
   return `"${table.family} ${table.name}"`;
 }
 
-function isNew(message: number): boolean {
-  const created: readonly number[] = [
-    NftMsg.NEWTABLE,
-    NftMsg.NEWCHAIN,
-    NftMsg.NEWRULE,
-    NftMsg.NEWSET,
-    NftMsg.NEWSETELEM,
-  ];
-  return created.includes(message);
-}
-
 /** Each attempt takes well below a millisecond; other software changes the rule set often, but not constantly. */
 const ATTEMPTS = 100;
 
 /** linux/netfilter/nf_tables.h, enum nft_gen_attributes */
-const generationMessage = nftLayout('GEN', attrs('generation', { id: [1, u32be] }));
+const generationMessage = traced(
+  'NETLINK_NETFILTER',
+  { [nftType('NEW', 'GEN')]: 'NFT_MSG_NEWGEN', [nftType('GET', 'GEN')]: 'NFT_MSG_GETGEN' },
+  layout(nfgenmsg, attrs('generation', { id: [1, u32be] })),
+);
 
 /**
  * Applies changes in order as one transaction: all or none. Sends nothing if there are no changes.
@@ -188,7 +190,8 @@ export function tryOut(socket: NetlinkSocket, changes: readonly Request[]): void
 
 /** The rule set's generation number, which grows with every transaction of any program. */
 function readGeneration(socket: NetlinkSocket): number {
-  const request = nftRequest('read the rule set generation', NftMsg.GETGEN, generationMessage, 'inet', {});
+  const question = generationMessage.encode({ family: NFPROTO.inet }, {});
+  const request = { op: 'read the rule set generation', type: nftType('GET', 'GEN'), body: question };
   const body = socket.find({ ...request, isQuestion: true }, []);
   return body ? (generationMessage.decode(body).attrs.id ?? 0) : 0;
 }

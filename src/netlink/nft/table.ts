@@ -8,7 +8,6 @@ import {
   attrs,
   bytes,
   type Field,
-  layout,
   listOf,
   NLM_F_APPEND,
   NLM_F_CREATE,
@@ -20,18 +19,7 @@ import {
 } from '../codec.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { type Expression, expression, NF_DROP } from './expr.ts';
-import {
-  familyOf,
-  NFPROTO,
-  type NftFamily,
-  NftMsg,
-  nfgenmsg,
-  nftLayout,
-  nftRequest,
-  renderTable,
-  SET_ID,
-  type Table,
-} from './message.ts';
+import { familyOf, NFPROTO, nftMessages, nftType, renderTable, SET_ID, type Table } from './message.ts';
 
 /** Maximum size of user data in the kernel (linux/netfilter/nf_tables.h, NFT_USERDATA_MAXLEN). */
 const USERDATA_MAX_BYTES = 256;
@@ -234,29 +222,22 @@ const tableAttrs = attrs('table', {
   comment: [6, comment], // NFTA_TABLE_USERDATA
 });
 
-/** NFT_MSG_NEWTABLE, NFT_MSG_GETTABLE and NFT_MSG_DELTABLE. */
-export const tableMessage = nftLayout('TABLE', tableAttrs);
+export const tableMessage = nftMessages('TABLE', tableAttrs, 'name');
 
 /** Creates a table unless it exists. Same as: `nft add table <family> <name> { comment "…"; }` */
 export function addTable(table: Table, words?: string): Request {
-  return nftRequest(`add table ${renderTable(table)}`, NftMsg.NEWTABLE, tableMessage, table.family, {
-    name: table.name,
-    flags: 0,
-    ...(words === undefined ? {} : { comment: words }),
-  });
+  return tableMessage.add(`add table ${renderTable(table)}`, table, { flags: 0, comment: words });
 }
 
 /** Deletes a table and its contents; ENOENT for a missing one. Same as: `nft delete table <family> <name>` */
 export function deleteTable(table: Table): Request {
-  const op = `delete table ${renderTable(table)}`;
-  return nftRequest(op, NftMsg.DELTABLE, tableMessage, table.family, { name: table.name });
+  return tableMessage.remove(`delete table ${renderTable(table)}`, table, {});
 }
 
 /** True when the table exists. Same as: `nft list table <family> <name>` */
 export function hasTable(socket: NetlinkSocket, table: Table): boolean {
-  const op = `find table ${renderTable(table)}`;
-  const request = nftRequest(op, NftMsg.GETTABLE, tableMessage, table.family, { name: table.name });
-  return socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]) !== undefined;
+  const question = tableMessage.get(`find table ${renderTable(table)}`, table, {});
+  return socket.find(question, [Errno.ENOENT]) !== undefined;
 }
 
 /** Tests which tables exist, with a single question for any number of tables. Same as: `nft list tables` */
@@ -267,10 +248,9 @@ export function listTables(socket: NetlinkSocket): { has(table: Table): boolean 
 
 /** Every table of the known families; a table that was made later has a higher handle. Same as: `nft -a list tables` */
 export function listTableNames(socket: NetlinkSocket): (Table & { readonly handle: bigint })[] {
-  const request = nftRequest('list tables', NftMsg.GETTABLE, tableMessage, 'inet', {});
   // The kernel lists only the requested family, or all if none is given.
   const body = tableMessage.encode({ family: 0 }, {});
-  return socket.dump({ ...request, body }).flatMap(one => {
+  return socket.dump({ op: 'list tables', type: nftType('GET', 'TABLE'), body }).flatMap(one => {
     const { header, attrs: own } = tableMessage.decode(one);
     const family = familyOf(header.family);
     if (family === undefined || own.name === undefined) return [];
@@ -302,25 +282,15 @@ export function listTranslatingChains(
 }
 
 function listChainsOf(socket: NetlinkSocket, isWanted: (chain: Chain) => boolean): ChainPlace[] {
-  const request = nftRequest('list chains', NftMsg.GETCHAIN, chainMessage, 'inet', {});
-  // The kernel lists only the requested family, or all if none is given.
-  const families = (['inet', 'ip', 'ip6'] as const).map(family => ({
-    ...request,
-    body: chainMessage.encode({ family: NFPROTO[family] }, {}),
-  }));
-  return families.flatMap(one =>
-    socket.dump(one).flatMap(body => {
-      const chain = decodeChain(body);
-      if (!isWanted(chain)) return [];
-      const { header, attrs: own } = chainMessage.decode(body);
-      return [{ table: { family: familyName(header.family), name: own.table ?? '' }, chain: chain.name }];
-    }),
-  );
-}
-
-function familyName(number: number): NftFamily {
-  const families = Object.keys(NFPROTO) as NftFamily[];
-  return families.find(name => NFPROTO[name] === number) ?? 'inet';
+  return (['inet', 'ip', 'ip6'] as const).flatMap(family => {
+    // The kernel lists only the requested family.
+    const body = chainMessage.encode({ family: NFPROTO[family] }, {});
+    return socket.dump({ op: 'list chains', type: nftType('GET', 'CHAIN'), body }).flatMap(one => {
+      const { header, attrs: own } = chainMessage.decode(one);
+      const table = { family: familyOf(header.family) ?? 'inet', name: own.table ?? '' };
+      return isWanted(toChain(own)) ? { table, chain: own.name ?? '' } : [];
+    });
+  });
 }
 
 /** linux/netfilter.h, enum nf_inet_hooks */
@@ -344,10 +314,7 @@ export const NF_IP_PRI_FILTER = 0;
 export const OWN_NAT = { dst: NF_IP_PRI_NAT_DST + 20, src: NF_IP_PRI_NAT_SRC + 20 } as const;
 
 /** linux/netfilter/nf_tables.h, enum nft_hook_attributes */
-const hookAttrs = attrs('hook', {
-  number: [1, u32be],
-  priority: [2, s32be],
-});
+const hookAttrs = attrs('hook', { number: [1, u32be], priority: [2, s32be] });
 
 /** linux/netfilter/nf_tables.h, enum nft_chain_attributes */
 const chainAttrs = attrs('chain', {
@@ -361,8 +328,7 @@ const chainAttrs = attrs('chain', {
   flags: [10, u32be],
 });
 
-/** NFT_MSG_NEWCHAIN, NFT_MSG_GETCHAIN and NFT_MSG_DELCHAIN. */
-export const chainMessage = nftLayout('CHAIN', chainAttrs);
+export const chainMessage = nftMessages('CHAIN', chainAttrs, 'table');
 
 /** The hook at which packets enter a base chain. */
 export interface BaseChain {
@@ -392,14 +358,12 @@ export function addChain(table: Table, name: string, base?: BaseChain): Request 
       priority: base.priority,
     },
   };
-  const values = { table: table.name, name, ...hooked };
-  return nftRequest(op, NftMsg.NEWCHAIN, chainMessage, table.family, values);
+  return chainMessage.add(op, table, { name, ...hooked });
 }
 
 /** Deletes a chain; EBUSY if it has rules or is jumped to. Same as: `nft delete chain <family> <table> <name>` */
 export function deleteChain(table: Table, name: string): Request {
-  const op = `delete chain "${name}" of table ${renderTable(table)}`;
-  return nftRequest(op, NftMsg.DELCHAIN, chainMessage, table.family, { table: table.name, name });
+  return chainMessage.remove(`delete chain "${name}" of table ${renderTable(table)}`, table, { name });
 }
 
 /** True when the table has the chain. Constant cost. Same as: `nft list chain <family> <table> <name>` */
@@ -414,20 +378,12 @@ export function isDropping(socket: NetlinkSocket, table: Table, name: string): b
 
 /** Chains of the table; none when the table does not exist. Same as: `nft list chains <family>` */
 export function listChains(socket: NetlinkSocket, table: Table): Chain[] {
-  const op = `list chains of table ${renderTable(table)}`;
-  const bodies = socket.dump(nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, {}));
-  return bodies.flatMap(body => {
-    const { header, attrs: own } = chainMessage.decode(body);
-    // The kernel lists the chains of every table, whatever was requested.
-    return header.family === NFPROTO[table.family] && own.table === table.name ? toChain(own) : [];
-  });
+  return chainMessage.list(socket, `list chains of table ${renderTable(table)}`, table).map(toChain);
 }
 
 /** Asks for one chain, at a cost that does not depend on the others; {@link decodeChain} decodes the answer. */
 export function chainQuestion(table: Table, name: string): Request {
-  const op = `find chain "${name}" of table ${renderTable(table)}`;
-  const request = nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, { table: table.name, name });
-  return { ...request, isQuestion: true };
+  return chainMessage.get(`find chain "${name}" of table ${renderTable(table)}`, table, { name });
 }
 
 /** Decodes the answer to a {@link chainQuestion}. */
@@ -435,7 +391,7 @@ export function decodeChain(body: Uint8Array): Chain {
   return toChain(chainMessage.decode(body).attrs);
 }
 
-type ChainAttrs = ReturnType<typeof chainMessage.decode>['attrs'];
+type ChainAttrs = ReturnType<typeof chainAttrs.decode>;
 
 /** A chain by its decoded attributes. */
 export function toChain({ name = '', type, hook, policy }: ChainAttrs): Chain {
@@ -479,8 +435,7 @@ const setAttrs = attrs('set', {
   handle: [16, u64be],
 });
 
-/** NFT_MSG_NEWSET, NFT_MSG_GETSET and NFT_MSG_DELSET. */
-export const setMessage = nftLayout('SET', setAttrs);
+export const setMessage = nftMessages('SET', setAttrs, 'table');
 
 /** A set, or with `data` a map. The cost of a lookup does not depend on the number of elements. */
 export interface NftSet {
@@ -497,9 +452,7 @@ export interface NftSet {
  */
 export function addSet(set: NftSet): Request {
   const { table, name, key, data } = set;
-  const op = `add ${kindOf(set)} "${name}" to table ${renderTable(table)}`;
-  return nftRequest(op, NftMsg.NEWSET, setMessage, table.family, {
-    table: table.name,
+  return setMessage.add(`add ${kindOf(set)} "${name}" to table ${renderTable(table)}`, table, {
     name,
     flags: data === undefined ? 0 : NFT_SET_MAP,
     keyType: typeId(key),
@@ -515,31 +468,26 @@ export function addSet(set: NftSet): Request {
 
 /** Deletes a set; EBUSY if a rule refers to it. Same as: `nft delete set <family> <table> <name>` */
 export function deleteSet(set: NftSet): Request {
-  const op = `delete ${kindOf(set)} "${set.name}" of table ${renderTable(set.table)}`;
-  const values = { table: set.table.name, name: set.name };
-  return nftRequest(op, NftMsg.DELSET, setMessage, set.table.family, values);
+  return setMessage.remove(`delete ${renderSet(set)}`, set.table, { name: set.name });
 }
 
 /** Names of the sets and maps of the table. Same as: `nft list sets <family>` and `nft list maps <family>` */
 export function listSets(socket: NetlinkSocket, table: Table): string[] {
-  const op = `list sets of table ${renderTable(table)}`;
-  const bodies = socket.dump(nftRequest(op, NftMsg.GETSET, setMessage, table.family, {}));
-  return bodies.flatMap(body => {
-    const { header, attrs: own } = setMessage.decode(body);
-    return header.family === NFPROTO[table.family] && own.table === table.name ? (own.name ?? '') : [];
-  });
+  const all = setMessage.list(socket, `list sets of table ${renderTable(table)}`, table);
+  return all.map(({ name }) => name ?? '');
 }
 
 /** Asks for one set or map, at a cost that does not depend on the others: any answer means that it exists. */
 export function setQuestion(set: NftSet): Request {
-  const { table, name } = set;
-  const op = `find ${kindOf(set)} "${name}" of table ${renderTable(table)}`;
-  const request = nftRequest(op, NftMsg.GETSET, setMessage, table.family, { table: table.name, name });
-  return { ...request, isQuestion: true };
+  return setMessage.get(`find ${renderSet(set)}`, set.table, { name: set.name });
 }
 
-/** `set` or `map`, for messages. */
-export function kindOf(set: NftSet): 'set' | 'map' {
+/** `map "claims4" of table "inet catena_portmap"`, for messages. */
+export function renderSet(set: NftSet): string {
+  return `${kindOf(set)} "${set.name}" of table ${renderTable(set.table)}`;
+}
+
+function kindOf(set: NftSet): 'set' | 'map' {
   return set.data === undefined ? 'set' : 'map';
 }
 
@@ -558,20 +506,19 @@ const ruleAttrs = attrs('rule', {
   comment: [7, comment], // NFTA_RULE_USERDATA
 });
 
-/** NFT_MSG_NEWRULE, NFT_MSG_GETRULE and NFT_MSG_DELRULE. */
-export const ruleMessage = nftLayout('RULE', ruleAttrs);
+export const ruleMessage = nftMessages('RULE', ruleAttrs, 'table');
 
 /** The location of a rule and its comment; the expressions are not decoded. */
-const rulePlace = layout(
-  nfgenmsg,
-  attrs('rule place', { table: [1, str], chain: [2, str], comment: [7, comment] }),
-);
+const placeAttrs = attrs('rule place', { table: [1, str], chain: [2, str], comment: [7, comment] });
+const placeMessage = nftMessages('RULE', placeAttrs, 'table', false);
+
+type RuleAttrs = ReturnType<typeof ruleAttrs.decode>;
 
 /** A rule as the kernel reports it. */
 export interface Rule {
   readonly chain: string;
   readonly handle: bigint;
-  readonly expressions: readonly { readonly name?: string; readonly data?: unknown }[];
+  readonly expressions: readonly { readonly name?: string | undefined; readonly data?: unknown }[];
   readonly comment?: string;
 }
 
@@ -586,13 +533,8 @@ export function addRule(
   words?: string,
 ): Request {
   const op = `add rule to chain "${chain}" of table ${renderTable(table)}`;
-  const values = {
-    table: table.name,
-    chain,
-    expressions,
-    ...(words === undefined ? {} : { comment: words }),
-  };
-  return nftRequest(op, NftMsg.NEWRULE, ruleMessage, table.family, values, NLM_F_CREATE | NLM_F_APPEND);
+  const own = { chain, expressions, comment: words };
+  return ruleMessage.add(op, table, own, NLM_F_CREATE | NLM_F_APPEND);
 }
 
 /**
@@ -601,20 +543,18 @@ export function addRule(
  */
 export function insertRule(table: Table, chain: string, expressions: readonly Expression[]): Request {
   const op = `insert rule into chain "${chain}" of table ${renderTable(table)}`;
-  const values = { table: table.name, chain, expressions };
-  return nftRequest(op, NftMsg.NEWRULE, ruleMessage, table.family, values, NLM_F_CREATE);
+  return ruleMessage.add(op, table, { chain, expressions });
 }
 
 /** Deletes all rules of a chain. Costs a grace period (about 10 ms). Same as: `nft flush chain <family> <table> <chain>` */
 export function flushChain(table: Table, chain: string): Request {
-  const op = `flush chain "${chain}" of table ${renderTable(table)}`;
-  return nftRequest(op, NftMsg.DELRULE, ruleMessage, table.family, { table: table.name, chain });
+  return ruleMessage.remove(`flush chain "${chain}" of table ${renderTable(table)}`, table, { chain });
 }
 
 /** Deletes one rule. Costs a grace period. Same as: `nft delete rule <family> <table> <chain> handle <handle>` */
 export function deleteRule(table: Table, chain: string, handle: bigint): Request {
   const op = `delete rule ${handle} of chain "${chain}" of table ${renderTable(table)}`;
-  return nftRequest(op, NftMsg.DELRULE, ruleMessage, table.family, { table: table.name, chain, handle });
+  return ruleMessage.remove(op, table, { chain, handle });
 }
 
 /**
@@ -630,22 +570,14 @@ export function listRules(
   only?: readonly Uint8Array[],
 ): Rule[] {
   const op = `list rules of table ${renderTable(table)}`;
-  const request = nftRequest(op, NftMsg.GETRULE, ruleMessage, table.family, {
-    table: table.name,
-    ...(chain === undefined ? {} : { chain }),
-  });
-  return socket.dump(request, only).flatMap(body => {
-    const { header, attrs: own } = ruleMessage.decode(body);
-    // Kernels before 4.16 list the rules of every table, whatever was requested.
-    if (header.family !== NFPROTO[table.family] || own.table !== table.name) return [];
-    if (chain !== undefined && own.chain !== chain) return [];
-    return {
-      chain: own.chain ?? '',
-      handle: own.handle ?? 0n,
-      expressions: own.expressions ?? [],
-      ...(own.comment === undefined ? {} : { comment: own.comment }),
-    };
-  });
+  // Kernels before 4.16 list the rules of every table, whatever was requested.
+  const all = ruleMessage.list(socket, op, table, { table: table.name, chain }, only);
+  return all.filter(own => chain === undefined || own.chain === chain).map(toRule);
+}
+
+/** A rule by its decoded attributes. */
+export function toRule({ chain = '', handle = 0n, expressions = [], comment }: RuleAttrs): Rule {
+  return { chain, handle, expressions, ...(comment === undefined ? {} : { comment }) };
 }
 
 /** What is known about a chain without decoding its rules. */
@@ -658,14 +590,10 @@ export interface ChainSummary {
 /** Rules per chain of the table: cheaper than {@link listRules}, and enough to detect a flush. */
 export function summarizeChains(socket: NetlinkSocket, table: Table): Map<string, ChainSummary> {
   const op = `count rules of table ${renderTable(table)}`;
-  const request = nftRequest(op, NftMsg.GETRULE, ruleMessage, table.family, { table: table.name });
   const chains = new Map<string, ChainSummary>();
-  for (const body of socket.dump(request)) {
-    const { header, attrs: own } = rulePlace.decode(body);
-    if (header.family !== NFPROTO[table.family] || own.table !== table.name) continue;
-    const known = chains.get(own.chain ?? '');
-    const comment = known ? known.comment : own.comment;
-    chains.set(own.chain ?? '', { count: (known?.count ?? 0) + 1, comment });
+  for (const { chain = '', comment } of placeMessage.list(socket, op, table, { table: table.name })) {
+    const known = chains.get(chain) ?? { count: 0, comment };
+    chains.set(chain, { ...known, count: known.count + 1 });
   }
   return chains;
 }

@@ -2,36 +2,9 @@
 
 import { type Cidr, type Ip, lastOf, renderCidr, sameIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
-import {
-  attrs,
-  ip,
-  layout,
-  NLM_F_CREATE,
-  NLM_F_EXCL,
-  NLM_F_REPLACE,
-  type Request,
-  s32,
-  str,
-  struct,
-  u8,
-  u32,
-} from '../codec.ts';
+import { attrs, ip, NLM_F_CREATE, NLM_F_REPLACE, type Request, s32, str, struct, u8, u32 } from '../codec.ts';
 import { type NetlinkSocket, tolerating } from '../socket.ts';
-import { traced } from '../trace.ts';
-
-/** sys/socket.h */
-export const AF_INET = 2;
-export const AF_INET6 = 10;
-
-/** AF_INET or AF_INET6 for an address. */
-export function addressFamily(ip: Ip): number {
-  return ip.family === 4 ? AF_INET : AF_INET6;
-}
-
-/** linux/rtnetlink.h */
-const RTM_NEWADDR = 20;
-const RTM_DELADDR = 21;
-const RTM_GETADDR = 22;
+import { AF, messages } from './message.ts';
 
 /** linux/if_addr.h: the kernel's own link-local address (Linux 5.18). */
 export const IFAPROT_KERNEL_LL = 3;
@@ -52,25 +25,11 @@ export const RT_SCOPE_UNIVERSE = 0;
 export const RT_SCOPE_LINK = 253;
 export const RT_SCOPE_HOST = 254;
 
-/**
- * linux/if_addr.h: struct ifaddrmsg { __u8 ifa_family; __u8 ifa_prefixlen; __u8 ifa_flags; __u8 ifa_scope;
- * __u32 ifa_index; }
- */
-export const ifaddrmsg = struct('ifaddrmsg', [
-  ['family', u8],
-  ['prefix', u8],
-  ['flags', u8],
-  ['scope', u8],
-  ['index', u32],
-]);
+/** linux/if_addr.h */
+export const ifaddrmsg = struct('ifaddrmsg', { family: u8, prefix: u8, flags: u8, scope: u8, index: u32 });
 
-/** linux/if_addr.h: struct ifa_cacheinfo { __u32 ifa_prefered; __u32 ifa_valid; __u32 cstamp; __u32 tstamp; } */
-const ifaCacheinfo = struct('ifa_cacheinfo', [
-  ['preferred', u32],
-  ['valid', u32],
-  ['created', u32],
-  ['updated', u32],
-]);
+/** linux/if_addr.h */
+const ifaCacheinfo = struct('ifa_cacheinfo', { preferred: u32, valid: u32, created: u32, updated: u32 });
 
 /** linux/if_addr.h, IFA_* */
 const addrAttrs = attrs('address', {
@@ -85,12 +44,7 @@ const addrAttrs = attrs('address', {
   protocol: [11, u8],
 });
 
-/** RTM_NEWADDR, RTM_DELADDR and RTM_GETADDR. */
-export const addrMessage = traced(
-  'NETLINK_ROUTE',
-  { 20: 'RTM_NEWADDR', 21: 'RTM_DELADDR', 22: 'RTM_GETADDR' },
-  layout(ifaddrmsg, addrAttrs),
-);
+export const addrMessage = messages('ADDR', ifaddrmsg, addrAttrs);
 
 /** An address on an interface. */
 export interface Address {
@@ -121,8 +75,7 @@ export function listAddresses(socket: NetlinkSocket, index?: number): Address[] 
  * mode, sends those of other interfaces as well.
  */
 export function listAddressMessages(socket: NetlinkSocket, index?: number): Uint8Array[] {
-  const body = addrMessage.encode(index === undefined ? {} : { index }, {});
-  return socket.dump({ op: 'list addresses', type: RTM_GETADDR, body });
+  return socket.dump(addrMessage.get('list addresses', index === undefined ? {} : { index }));
 }
 
 /**
@@ -135,12 +88,12 @@ export function findAddressesOf(
   netnsId: number,
   index: number,
 ): Address[] | undefined {
-  const body = addrMessage.encode({ index }, { targetNetnsId: netnsId });
+  const op = 'list addresses of another namespace';
   try {
-    const bodies = socket.dump({ op: 'list addresses of another namespace', type: RTM_GETADDR, body });
+    const all = addrMessage.list(socket, op, { index }, { targetNetnsId: netnsId });
     // A kernel that does not know the attribute lists its own namespace.
-    if (bodies.some(one => addrMessage.decode(one).attrs.targetNetnsId !== netnsId)) return undefined;
-    return bodies.map(decodeAddress).filter(address => address.index === index);
+    if (all.some(({ attrs }) => attrs.targetNetnsId !== netnsId)) return undefined;
+    return all.map(toAddress).filter(address => address.index === index);
   } catch {
     return undefined;
   }
@@ -181,8 +134,9 @@ interface Lifetimes {
  */
 export function limitAddress(socket: NetlinkSocket, index: number, cidr: Cidr, lifetimes: Lifetimes): void {
   const op = `limit address ${renderCidr(cidr)} of link with index ${index}`;
-  const body = encodeAddress(plainAddress(index, cidr, 0), lifetimes);
-  socket.request({ op, type: RTM_NEWADDR, flags: NLM_F_CREATE | NLM_F_REPLACE, body });
+  const address = plainAddress(index, cidr, 0);
+  const flags = NLM_F_CREATE | NLM_F_REPLACE;
+  socket.request(addrMessage.add(op, ...messageOf(address, lifetimes), flags));
 }
 
 /** Restores a listed address on its interface; EEXIST when it exists already. */
@@ -207,7 +161,7 @@ export function removeAddress(socket: NetlinkSocket, index: number, cidr: Cidr):
 /** The request of {@link removeAddress}, for a batch; EADDRNOTAVAIL for a missing one. */
 export function removeAddressRequest(index: number, cidr: Cidr): Request {
   const op = `delete address ${renderCidr(cidr)} from link with index ${index}`;
-  return { op, type: RTM_DELADDR, body: encodeAddress(plainAddress(index, cidr, 0)) };
+  return addrMessage.remove(op, ...messageOf(plainAddress(index, cidr, 0)));
 }
 
 /** Sets the subnet's broadcast address, if the subnet has one. */
@@ -218,32 +172,35 @@ function plainAddress(index: number, cidr: Cidr, flags: number): Address {
 
 function additionOf(address: Address, lifetimes?: Lifetimes): Request {
   const op = `add address ${renderCidr(address.cidr)} to link with index ${address.index}`;
-  const body = encodeAddress(address, lifetimes);
-  return { op, type: RTM_NEWADDR, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+  return addrMessage.add(op, ...messageOf(address, lifetimes));
 }
 
-function encodeAddress(
+function messageOf(
   { index, cidr, flags, scope, broadcast, label, peer, priority, protocol }: Address,
   lifetimes?: Lifetimes,
-): Uint8Array {
+): Parameters<typeof addrMessage.encode> {
   const { ip: address, prefix } = cidr;
-  return addrMessage.encode(
-    { family: addressFamily(address), prefix, flags: flags & 0xff, scope, index },
+  return [
+    { family: AF[address.family], prefix, flags: flags & 0xff, scope, index },
     {
-      ...{ local: address, address: peer ?? address },
-      ...(flags > 0xff ? { flags } : {}),
-      ...(priority ? { priority } : {}),
-      ...(protocol ? { protocol } : {}),
-      ...(broadcast ? { broadcast } : {}),
-      ...(label ? { label } : {}),
-      ...(lifetimes ? { lifetimes: { ...ifaCacheinfo.zero, ...lifetimes } } : {}),
+      local: address,
+      address: peer ?? address,
+      flags: flags > 0xff ? flags : undefined,
+      priority: priority || undefined,
+      protocol: protocol || undefined,
+      broadcast,
+      label: label || undefined,
+      lifetimes: lifetimes && { ...ifaCacheinfo.zero, ...lifetimes },
     },
-  );
+  ];
 }
 
 /** Reads a message of {@link listAddressMessages}. */
 export function decodeAddress(body: Uint8Array): Address {
-  const { header, attrs: own } = addrMessage.decode(body);
+  return toAddress(addrMessage.decode(body));
+}
+
+function toAddress({ header, attrs: own }: ReturnType<typeof addrMessage.decode>): Address {
   // IPv4 point-to-point links carry the peer in IFA_ADDRESS and the interface's own address in IFA_LOCAL.
   const address = own.local ?? own.address;
   if (address === undefined)
@@ -261,23 +218,13 @@ export function decodeAddress(body: Uint8Array): Address {
   };
 }
 
-/** linux/rtnetlink.h */
-const RTM_GETMULTICAST = 58;
-
 /** RTM_GETMULTICAST, request and reply; linux/if_addr.h, IFA_MULTICAST. */
-const multicastMessage = traced(
-  'NETLINK_ROUTE',
-  { [RTM_GETMULTICAST]: 'RTM_GETMULTICAST' },
-  layout(ifaddrmsg, attrs('multicast address', { multicast: [7, ip] })),
-);
+const multicastAttrs = attrs('multicast address', { multicast: [7, ip] });
+const multicastMessage = messages('MULTICAST', ifaddrmsg, multicastAttrs);
 
 /** IPv6 groups of an interface. Same as: `ip -6 maddr show dev <link>` */
 export function listIpv6Groups(socket: NetlinkSocket, index: number): Ip[] {
-  const body = multicastMessage.encode({ family: AF_INET6, index }, {});
-  const replies = socket.dump({ op: 'list multicast groups', type: RTM_GETMULTICAST, body });
+  const all = multicastMessage.list(socket, 'list multicast groups', { family: AF[6], index });
   // An old kernel lists the groups of all interfaces.
-  return replies.flatMap(reply => {
-    const { header, attrs: own } = multicastMessage.decode(reply);
-    return header.index === index && own.multicast ? [own.multicast] : [];
-  });
+  return all.flatMap(({ header, attrs }) => (header.index === index ? (attrs.multicast ?? []) : []));
 }

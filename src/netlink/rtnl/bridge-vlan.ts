@@ -1,14 +1,10 @@
 // Which VLANs does a bridge port belong to, and how is that changed?
-import { attrs, layout, type Request, struct, u16, u32, Writer } from '../codec.ts';
+import { attrs, struct, u16, u32, Writer } from '../codec.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { ifinfomsg, linkMessage } from './link.ts';
+import { AF, messages } from './message.ts';
 
 /** linux/rtnetlink.h */
-const RTM_NEWLINK = 16;
-const RTM_DELLINK = 17;
-const RTM_GETLINK = 18;
-const RTM_SETLINK = 19;
-const AF_BRIDGE = 7;
 const RTEXT_FILTER_BRVLAN_COMPRESSED = 4;
 
 /** linux/if_bridge.h */
@@ -19,23 +15,15 @@ const BRIDGE_VLAN_INFO_UNTAGGED = 4;
 const BRIDGE_VLAN_INFO_RANGE_BEGIN = 8;
 const BRIDGE_VLAN_INFO_RANGE_END = 16;
 
-/** linux/if_bridge.h: struct bridge_vlan_info { __u16 flags; __u16 vid; } */
-export const bridgeVlanInfo = struct('bridge_vlan_info', [
-  ['flags', u16],
-  ['vid', u16],
-]);
+/** linux/if_bridge.h */
+export const bridgeVlanInfo = struct('bridge_vlan_info', { flags: u16, vid: u16 });
 
 /** `IFLA_AF_SPEC` of family AF_BRIDGE; linux/if_bridge.h, IFLA_BRIDGE_*. Its VLANs repeat one type, so see `unknown`. */
-const bridgeSpec = attrs('bridge spec', {
-  flags: [0, u16],
-  mode: [1, u16],
-});
+const bridgeSpec = attrs('bridge spec', { flags: [0, u16], mode: [1, u16] });
+const portAttrs = attrs('bridge port', { master: [10, u32], afSpec: [26, bridgeSpec], extMask: [29, u32] });
 
 /** RTM_SETLINK, RTM_DELLINK and RTM_GETLINK of family AF_BRIDGE. */
-const portVlanMessage = layout(
-  ifinfomsg,
-  attrs('bridge port', { master: [10, u32], afSpec: [26, bridgeSpec], extMask: [29, u32] }),
-);
+const portVlanMessage = messages('LINK', ifinfomsg, portAttrs, false);
 
 /** Consecutive VLANs of a port with the same settings. */
 export interface VlanRange {
@@ -53,7 +41,10 @@ export interface VlanRange {
  * Same as: `bridge vlan add dev <port> vid <first>[-<last>] [pvid] [untagged]`
  */
 export function addPortVlans(socket: NetlinkSocket, index: number, vlans: readonly VlanRange[]): void {
-  if (vlans.length) socket.request(vlanRequest('add', RTM_SETLINK, index, vlans));
+  if (vlans.length === 0) return;
+  const names = vlans.map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`));
+  const op = `add VLANs ${names.join(', ')} of bridge port with index ${index}`;
+  socket.request(portVlanMessage.change(op, { family: AF.bridge, index }, memberOf(vlans), 'SET'));
 }
 
 /**
@@ -62,7 +53,9 @@ export function addPortVlans(socket: NetlinkSocket, index: number, vlans: readon
  */
 export function removePortVlans(socket: NetlinkSocket, index: number, first: number, last: number): void {
   const range = { first, last, pvid: false, untagged: false };
-  socket.request(vlanRequest('remove', RTM_DELLINK, index, [range]));
+  const name = first === last ? `${first}` : `${first}-${last}`;
+  const op = `remove VLANs ${name} of bridge port with index ${index}`;
+  socket.request(portVlanMessage.remove(op, { family: AF.bridge, index }, memberOf([range])));
 }
 
 /** A port of a bridge. */
@@ -73,10 +66,9 @@ interface BridgePort {
 
 /** Ports of a bridge with their VLANs. Same as: `bridge -compressvlans vlan show` */
 export function listBridgePorts(socket: NetlinkSocket, bridge: number): BridgePort[] {
-  const body = portVlanMessage.encode({ family: AF_BRIDGE }, { extMask: RTEXT_FILTER_BRVLAN_COMPRESSED });
-  const replies = socket.dump({ op: 'list bridge ports', type: RTM_GETLINK, body });
-  return replies.flatMap(reply => {
-    const { header, attrs: own } = portVlanMessage.decode(reply);
+  const asked = { extMask: RTEXT_FILTER_BRVLAN_COMPRESSED };
+  const all = portVlanMessage.list(socket, 'list bridge ports', { family: AF.bridge }, asked);
+  return all.flatMap(({ header, attrs: own }) => {
     // The bridge itself is listed as a member of its VLANs, with itself as master.
     if (own.master !== bridge || header.index === bridge) return [];
     const entries = (own.afSpec?.unknown ?? []).filter(({ type }) => type === IFLA_BRIDGE_VLAN_INFO);
@@ -91,12 +83,8 @@ export function listBridgePorts(socket: NetlinkSocket, bridge: number): BridgePo
  */
 export function setVlanFiltering(socket: NetlinkSocket, index: number, on: boolean): void {
   const linkinfo = { kind: 'bridge', data: { vlanFiltering: Number(on) } };
-  const body = linkMessage.encode({ index }, { linkinfo });
-  socket.request({
-    op: `turn VLAN filtering ${on ? 'on' : 'off'} on link with index ${index}`,
-    type: RTM_NEWLINK,
-    body,
-  });
+  const op = `turn VLAN filtering ${on ? 'on' : 'off'} on link with index ${index}`;
+  socket.request(linkMessage.change(op, { index }, { linkinfo }));
 }
 
 /**
@@ -104,24 +92,14 @@ export function setVlanFiltering(socket: NetlinkSocket, index: number, on: boole
  * Same as: `ip link set <bridge> type bridge group_fwd_mask <mask>`
  */
 export function setGroupFwdMask(socket: NetlinkSocket, index: number, mask: number): void {
-  const body = linkMessage.encode({ index }, { linkinfo: { kind: 'bridge', data: { groupFwdMask: mask } } });
+  const linkinfo = { kind: 'bridge', data: { groupFwdMask: mask } };
   const op = `set group_fwd_mask ${mask} on link with index ${index}`;
-  socket.request({ op, type: RTM_NEWLINK, body });
+  socket.request(linkMessage.change(op, { index }, { linkinfo }));
 }
 
-function vlanRequest(
-  action: 'add' | 'remove',
-  type: number,
-  index: number,
-  vlans: readonly VlanRange[],
-): Request {
-  const names = vlans.map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`));
+function memberOf(vlans: readonly VlanRange[]) {
   const unknown = vlans.flatMap(encodeRange).map(bytes => ({ type: IFLA_BRIDGE_VLAN_INFO, bytes }));
-  const body = portVlanMessage.encode(
-    { family: AF_BRIDGE, index },
-    { afSpec: { flags: BRIDGE_FLAGS_MASTER, unknown } },
-  );
-  return { op: `${action} VLANs ${names.join(', ')} of bridge port with index ${index}`, type, body };
+  return { afSpec: { flags: BRIDGE_FLAGS_MASTER, unknown } };
 }
 
 /** One entry, or the two ends of a range, which the kernel fills in. */

@@ -5,10 +5,7 @@ import {
   attrs,
   byKind,
   type Field,
-  layout,
   listOf,
-  NLM_F_CREATE,
-  NLM_F_EXCL,
   type Request,
   s16,
   s32,
@@ -21,27 +18,22 @@ import {
   u32be,
 } from '../codec.ts';
 import type { NetlinkSocket } from '../socket.ts';
-import { traced } from '../trace.ts';
+import { messages } from './message.ts';
 import { TC_H_INGRESS_FILTERS, tcHandle, tcmsg } from './qdisc.ts';
 
-/**
- * linux/tc_act/tc_mirred.h: struct tc_mirred { tc_gen; int eaction; __u32 ifindex; }, where linux/pkt_cls.h has
- * tc_gen as __u32 index; __u32 capab; int action; int refcnt; int bindcnt.
- */
-export const tcMirred = struct('tc_mirred', [
-  ['index', u32],
-  ['capab', u32],
-  ['action', s32],
-  ['refcnt', s32],
-  ['bindcnt', s32],
-  ['eaction', s32],
-  ['ifindex', u32],
-]);
+/** linux/tc_act/tc_mirred.h, where the first five are tc_gen of linux/pkt_cls.h */
+export const tcMirred = struct('tc_mirred', {
+  index: u32,
+  capab: u32,
+  action: s32,
+  refcnt: s32,
+  bindcnt: s32,
+  eaction: s32,
+  ifindex: u32,
+});
 
 /** `TCA_ACT_OPTIONS` of kind `mirred`; linux/tc_act/tc_mirred.h, TCA_MIRRED_*. */
-const mirred = attrs('mirred', {
-  parms: [2, tcMirred],
-});
+const mirred = attrs('mirred', { parms: [2, tcMirred] });
 
 /** One action of a filter; linux/pkt_cls.h, TCA_ACT_*. */
 const action = attrs('action', {
@@ -70,29 +62,21 @@ function redirectTarget({ options }: Action): number | undefined {
   return options.parms?.eaction === TCA_EGRESS_REDIR ? options.parms.ifindex : undefined;
 }
 
-/**
- * linux/pkt_cls.h: struct tc_u32_sel { unsigned char flags; unsigned char offshift; unsigned char nkeys;
- * __be16 offmask; __u16 off; short offoff; short hoff; __be32 hmask; struct tc_u32_key keys[]; }
- */
-export const tcU32Sel = struct('tc_u32_sel', [
-  ['flags', u8],
-  ['offshift', u8],
-  ['nkeys', u8],
-  ['_pad', u8],
-  ['offmask', u16be],
-  ['off', u16],
-  ['offoff', s16],
-  ['hoff', s16],
-  ['hmask', u32be],
-]);
+/** linux/pkt_cls.h; the keys follow it. */
+export const tcU32Sel = struct('tc_u32_sel', {
+  flags: u8,
+  offshift: u8,
+  nkeys: u8,
+  _pad: u8,
+  offmask: u16be,
+  off: u16,
+  offoff: s16,
+  hoff: s16,
+  hmask: u32be,
+});
 
-/** linux/pkt_cls.h: struct tc_u32_key { __be32 mask; __be32 val; int off; int offmask; } */
-export const tcU32Key = struct('tc_u32_key', [
-  ['mask', u32be],
-  ['val', u32be],
-  ['off', s32],
-  ['offmask', s32],
-]);
+/** linux/pkt_cls.h */
+export const tcU32Key = struct('tc_u32_key', { mask: u32be, val: u32be, off: s32, offmask: s32 });
 
 /** linux/pkt_cls.h: a match ends the search. */
 const TC_U32_TERMINAL = 1;
@@ -171,11 +155,6 @@ export function sameSelector(a: U32Selector, b: U32Selector): boolean {
   );
 }
 
-/** linux/rtnetlink.h */
-const RTM_NEWTFILTER = 44;
-const RTM_DELTFILTER = 45;
-const RTM_GETTFILTER = 46;
-
 /** linux/if_ether.h */
 const ETH_P_ALL = 0x0003;
 const ETH_P_IP = 0x0800;
@@ -187,12 +166,7 @@ const filterAttrs = attrs('filter', {
   options: [2, byKind('kind', { u32: u32Options })],
 });
 
-/** RTM_NEWTFILTER, RTM_DELTFILTER and RTM_GETTFILTER. */
-export const filterMessage = traced(
-  'NETLINK_ROUTE',
-  { 44: 'RTM_NEWTFILTER', 45: 'RTM_DELTFILTER', 46: 'RTM_GETTFILTER' },
-  layout(tcmsg, filterAttrs),
-);
+export const filterMessage = messages('TFILTER', tcmsg, filterAttrs);
 
 /** A filter as the kernel reports it. */
 export interface Filter {
@@ -228,10 +202,8 @@ export function listIngressFilters(socket: NetlinkSocket, index: number): Filter
 
 /** Filters of one qdisc, in evaluation order. Same as: `tc filter show dev <link> parent <handle>` */
 export function listFilters(socket: NetlinkSocket, index: number, parent: number): Filter[] {
-  const body = filterMessage.encode({ index, parent }, {});
-  const op = `list filters of link with index ${index}`;
-  const bodies = socket.dump({ op, type: RTM_GETTFILTER, body });
-  return bodies.map(decodeFilter).filter(filter => filter.matches);
+  const all = filterMessage.list(socket, `list filters of link with index ${index}`, { index, parent });
+  return all.map(toFilter).filter(filter => filter.matches);
 }
 
 /**
@@ -242,15 +214,10 @@ export function listFilters(socket: NetlinkSocket, index: number, parent: number
  */
 export function redirectRequest(index: number, redirect: { preference: number; target: number }): Request {
   const { preference, target } = redirect;
-  const body = filterMessage.encode(
-    { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, ETH_P_ALL) },
-    {
-      kind: 'u32',
-      options: { classid: tcHandle(1, 1), actions: [egressRedirect(target)], selector: MATCH_ALL },
-    },
-  );
   const op = `redirect packets arriving on link with index ${index} to link with index ${target}`;
-  return { op, type: RTM_NEWTFILTER, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+  const place = { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, ETH_P_ALL) };
+  const options = { classid: tcHandle(1, 1), actions: [egressRedirect(target)], selector: MATCH_ALL };
+  return filterMessage.add(op, place, { kind: 'u32', options });
 }
 
 /**
@@ -260,12 +227,10 @@ export function redirectRequest(index: number, redirect: { preference: number; t
  */
 export function subnetFilterRequest(index: number, filter: SubnetFilter): Request {
   const { preference, subnet, end, classid } = filter;
-  const body = filterMessage.encode(
-    { index, parent: tcHandle(1, 0), info: filterInfo(preference, protocolOf(subnet)) },
-    { kind: 'u32', options: { classid, selector: matchSubnet(subnet, end) } },
-  );
   const op = `classify packets of ${renderCidr(subnet)} on link with index ${index}`;
-  return { op, type: RTM_NEWTFILTER, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+  const place = { index, parent: tcHandle(1, 0), info: filterInfo(preference, protocolOf(subnet)) };
+  const options = { classid, selector: matchSubnet(subnet, end) };
+  return filterMessage.add(op, place, { kind: 'u32', options });
 }
 
 /** EtherType of a subnet's packets. */
@@ -278,12 +243,9 @@ export function protocolOf({ ip }: Cidr): number {
  * Same as: `tc filter del dev <link> ingress pref <preference> protocol all u32`
  */
 export function removeIngressFiltersRequest(index: number, preference: number): Request {
-  const body = filterMessage.encode(
-    { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, ETH_P_ALL) },
-    { kind: 'u32' },
-  );
   const op = `delete ingress filters of preference ${preference} from link with index ${index}`;
-  return { op, type: RTM_DELTFILTER, body };
+  const place = { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, ETH_P_ALL) };
+  return filterMessage.remove(op, place, { kind: 'u32' });
 }
 
 /** `tcm_info` of a filter: preference in the upper half, EtherType in network byte order in the lower half. */
@@ -291,8 +253,7 @@ function filterInfo(preference: number, protocol: number): number {
   return ((preference << 16) | ((protocol & 0xff) << 8) | (protocol >>> 8)) >>> 0;
 }
 
-function decodeFilter(body: Uint8Array): Filter {
-  const { header, attrs: own } = filterMessage.decode(body);
+function toFilter({ header, attrs: own }: ReturnType<typeof filterMessage.decode>): Filter {
   const { kind = '', options } = own;
   const u32 = options instanceof Uint8Array ? undefined : options;
   const all = u32?.selector !== undefined && matchesAll(u32.selector);

@@ -1,14 +1,11 @@
 // Which kinds of devices and qdiscs does this kernel support, and how is a device made on top of another one?
 
 import { Errno } from '../../sys/errno.ts';
-import { NLM_F_CREATE, NLM_F_EXCL, type Request, u32, type ValuesOf, Writer } from '../codec.ts';
+import { u32, type ValuesOf, Writer } from '../codec.ts';
 import { type NetlinkSocket, tolerating } from '../socket.ts';
 import { type ipvlan, type Link, linkMessage, type macvlan, type vlan } from './link.ts';
 import { qdiscMessage, TC_H_ROOT } from './qdisc.ts';
 
-/** linux/rtnetlink.h */
-const RTM_NEWLINK = 16;
-const RTM_NEWQDISC = 36;
 /** linux/if_link.h */
 const IFLA_NUM_TX_QUEUES = 31;
 /** The loopback device is the first of every namespace. */
@@ -23,9 +20,8 @@ export function requireLinkKind(socket: NetlinkSocket, kind: string): void {
   u32.encode(none, 0, {});
   // The kernel refuses a device without queues, but only after it has found the kind.
   const unknown = [{ type: IFLA_NUM_TX_QUEUES, bytes: none.finish() }];
-  const body = linkMessage.encode({}, { linkinfo: { kind }, unknown });
-  const request = { op: `use devices of kind ${kind}`, type: RTM_NEWLINK, body };
-  tolerating([Errno.EINVAL], () => socket.request({ ...request, flags: NLM_F_CREATE | NLM_F_EXCL }));
+  const request = linkMessage.add(`use devices of kind ${kind}`, {}, { linkinfo: { kind }, unknown });
+  tolerating([Errno.EINVAL], () => socket.request(request));
 }
 
 /**
@@ -33,15 +29,10 @@ export function requireLinkKind(socket: NetlinkSocket, kind: string): void {
  * @throws NetlinkError when it does not, or when we are not permitted to ask
  */
 export function requireQdiscKind(socket: NetlinkSocket, kind: 'tbf' | 'htb'): void {
-  const body = qdiscMessage.encode({ index: LOOPBACK_INDEX, parent: TC_H_ROOT }, { kind });
+  const place = { index: LOOPBACK_INDEX, parent: TC_H_ROOT };
   // The kernel refuses a token bucket without parameters, but only after it has found the kind; EEXIST tells nothing.
   tolerating([Errno.EINVAL, Errno.EEXIST], () =>
-    socket.request({
-      op: `use qdiscs of kind ${kind}`,
-      type: RTM_NEWQDISC,
-      flags: NLM_F_CREATE | NLM_F_EXCL,
-      body,
-    }),
+    socket.request(qdiscMessage.add(`use qdiscs of kind ${kind}`, place, { kind })),
   );
 }
 
@@ -50,8 +41,7 @@ export function requireQdiscKind(socket: NetlinkSocket, kind: 'tbf' | 'htb'): vo
  * @throws NetlinkError when we may not
  */
 export function requireLinkChanges(socket: NetlinkSocket): void {
-  const body = linkMessage.encode({ index: LOOPBACK_INDEX }, {});
-  socket.request({ op: 'change devices', type: RTM_NEWLINK, body });
+  socket.request(linkMessage.change('change devices', { index: LOOPBACK_INDEX }, {}));
 }
 
 /** The kinds of upper devices, with their own attributes. */
@@ -85,20 +75,16 @@ export interface NewUpper<K extends UpperKind = UpperKind> {
  * Same as: `ip link add <name> link <lower> netns <ns> type macvlan mode bridge`
  */
 export function createUpper(socket: NetlinkSocket, upper: NewUpper): void {
-  const { name, kind, data, lower: link, netnsFd, mac: address, mtu } = upper;
-  const body = linkMessage.encode(
-    {},
-    {
-      ifname: name,
-      link,
-      ...(netnsFd === undefined ? {} : { netnsFd }),
-      ...(address ? { address } : {}),
-      ...(mtu ? { mtu } : {}),
-      linkinfo: { kind, data },
-    },
-  );
-  const op = `create link "${name}" of kind ${kind}`;
-  socket.request({ op, type: RTM_NEWLINK, flags: NLM_F_CREATE | NLM_F_EXCL, body });
+  const { name, kind, data, lower, netnsFd, mac, mtu } = upper;
+  const own = {
+    ifname: name,
+    link: lower,
+    netnsFd,
+    address: mac || undefined,
+    mtu: mtu || undefined,
+    linkinfo: { kind, data },
+  };
+  socket.request(linkMessage.add(`create link "${name}" of kind ${kind}`, {}, own));
 }
 
 /**
@@ -111,9 +97,8 @@ export function setUpper<K extends UpperKind>(
   kind: K,
   data: UpperData[K],
 ): void {
-  const body = linkMessage.encode({ index }, { linkinfo: { kind, data } });
   const op = `set attributes of kind ${kind} on link with index ${index}`;
-  socket.request({ op, type: RTM_NEWLINK, body } satisfies Request);
+  socket.request(linkMessage.change(op, { index }, { linkinfo: { kind, data } }));
 }
 
 /** The attributes of a device's kind, or undefined when it is of another kind. */

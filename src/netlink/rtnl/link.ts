@@ -9,11 +9,8 @@ import {
   byKind,
   type Field,
   ip,
-  layout,
   listOf,
   mac,
-  NLM_F_CREATE,
-  NLM_F_EXCL,
   type RawAttribute,
   type Request,
   s32,
@@ -32,7 +29,7 @@ import {
   type Question,
   tolerating,
 } from '../socket.ts';
-import { traced } from '../trace.ts';
+import { AF, messages } from './message.ts';
 
 /** The ends of a tunnel that was made without learning. */
 interface Vxlan {
@@ -63,18 +60,15 @@ export function vxlanOf({
   return local && { id, local, port, learning: learning !== 0 };
 }
 
-/**
- * linux/rtnetlink.h: struct ifinfomsg { unsigned char ifi_family; unsigned char __ifi_pad; unsigned short ifi_type;
- * int ifi_index; unsigned ifi_flags; unsigned ifi_change; }
- */
-export const ifinfomsg = struct('ifinfomsg', [
-  ['family', u8],
-  ['_pad', u8],
-  ['type', u16],
-  ['index', s32],
-  ['flags', u32],
-  ['change', u32],
-]);
+/** linux/rtnetlink.h */
+export const ifinfomsg = struct('ifinfomsg', {
+  family: u8,
+  _pad: u8,
+  type: u16,
+  index: s32,
+  flags: u32,
+  change: u32,
+});
 
 /** linux/if.h */
 export const IFF_UP = 0x1;
@@ -206,17 +200,9 @@ const veth = attrs('veth', {
   peer: [1, peer], // VETH_INFO_PEER
 });
 
-/** linux/if_link.h: struct ifla_vlan_qos_mapping { __u32 from; __u32 to; } */
-const qosMapping = struct('vlan qos mapping', [
-  ['from', u32],
-  ['to', u32],
-]);
-
-/** linux/if_link.h: struct ifla_vlan_flags { __u32 flags; __u32 mask; } */
-const vlanFlags = struct('vlan flags', [
-  ['flags', u32],
-  ['mask', u32],
-]);
+/** linux/if_link.h: struct ifla_vlan_qos_mapping, struct ifla_vlan_flags */
+const qosMapping = struct('vlan qos mapping', { from: u32, to: u32 });
+const vlanFlags = struct('vlan flags', { flags: u32, mask: u32 });
 
 /** linux/if_link.h, IFLA_VLAN_QOS_MAPPING */
 const IFLA_VLAN_QOS_MAPPING = 1;
@@ -287,29 +273,11 @@ const linkAttrs = attrs('link', {
   allmulti: [61, u32],
 });
 
-/** RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK, RTM_SETLINK and RTM_NEWLINKPROP. */
-export const linkMessage = traced(
-  'NETLINK_ROUTE',
-  {
-    16: 'RTM_NEWLINK',
-    17: 'RTM_DELLINK',
-    18: 'RTM_GETLINK',
-    19: 'RTM_SETLINK',
-    108: 'RTM_NEWLINKPROP',
-  },
-  layout(ifinfomsg, linkAttrs),
-);
+export const linkMessage = messages('LINK', ifinfomsg, linkAttrs);
+const propMessage = messages('LINKPROP', ifinfomsg, linkAttrs);
 
 /** Longest alias of a device. linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
 export const ALIAS_MAX_BYTES = 254;
-
-/** linux/rtnetlink.h */
-const RTM_NEWLINK = 16;
-export const RTM_DELLINK = 17;
-const RTM_GETLINK = 18;
-const RTM_SETLINK = 19;
-const RTM_NEWLINKPROP = 108;
-const AF_BRIDGE = 7;
 
 /** Groups used by people and other programs are small numbers; the field has 32 bits. */
 const GROUPS_FROM = 1_000_000_000;
@@ -402,9 +370,7 @@ export function getLink(socket: NetlinkSocket, which: string | number): Link {
 
 /** All links of the namespace. Same as: `ip -d link show` */
 export function listLinks(socket: NetlinkSocket): Link[] {
-  return socket
-    .dump({ op: 'list links', type: RTM_GETLINK, body: linkMessage.encode({}, {}) })
-    .map(decodeLink);
+  return linkMessage.list(socket, 'list links').map(toLink);
 }
 
 /**
@@ -430,29 +396,25 @@ export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined
 }
 
 function newLinkRequest(link: NewLink): Request {
-  const { name, kind, peer, up = false, vlanFiltering, vrfTable, vxlan } = link;
-  const peerAttrs = peer && {
-    ifname: peer.name,
-    mtu: peer.mtu,
-    address: peer.mac,
-    netnsFd: peer.netnsFd,
-  };
-  const body = linkMessage.encode(
+  const { name, kind, mtu, mac, master, txqlen, up = false } = link;
+  return linkMessage.add(
+    `create link "${name}" of kind ${kind}`,
     { flags: up ? IFF_UP : 0, change: up ? IFF_UP : 0 },
     {
       ifname: name,
-      ...defined({ mtu: link.mtu, address: link.mac, master: link.master, txqlen: link.txqlen }),
-      linkinfo: {
-        kind,
-        ...(peerAttrs ? { data: { peer: defined(peerAttrs) } } : {}),
-        ...(vlanFiltering === undefined ? {} : { data: { vlanFiltering: Number(vlanFiltering) } }),
-        ...(vrfTable === undefined ? {} : { data: { table: vrfTable } }),
-        ...(vxlan === undefined ? {} : { data: vxlanData(vxlan) }),
-      },
+      mtu,
+      address: mac,
+      master,
+      txqlen,
+      linkinfo: { kind, data: dataOf(link) },
     },
   );
-  const op = `create link "${name}" of kind ${kind}`;
-  return { op, type: RTM_NEWLINK, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+}
+
+function dataOf({ peer, vlanFiltering, vrfTable, vxlan }: NewLink) {
+  if (peer) return { peer: { ifname: peer.name, mtu: peer.mtu, address: peer.mac, netnsFd: peer.netnsFd } };
+  if (vlanFiltering !== undefined) return { vlanFiltering: Number(vlanFiltering) };
+  return vrfTable === undefined ? vxlan && vxlanData(vxlan) : { table: vrfTable };
 }
 
 /** Changes a link in one request. Same as: `ip link set dev <link> …` */
@@ -474,27 +436,25 @@ export function setLinkRequest(index: number, change: LinkChange): Request {
     if (on) flags |= bit;
   }
   const { mac, mtu, txqlen, master, name, alias, netnsFd } = change;
-  const body = linkMessage.encode(
-    { index, flags, change: mask },
-    defined({ address: mac, mtu, txqlen, master, ifname: name, alias, netnsFd }),
-  );
-  const words = Object.entries(defined(change)).map(
-    ([key, value]) => `${key} ${typeof value === 'object' ? value.value : value}`,
-  );
-  return { op: `set ${words.join(', ')} on link with index ${index}`, type: RTM_NEWLINK, body };
+  const own = { address: mac, mtu, txqlen, master, ifname: name, alias, netnsFd };
+  const words = Object.entries(change).flatMap(([key, value]) => {
+    if (value === undefined) return [];
+    return `${key} ${typeof value === 'object' ? value.value : value}`;
+  });
+  const op = `set ${words.join(', ')} on link with index ${index}`;
+  return linkMessage.change(op, { index, flags, change: mask }, own);
 }
 
 /** The request that sends attributes of a link back as the kernel told them. */
 export function linkSettingRequest(index: number, setting: RawAttribute): Request {
-  const body = linkMessage.encode({ index }, { unknown: [setting] });
-  return { op: `set attribute ${setting.type} on link with index ${index}`, type: RTM_NEWLINK, body };
+  const op = `set attribute ${setting.type} on link with index ${index}`;
+  return linkMessage.change(op, { index }, { unknown: [setting] });
 }
 
 /** The request that gives a link one more alternative name. Same as: `ip link property add dev <link> altname <name>` */
 export function addAltNameRequest(index: number, name: string): Request {
-  const body = linkMessage.encode({ index }, { propList: [name] });
   const op = `add alternative name "${name}" to link with index ${index}`;
-  return { op, type: RTM_NEWLINKPROP, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+  return propMessage.add(op, { index }, { propList: [name] });
 }
 
 /** Sets flags of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on` */
@@ -509,15 +469,14 @@ export function setBridgePort(
 /** The request of {@link setBridgePort}, for a batch. */
 export function bridgePortRequest(index: number, port: { hairpin?: boolean; isolated?: boolean }): Request {
   const toNumber = (value: boolean | undefined) => (value === undefined ? undefined : Number(value));
-  const protinfo = defined({ hairpin: toNumber(port.hairpin), isolated: toNumber(port.isolated) });
-  const body = linkMessage.encode({ family: AF_BRIDGE, index }, { protinfo });
-  return { op: `set bridge port flags of link with index ${index}`, type: RTM_SETLINK, body };
+  const protinfo = { hairpin: toNumber(port.hairpin), isolated: toNumber(port.isolated) };
+  const op = `set bridge port flags of link with index ${index}`;
+  return linkMessage.change(op, { family: AF.bridge, index }, { protinfo }, 'SET');
 }
 
 /** Deletes a link; a missing one is ignored. Same as: `ip link del` */
 export function removeLink(socket: NetlinkSocket, which: string | number): void {
-  const request = { op: `delete ${wordsFor(which)}`, type: RTM_DELLINK, body: bodyFor(which) };
-  tolerating([Errno.ENODEV], () => socket.request(request));
+  tolerating([Errno.ENODEV], () => socket.request(removeLinkRequest(which)));
 }
 
 /**
@@ -534,44 +493,39 @@ export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): 
 export function deletionOf(socket: NetlinkSocket, indexes: readonly number[]): Request | undefined {
   const [first, ...others] = new Set(indexes);
   if (first === undefined) return undefined;
-  if (others.length === 0)
-    return { op: `delete ${wordsFor(first)}`, type: RTM_DELLINK, body: bodyFor(first) };
+  if (others.length === 0) return removeLinkRequest(first);
   // Any other link in the group would be deleted as well, so the group is a random ten-digit number, which people do not use.
   const group = GROUPS_FROM + Math.floor(Math.random() * GROUPS_FROM);
-  const joining = [first, ...others].map(index => ({
-    op: `set group ${group} on link with index ${index}`,
-    type: RTM_NEWLINK,
-    body: linkMessage.encode({ index }, { group }),
-  }));
+  const joining = [first, ...others].map(index =>
+    linkMessage.change(`set group ${group} on link with index ${index}`, { index }, { group }),
+  );
   tolerating([Errno.ENODEV], () => socket.requestAll(joining));
-  const body = linkMessage.encode({}, { group });
-  return { op: `delete links with indexes ${[first, ...others].join(', ')}`, type: RTM_DELLINK, body };
+  return linkMessage.remove(`delete links with indexes ${[first, ...others].join(', ')}`, {}, { group });
+}
+
+function removeLinkRequest(which: string | number): Request {
+  return linkMessage.remove(`delete ${wordsFor(which)}`, ...placeOf(which));
 }
 
 /** The question of {@link findLink}, for a batch. */
 export function linkQuestion(which: string | number): Question<Link> {
-  return {
-    op: `find ${wordsFor(which)}`,
-    type: RTM_GETLINK,
-    body: bodyFor(which),
-    isQuestion: true,
-    absent: [Errno.ENODEV],
-    read: decodeLink,
-  };
+  const request = linkMessage.get(`find ${wordsFor(which)}`, ...placeOf(which));
+  return { ...request, isQuestion: true, absent: [Errno.ENODEV], read: decodeLink };
 }
 
 function wordsFor(which: string | number): string {
   return typeof which === 'string' ? `link "${which}"` : `link with index ${which}`;
 }
 
-function bodyFor(which: string | number): Uint8Array {
-  return typeof which === 'string'
-    ? linkMessage.encode({}, { ifname: which })
-    : linkMessage.encode({ index: which }, {});
+function placeOf(which: string | number): Parameters<typeof linkMessage.encode> {
+  return typeof which === 'string' ? [{}, { ifname: which }] : [{ index: which }, {}];
 }
 
 function decodeLink(body: Uint8Array): Link {
-  const { header, attrs } = linkMessage.decode(body);
+  return toLink(linkMessage.decode(body));
+}
+
+function toLink({ header, attrs }: ReturnType<typeof linkMessage.decode>): Link {
   return {
     index: header.index,
     name: attrs.ifname ?? '',
@@ -585,33 +539,14 @@ function decodeLink(body: Uint8Array): Link {
   };
 }
 
-/** Drops undefined members, because every named attribute is sent. */
-function defined<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as {
-    [K in keyof T]?: Exclude<T[K], undefined>;
-  };
-}
-
-/** linux/rtnetlink.h */
-const RTM_GETNSID = 90;
 /** linux/net_namespace.h, NETNSA_NSID_NOT_ASSIGNED */
 const NO_ID = -1;
 
-/** linux/rtnetlink.h: struct rtgenmsg { unsigned char rtgen_family; } */
-export const rtgenmsg = struct('rtgenmsg', [['family', u8]]);
+/** linux/rtnetlink.h */
+export const rtgenmsg = struct('rtgenmsg', { family: u8 });
 
 /** linux/net_namespace.h, NETNSA_* */
-const netnsAttrs = attrs('namespace id', {
-  nsid: [1, s32],
-  fd: [3, u32],
-});
-
-/** RTM_GETNSID. */
-const netnsIdMessage = traced(
-  'NETLINK_ROUTE',
-  { 88: 'RTM_NEWNSID', 89: 'RTM_DELNSID', 90: 'RTM_GETNSID' },
-  layout(rtgenmsg, netnsAttrs),
-);
+const netnsIdMessage = messages('NSID', rtgenmsg, attrs('namespace id', { nsid: [1, s32], fd: [3, u32] }));
 
 /**
  * The id by which links of the socket's namespace refer to another namespace (`IFLA_LINK_NETNSID`); -1 if it has none, as a
@@ -626,9 +561,7 @@ export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
 /** The question of {@link netnsIdOf}, for a batch. */
 export function netnsIdQuestion(netnsFd: number): Question<number> {
   return {
-    op: 'find the id of a network namespace',
-    type: RTM_GETNSID,
-    body: netnsIdMessage.encode({}, { fd: netnsFd }),
+    ...netnsIdMessage.get('find the id of a network namespace', {}, { fd: netnsFd }),
     isQuestion: true,
     absent: [],
     read: body => netnsIdMessage.decode(body).attrs.nsid ?? NO_ID,

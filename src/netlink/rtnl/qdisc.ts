@@ -5,10 +5,8 @@ import { Errno } from '../../sys/errno.ts';
 import {
   attrs,
   byKind,
-  layout,
   NLM_F_CREATE,
   NLM_F_ECHO,
-  NLM_F_EXCL,
   NLM_F_REPLACE,
   type Request,
   s16,
@@ -23,21 +21,18 @@ import {
   Writer,
 } from '../codec.ts';
 import { askAll, type NetlinkSocket, type Question } from '../socket.ts';
-import { traced } from '../trace.ts';
+import { messages } from './message.ts';
 
-/**
- * linux/rtnetlink.h: struct tcmsg { unsigned char tcm_family; unsigned char tcm__pad1; unsigned short tcm__pad2;
- * int tcm_ifindex; __u32 tcm_handle; __u32 tcm_parent; __u32 tcm_info; }
- */
-export const tcmsg = struct('tcmsg', [
-  ['family', u8],
-  ['_pad1', u8],
-  ['_pad2', u16],
-  ['index', s32],
-  ['handle', u32],
-  ['parent', u32],
-  ['info', u32],
-]);
+/** linux/rtnetlink.h */
+export const tcmsg = struct('tcmsg', {
+  family: u8,
+  _pad1: u8,
+  _pad2: u16,
+  index: s32,
+  handle: u32,
+  parent: u32,
+  info: u32,
+});
 
 /** linux/pkt_sched.h: where a qdisc is attached to its device. */
 export const TC_H_ROOT = 0xffffffff;
@@ -98,18 +93,15 @@ export function parsePsched(text: string): number {
   throw new Error(`Cannot read the packet scheduler's clock: found ${JSON.stringify(text)}`);
 }
 
-/**
- * linux/pkt_sched.h: struct tc_ratespec { unsigned char cell_log; __u8 linklayer; unsigned short overhead;
- * short cell_align; unsigned short mpu; __u32 rate; }
- */
-export const tcRatespec = struct('tc_ratespec', [
-  ['cellLog', u8],
-  ['linklayer', u8],
-  ['overhead', u16],
-  ['cellAlign', s16],
-  ['mpu', u16],
-  ['rate', u32], // bytes per second
-]);
+/** linux/pkt_sched.h */
+export const tcRatespec = struct('tc_ratespec', {
+  cellLog: u8,
+  linklayer: u8,
+  overhead: u16,
+  cellAlign: s16,
+  mpu: u16,
+  rate: u32, // bytes per second
+});
 
 type Ratespec = ReturnType<typeof tcRatespec.decode>;
 
@@ -130,17 +122,14 @@ function rateOf({ rate }: Ratespec, rate64: bigint | undefined): number {
   return rate64 === undefined ? rate : Number(rate64);
 }
 
-/**
- * linux/pkt_sched.h: struct tc_tbf_qopt { struct tc_ratespec rate; struct tc_ratespec peakrate; __u32 limit;
- * __u32 buffer; __u32 mtu; }
- */
-export const tcTbfQopt = struct('tc_tbf_qopt', [
-  ['rate', tcRatespec],
-  ['peakrate', tcRatespec],
-  ['limit', u32], // bytes
-  ['buffer', u32], // ticks
-  ['mtu', u32], // ticks
-]);
+/** linux/pkt_sched.h */
+export const tcTbfQopt = struct('tc_tbf_qopt', {
+  rate: tcRatespec,
+  peakrate: tcRatespec,
+  limit: u32, // bytes
+  buffer: u32, // ticks
+  mtu: u32, // ticks
+});
 
 /** `TCA_OPTIONS` of kind `tbf`; linux/pkt_sched.h, TCA_TBF_*. */
 const tbfOptions = attrs('tbf', {
@@ -163,54 +152,36 @@ export interface Tbf {
 
 /** Encodes the options of such a qdisc. */
 export function tbfToOptions({ rateBytes, bufferTicks, limitBytes }: Tbf): TbfOptions {
-  const rate64 = rate64Of(rateBytes);
-  return {
-    parms: {
-      rate: rateSpec(rateBytes),
-      peakrate: tcRatespec.zero,
-      limit: limitBytes,
-      buffer: bufferTicks,
-      mtu: 0,
-    },
-    ...(rate64 === undefined ? {} : { rate64 }),
-  };
+  const rate = rateSpec(rateBytes);
+  const parms = { ...tcTbfQopt.zero, rate, limit: limitBytes, buffer: bufferTicks };
+  return { parms, rate64: rate64Of(rateBytes) };
 }
 
 /** Decodes the options of a qdisc. */
 export function tbfFromOptions({ parms, rate64 }: TbfOptions): Tbf {
   if (parms === undefined) throw new Error('Cannot decode tbf: it has no TCA_TBF_PARMS');
-  return {
-    rateBytes: rateOf(parms.rate, rate64),
-    bufferTicks: parms.buffer,
-    limitBytes: parms.limit,
-  };
+  return { rateBytes: rateOf(parms.rate, rate64), bufferTicks: parms.buffer, limitBytes: parms.limit };
 }
 
-/**
- * linux/pkt_sched.h: struct tc_htb_opt { struct tc_ratespec rate; struct tc_ratespec ceil; __u32 buffer;
- * __u32 cbuffer; __u32 quantum; __u32 level; __u32 prio; }
- */
-export const tcHtbOpt = struct('tc_htb_opt', [
-  ['rate', tcRatespec],
-  ['ceil', tcRatespec],
-  ['buffer', u32], // ticks
-  ['cbuffer', u32], // ticks
-  ['quantum', u32], // bytes
-  ['level', u32],
-  ['prio', u32],
-]);
+/** linux/pkt_sched.h */
+export const tcHtbOpt = struct('tc_htb_opt', {
+  rate: tcRatespec,
+  ceil: tcRatespec,
+  buffer: u32, // ticks
+  cbuffer: u32, // ticks
+  quantum: u32, // bytes
+  level: u32,
+  prio: u32,
+});
 
-/**
- * linux/pkt_sched.h: struct tc_htb_glob { __u32 version; __u32 rate2quantum; __u32 defcls; __u32 debug;
- * __u32 direct_pkts; }
- */
-export const tcHtbGlob = struct('tc_htb_glob', [
-  ['version', u32],
-  ['rate2quantum', u32],
-  ['defcls', u32],
-  ['debug', u32],
-  ['directPkts', u32],
-]);
+/** linux/pkt_sched.h */
+export const tcHtbGlob = struct('tc_htb_glob', {
+  version: u32,
+  rate2quantum: u32,
+  defcls: u32,
+  debug: u32,
+  directPkts: u32,
+});
 
 /** `TCA_OPTIONS` of kind `htb`, of the qdisc and of its classes; linux/pkt_sched.h, TCA_HTB_*. */
 const htbOptions = attrs('htb', {
@@ -249,14 +220,13 @@ const TC_LINKLAYER_ETHERNET = 1;
 
 /** Options of the qdisc. @param defaultClass minor number of the class for packets that match no filter */
 function htbToOptions(defaultClass: number): HtbOptions {
-  return {
-    init: {
-      ...tcHtbGlob.zero,
-      version: HTB_VERSION,
-      rate2quantum: RATE_TO_QUANTUM,
-      defcls: defaultClass,
-    },
+  const init = {
+    ...tcHtbGlob.zero,
+    version: HTB_VERSION,
+    rate2quantum: RATE_TO_QUANTUM,
+    defcls: defaultClass,
   };
+  return { init };
 }
 
 /** Minor number of the default class in the options of a qdisc. */
@@ -266,22 +236,16 @@ function defaultClassIn({ init }: HtbOptions): number {
 }
 
 /** Options of a class. */
-function htbClassToOptions(own: HtbClass): HtbOptions {
-  const { rateBytes, ceilBytes, bufferTicks, quantumBytes } = own;
-  const [rate64, ceil64] = [rate64Of(rateBytes), rate64Of(ceilBytes)];
-  return {
-    parms: {
-      rate: htbRateSpec(rateBytes),
-      ceil: htbRateSpec(ceilBytes),
-      buffer: bufferTicks,
-      cbuffer: bufferTicks,
-      quantum: quantumBytes,
-      level: 0,
-      prio: 0,
-    },
-    ...(rate64 === undefined ? {} : { rate64 }),
-    ...(ceil64 === undefined ? {} : { ceil64 }),
+function htbClassToOptions({ rateBytes, ceilBytes, bufferTicks, quantumBytes }: HtbClass): HtbOptions {
+  const parms = {
+    ...tcHtbOpt.zero,
+    rate: htbRateSpec(rateBytes),
+    ceil: htbRateSpec(ceilBytes),
+    buffer: bufferTicks,
+    cbuffer: bufferTicks,
+    quantum: quantumBytes,
   };
+  return { parms, rate64: rate64Of(rateBytes), ceil64: rate64Of(ceilBytes) };
 }
 
 /** Decodes the options of a class. */
@@ -297,18 +261,14 @@ function htbClassFromOptions({ parms, rate64, ceil64 }: HtbOptions): HtbClass {
 
 /** For larger rates, a lower half of zero would be refused as a missing rate. */
 function htbRateSpec(rateBytes: number) {
-  return {
-    ...tcRatespec.zero,
-    linklayer: TC_LINKLAYER_ETHERNET,
-    rate: Math.min(rateBytes, U32_MAX),
-  };
+  return { ...tcRatespec.zero, linklayer: TC_LINKLAYER_ETHERNET, rate: Math.min(rateBytes, U32_MAX) };
 }
 
 /** Neither has options: they shape nothing, filters are attached to them. */
 const ingressOptions = attrs('ingress', {});
 
-/** linux/pkt_sched.h: struct tc_fifo_qopt { __u32 limit; } */
-export const tcFifoQopt = struct('tc_fifo_qopt', [['limit', u32]]);
+/** linux/pkt_sched.h */
+export const tcFifoQopt = struct('tc_fifo_qopt', { limit: u32 });
 
 /** `TCA_OPTIONS` of kind `bfifo`: the struct itself, without attributes. */
 function bfifoToOptions(limitBytes: number): Uint8Array {
@@ -316,16 +276,6 @@ function bfifoToOptions(limitBytes: number): Uint8Array {
   tcFifoQopt.encode(writer, { limit: limitBytes });
   return writer.finish();
 }
-
-/** Maximum length of the queue in bytes. */
-function bfifoFromOptions(options: Uint8Array): number {
-  return tcFifoQopt.decode(options).limit;
-}
-
-/** linux/rtnetlink.h */
-const RTM_NEWQDISC = 36;
-const RTM_DELQDISC = 37;
-const RTM_GETQDISC = 38;
 
 /** linux/rtnetlink.h, TCA_* */
 const qdiscAttrs = attrs('qdisc', {
@@ -336,16 +286,13 @@ const qdiscAttrs = attrs('qdisc', {
   ],
 });
 
-/** RTM_NEWQDISC, RTM_DELQDISC and RTM_GETQDISC. */
-export const qdiscMessage = traced(
-  'NETLINK_ROUTE',
-  { 36: 'RTM_NEWQDISC', 37: 'RTM_DELQDISC', 38: 'RTM_GETQDISC' },
-  layout(tcmsg, qdiscAttrs),
-);
+export const qdiscMessage = messages('QDISC', tcmsg, qdiscAttrs);
 
 /** Where a qdisc is attached to a device: outgoing packets pass `root`, incoming ones `ingress`. */
 type Hook = 'root' | 'ingress';
 
+/** The qdisc `1:`, through which all outgoing packets pass. */
+const AT_ROOT = { handle: tcHandle(1, 0), parent: TC_H_ROOT };
 const PARENTS: Readonly<Record<Hook, number>> = { root: TC_H_ROOT, ingress: TC_H_INGRESS };
 
 /** A qdisc as the kernel reports it. */
@@ -374,8 +321,7 @@ interface QdiscPlace {
 
 /** Qdiscs of the namespace, or of one device. Same as: `tc qdisc show [dev <link>]` */
 export function listQdiscs(socket: NetlinkSocket, index?: number): Qdisc[] {
-  const body = qdiscMessage.encode({}, {});
-  const all = socket.dump({ op: 'list qdiscs', type: RTM_GETQDISC, body }).map(decodeQdisc);
+  const all = qdiscMessage.list(socket, 'list qdiscs').map(toQdisc);
   return all.filter(qdisc => index === undefined || qdisc.index === index);
 }
 
@@ -395,15 +341,14 @@ export function findQdiscs(socket: NetlinkSocket, places: readonly QdiscPlace[])
 
 /** The question of {@link findQdisc}, for a batch. */
 export function qdiscQuestion({ index, at }: QdiscPlace): Question<Qdisc> {
+  const [name, parent] = typeof at === 'number' ? [renderTcHandle(at), at] : [at, PARENTS[at]];
   return {
-    op: `find ${typeof at === 'number' ? renderTcHandle(at) : at} qdisc of link with index ${index}`,
-    type: RTM_GETQDISC,
+    ...qdiscMessage.get(`find ${name} qdisc of link with index ${index}`, { index, parent }),
     // The answer is a notification, which the requester only gets as an echo; some qdiscs have none.
     flags: NLM_F_ECHO,
-    body: qdiscMessage.encode({ index, parent: typeof at === 'number' ? at : PARENTS[at] }, {}),
     absent: [Errno.ENOENT, Errno.ENODEV],
     read(body) {
-      const qdisc = decodeQdisc(body);
+      const qdisc = toQdisc(qdiscMessage.decode(body));
       return qdisc.handle ? qdisc : undefined;
     },
   };
@@ -414,12 +359,9 @@ export function qdiscQuestion({ index, at }: QdiscPlace): Question<Qdisc> {
  * Same as: `tc qdisc replace dev <link> root handle 1: tbf rate … burst … limit …`
  */
 export function tbfRequest(index: number, tbf: Tbf): Request {
-  const body = qdiscMessage.encode(
-    { index, handle: tcHandle(1, 0), parent: TC_H_ROOT },
-    { kind: 'tbf', options: tbfToOptions(tbf) },
-  );
   const op = `put a token bucket on link with index ${index}`;
-  return { op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_REPLACE, body };
+  const own = { kind: 'tbf', options: tbfToOptions(tbf) };
+  return qdiscMessage.add(op, { index, ...AT_ROOT }, own, NLM_F_CREATE | NLM_F_REPLACE);
 }
 
 /**
@@ -427,12 +369,9 @@ export function tbfRequest(index: number, tbf: Tbf): Request {
  * Same as: `tc qdisc add dev <link> root handle 1: htb default <class>`
  */
 export function htbRequest(index: number, defaultClass: number): Request {
-  const body = qdiscMessage.encode(
-    { index, handle: tcHandle(1, 0), parent: TC_H_ROOT },
-    { kind: 'htb', options: htbToOptions(defaultClass) },
-  );
   const op = `put a tree of classes on link with index ${index}`;
-  return { op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+  const own = { kind: 'htb', options: htbToOptions(defaultClass) };
+  return qdiscMessage.add(op, { index, ...AT_ROOT }, own);
 }
 
 /**
@@ -443,12 +382,9 @@ export function bfifoRequest(
   index: number,
   { parent, handle, limitBytes }: { parent: number; handle: number; limitBytes: number },
 ): Request {
-  const body = qdiscMessage.encode(
-    { index, handle, parent },
-    { kind: 'bfifo', options: bfifoToOptions(limitBytes) },
-  );
   const op = `bound the queue of class ${renderTcHandle(parent)} on link with index ${index}`;
-  return { op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+  const own = { kind: 'bfifo', options: bfifoToOptions(limitBytes) };
+  return qdiscMessage.add(op, { index, handle, parent }, own);
 }
 
 /**
@@ -456,12 +392,9 @@ export function bfifoRequest(
  * Same as: `tc qdisc add dev <link> ingress`
  */
 export function ingressRequest(index: number): Request {
-  const body = qdiscMessage.encode(
-    { index, handle: tcHandle(0xffff, 0), parent: TC_H_INGRESS },
-    { kind: 'ingress', options: {} },
-  );
   const op = `put an ingress qdisc on link with index ${index}`;
-  return { op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+  const place = { index, handle: tcHandle(0xffff, 0), parent: TC_H_INGRESS };
+  return qdiscMessage.add(op, place, { kind: 'ingress', options: {} });
 }
 
 /** Refusals meaning that the qdisc no longer exists: EINVAL is another handle, or none, at that position. */
@@ -476,19 +409,17 @@ export function removeQdiscRequest({
   handle,
   parent,
 }: Pick<Qdisc, 'index' | 'handle' | 'parent'>): Request {
-  const body = qdiscMessage.encode({ index, handle, parent }, {});
   const op = `delete qdisc "${renderTcHandle(handle)}" from link with index ${index}`;
-  return { op, type: RTM_DELQDISC, body };
+  return qdiscMessage.remove(op, { index, handle, parent });
 }
 
-function decodeQdisc(body: Uint8Array): Qdisc {
-  const { header, attrs: own } = qdiscMessage.decode(body);
+function toQdisc({ header, attrs: own }: ReturnType<typeof qdiscMessage.decode>): Qdisc {
   const { index, handle, parent } = header;
   const { kind = '', options } = own;
   const place = { index, kind, handle, parent };
   if (options === undefined) return place;
   if (options instanceof Uint8Array) {
-    return kind === 'bfifo' ? { ...place, limitBytes: bfifoFromOptions(options) } : place;
+    return kind === 'bfifo' ? { ...place, limitBytes: tcFifoQopt.decode(options).limit } : place;
   }
   if (kind === 'tbf') return { ...place, tbf: tbfFromOptions(options as ValuesOf<typeof tbfOptions>) };
   if (kind === 'htb') {
@@ -497,22 +428,13 @@ function decodeQdisc(body: Uint8Array): Qdisc {
   return place;
 }
 
-/** linux/rtnetlink.h */
-const RTM_NEWTCLASS = 40;
-const RTM_GETTCLASS = 42;
-
 /** linux/rtnetlink.h, TCA_* */
 const classAttrs = attrs('class', {
   kind: [1, str],
   options: [2, byKind('kind', { htb: htbOptions })],
 });
 
-/** RTM_NEWTCLASS and RTM_GETTCLASS. */
-export const classMessage = traced(
-  'NETLINK_ROUTE',
-  { 40: 'RTM_NEWTCLASS', 41: 'RTM_DELTCLASS', 42: 'RTM_GETTCLASS' },
-  layout(tcmsg, classAttrs),
-);
+export const classMessage = messages('TCLASS', tcmsg, classAttrs);
 
 /** A class as the kernel reports it. */
 interface TrafficClass {
@@ -526,9 +448,13 @@ interface TrafficClass {
 
 /** Classes of all qdiscs of a device. Same as: `tc class show dev <link>` */
 export function listClasses(socket: NetlinkSocket, index: number): TrafficClass[] {
-  const body = classMessage.encode({ index }, {});
-  const op = `list classes of link with index ${index}`;
-  return socket.dump({ op, type: RTM_GETTCLASS, body }).map(decodeClass);
+  const all = classMessage.list(socket, `list classes of link with index ${index}`, { index });
+  return all.map(({ header, attrs: { kind = '', options } }) => ({
+    kind,
+    handle: header.handle,
+    parent: header.parent,
+    htb: options === undefined || options instanceof Uint8Array ? undefined : htbClassFromOptions(options),
+  }));
 }
 
 /**
@@ -537,22 +463,6 @@ export function listClasses(socket: NetlinkSocket, index: number): TrafficClass[
  */
 export function htbClassRequest(index: number, minor: number, htb: HtbClass): Request {
   const [handle, parent] = [tcHandle(1, minor), tcHandle(1, 0)];
-  const body = classMessage.encode(
-    { index, handle, parent },
-    { kind: 'htb', options: htbClassToOptions(htb) },
-  );
   const op = `add class ${renderTcHandle(handle)} to link with index ${index}`;
-  return { op, type: RTM_NEWTCLASS, flags: NLM_F_CREATE | NLM_F_EXCL, body };
-}
-
-function decodeClass(body: Uint8Array): TrafficClass {
-  const { header, attrs: own } = classMessage.decode(body);
-  const { kind = '', options } = own;
-  const htb = options === undefined || options instanceof Uint8Array ? undefined : options;
-  return {
-    kind,
-    handle: header.handle,
-    parent: header.parent,
-    htb: htb && htbClassFromOptions(htb),
-  };
+  return classMessage.add(op, { index, handle, parent }, { kind: 'htb', options: htbClassToOptions(htb) });
 }

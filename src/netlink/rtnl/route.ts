@@ -1,6 +1,6 @@
 // How are routes added, listed and removed, and where would the kernel send a packet?
 
-import { type Cidr, IP_BITS, type Ip, networkOf, renderCidr, renderIp } from '../../net/ip.ts';
+import { type Cidr, type Family, IP_BITS, type Ip, networkOf, renderCidr, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import {
   align4,
@@ -8,7 +8,6 @@ import {
   bytes,
   type Field,
   ip,
-  layout,
   NLM_F_APPEND,
   NLM_F_CREATE,
   NLM_F_EXCL,
@@ -22,8 +21,7 @@ import {
   u32,
 } from '../codec.ts';
 import { NetlinkError, type NetlinkSocket, tolerating } from '../socket.ts';
-import { traced } from '../trace.ts';
-import { AF_INET, AF_INET6, addressFamily } from './addr.ts';
+import { AF, messages } from './message.ts';
 
 /** linux/rtnetlink.h: the gateway is on the link, whatever the addresses say. The kernel refuses most other flags of its own. */
 const RTNH_F_ONLINK = 4;
@@ -43,7 +41,7 @@ interface Nexthop {
 /** RTA_VIA: a gateway of the other family. linux/rtnetlink.h: struct rtvia { __kernel_sa_family_t rtvia_family; __u8 rtvia_addr[]; } */
 const via: Field<Ip> = {
   encode(writer, gateway) {
-    writer.u16(addressFamily(gateway));
+    writer.u16(AF[gateway.family]);
     ip.encode(writer, gateway, {});
   },
   decode: bytes => ip.decode(bytes.subarray(2), {}),
@@ -55,16 +53,8 @@ function gatewayOf(family: Ip['family'] | undefined, gateway: Ip | undefined): {
   return family === undefined || gateway.family === family ? { gateway } : { via: gateway };
 }
 
-/**
- * linux/rtnetlink.h: struct rtnexthop { unsigned short rtnh_len; unsigned char rtnh_flags, rtnh_hops;
- * int rtnh_ifindex; }
- */
-export const rtnexthop = struct('rtnexthop', [
-  ['length', u16],
-  ['flags', u8],
-  ['hops', u8],
-  ['oif', s32],
-]);
+/** linux/rtnetlink.h */
+export const rtnexthop = struct('rtnexthop', { length: u16, flags: u8, hops: u8, oif: s32 });
 
 /** linux/rtnetlink.h, RTA_*: the attributes that a next hop may have */
 const nexthopAttrs = attrs('next hop', { gateway: [5, ip], via: [18, via] });
@@ -102,9 +92,6 @@ const nexthops: Field<readonly Nexthop[]> = {
 };
 
 /** linux/rtnetlink.h */
-const RTM_NEWROUTE = 24;
-const RTM_DELROUTE = 25;
-const RTM_GETROUTE = 26;
 const RT_TABLE_DEFAULT = 253;
 export const RT_TABLE_MAIN = 254;
 export const RT_TABLE_LOCAL = 255;
@@ -130,27 +117,21 @@ export function inOrder<R extends Pick<Route, 'gateway' | 'ways'>>(routes: reado
   return [...routes].sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b)));
 }
 
-/**
- * linux/rtnetlink.h: struct rtmsg { unsigned char rtm_family, rtm_dst_len, rtm_src_len, rtm_tos, rtm_table,
- * rtm_protocol, rtm_scope, rtm_type; unsigned rtm_flags; }
- */
-export const rtmsg = struct('rtmsg', [
-  ['family', u8],
-  ['dstLength', u8],
-  ['srcLength', u8],
-  ['tos', u8],
-  ['table', u8],
-  ['protocol', u8],
-  ['scope', u8],
-  ['type', u8],
-  ['flags', u32],
-]);
+/** linux/rtnetlink.h */
+export const rtmsg = struct('rtmsg', {
+  family: u8,
+  dstLength: u8,
+  srcLength: u8,
+  tos: u8,
+  table: u8,
+  protocol: u8,
+  scope: u8,
+  type: u8,
+  flags: u32,
+});
 
 /** linux/rtnetlink.h, RTAX_* */
-const metrics = attrs('route metrics', {
-  mtu: [2, u32],
-  advmss: [8, u32],
-});
+const metrics = attrs('route metrics', { mtu: [2, u32], advmss: [8, u32] });
 
 /** linux/rtnetlink.h, RTA_* */
 const routeAttrs = attrs('route', {
@@ -169,12 +150,9 @@ const routeAttrs = attrs('route', {
   nhId: [30, u32],
 });
 
-/** RTM_NEWROUTE, RTM_DELROUTE and RTM_GETROUTE. */
-export const routeMessage = traced(
-  'NETLINK_ROUTE',
-  { 24: 'RTM_NEWROUTE', 25: 'RTM_DELROUTE', 26: 'RTM_GETROUTE' },
-  layout(rtmsg, routeAttrs),
-);
+export const routeMessage = messages('ROUTE', rtmsg, routeAttrs);
+
+type RouteMessage = ReturnType<typeof routeMessage.decode>;
 
 /** A route of one type, unicast unless given. Encoding a listed one again loses nothing of it. */
 export interface Route {
@@ -229,8 +207,7 @@ export function addRoute(socket: NetlinkSocket, route: Route): void {
 
 /** The request of {@link addRoute}, for a batch. */
 export function addRouteRequest(route: Route): Request {
-  const flags = NLM_F_CREATE | NLM_F_EXCL;
-  return { op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) };
+  return routeMessage.add(`add ${describe(route)}`, ...messageOf(route));
 }
 
 /**
@@ -241,12 +218,12 @@ export function addRouteRequest(route: Route): Request {
 export function originRouteRequest(route: OriginRoute, isReplacing = false): Request {
   const flags = NLM_F_CREATE | (isReplacing ? NLM_F_REPLACE : NLM_F_EXCL);
   const op = `${isReplacing ? 'set' : 'add'} ${describeOrigin(route)}`;
-  return { op, type: RTM_NEWROUTE, flags, body: encodeOrigin(route) };
+  return routeMessage.add(op, ...originMessageOf(route), flags);
 }
 
 /** The request that deletes such a route, for a batch; ESRCH if there is none of that origin. Same as: `ip route del … proto <protocol>` */
 export function removeOriginRouteRequest(route: OriginRoute): Request {
-  return { op: `delete ${describeOrigin(route)}`, type: RTM_DELROUTE, body: encodeOrigin(route) };
+  return routeMessage.remove(`delete ${describeOrigin(route)}`, ...originMessageOf(route));
 }
 
 /**
@@ -254,43 +231,59 @@ export function removeOriginRouteRequest(route: OriginRoute): Request {
  * Same as: `ip route show table all proto <protocol>`
  */
 export function listOriginRoutes(socket: NetlinkSocket, family: 4 | 6, protocol: number): OriginRoute[] {
-  const body = routeMessage.encode({ family: family === 4 ? AF_INET : AF_INET6, protocol }, {});
-  return socket.dump({ op: 'list routes', type: RTM_GETROUTE, body }).flatMap(one => {
-    const { header, attrs: own } = routeMessage.decode(one);
+  const all = routeMessage.list(socket, 'list routes', { family: AF[family], protocol });
+  return all.flatMap(message => {
+    const { header, attrs: own } = message;
     const isWanted = header.type === RTN_UNICAST || header.type === RTN_UNREACHABLE;
     if (header.protocol !== protocol || !isWanted) return [];
-    const dst = { ip: own.dst ?? ({ family, value: 0n } as const), prefix: header.dstLength };
     const onlink = (header.flags & RTNH_F_ONLINK) !== 0;
-    const { oif = 0, gateway = { family, value: 0n } as const } = own;
-    return {
-      dst,
-      via: header.type === RTN_UNICAST ? { oif, gateway, onlink } : undefined,
-      table: own.table ?? header.table,
-      priority: own.priority ?? 0,
-      protocol,
-    };
+    const { oif = 0, gateway = { family, value: 0n } as const, priority = 0 } = own;
+    const via = header.type === RTN_UNICAST ? { oif, gateway, onlink } : undefined;
+    return { dst: destinationOf(message), via, table: tableOf(message), priority, protocol };
   });
 }
 
-function encodeOrigin({ dst, via, table, priority, protocol }: OriginRoute): Uint8Array {
-  const isSmall = table < 256;
-  return routeMessage.encode(
+function originMessageOf({ dst, via, table, priority, protocol }: OriginRoute): RouteParts {
+  return [
     {
-      family: addressFamily(dst.ip),
+      family: AF[dst.ip.family],
       dstLength: dst.prefix,
-      table: isSmall ? table : 0,
+      table: smallTable(table),
       protocol,
       type: via ? RTN_UNICAST : RTN_UNREACHABLE,
       flags: via?.onlink ? RTNH_F_ONLINK : 0,
     },
     {
       dst: networkOf(dst),
-      ...(via ? { gateway: via.gateway } : {}),
-      ...(priority ? { priority } : {}),
-      ...(via ? { oif: via.oif } : {}),
-      ...(isSmall ? {} : { table }),
+      gateway: via?.gateway,
+      priority: priority || undefined,
+      oif: via?.oif,
+      table: largeTable(table),
     },
-  );
+  ];
+}
+
+type RouteParts = Parameters<typeof routeMessage.encode>;
+
+/** Tables above 255 only fit into the attribute. */
+function smallTable(table: number): number {
+  return table < 256 ? table : 0;
+}
+
+function largeTable(table: number): number | undefined {
+  return table < 256 ? undefined : table;
+}
+
+function tableOf({ header, attrs }: RouteMessage): number {
+  return attrs.table ?? header.table;
+}
+
+function destinationOf({ header, attrs: { dst } }: RouteMessage): Cidr {
+  return { ip: dst ?? { family: familyOf(header), value: 0n }, prefix: header.dstLength };
+}
+
+function familyOf({ family }: RouteMessage['header']): Family {
+  return family === AF[4] ? 4 : 6;
 }
 
 function describeOrigin({ dst, via }: OriginRoute): string {
@@ -301,8 +294,7 @@ function describeOrigin({ dst, via }: OriginRoute): string {
 
 /** Adds a route before those with the same destination; IPv6 uses the older ones first. Same as: `ip route prepend …` */
 export function prependRoute(socket: NetlinkSocket, route: Route): void {
-  const flags = NLM_F_CREATE;
-  socket.request({ op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
+  socket.request(routeMessage.add(`add ${describe(route)}`, ...messageOf(route), NLM_F_CREATE));
 }
 
 /**
@@ -315,7 +307,7 @@ export function restoreRoutes(socket: NetlinkSocket, routes: readonly Route[]): 
   for (let left = routes; ; ) {
     const refused: [Route, NetlinkError][] = [];
     for (const route of left) {
-      const request = { op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) };
+      const request = routeMessage.add(`add ${describe(route)}`, ...messageOf(route), flags);
       const [outcome] = socket.attemptAll([request]);
       if (outcome instanceof NetlinkError && outcome.errno !== Errno.EEXIST) refused.push([route, outcome]);
     }
@@ -341,14 +333,13 @@ export function routeThrough(route: Route, index: number, now = index): Route | 
 /** Adds a route, replacing any route with that destination. Same as: `ip route replace …` */
 export function replaceRoute(socket: NetlinkSocket, route: Route): void {
   const flags = NLM_F_CREATE | NLM_F_REPLACE;
-  socket.request({ op: `set ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
+  socket.request(routeMessage.add(`set ${describe(route)}`, ...messageOf(route), flags));
 }
 
 /** Deletes a route of any origin; a missing one is ignored. Same as: `ip route del …` */
 export function removeRoute(socket: NetlinkSocket, route: Route): void {
-  const op = `delete ${describe(route)}`;
-  const body = encodeRoute(route, RTPROT_UNSPEC);
-  tolerating([ESRCH], () => socket.request({ op, type: RTM_DELROUTE, body }));
+  const request = routeMessage.remove(`delete ${describe(route)}`, ...messageOf(route, RTPROT_UNSPEC));
+  tolerating([ESRCH], () => socket.request(request));
 }
 
 /** Unicast routes of every table, both families. Same as: `ip route show table all` and `ip -6 …` */
@@ -361,21 +352,21 @@ export function listRoutes(socket: NetlinkSocket): Route[] {
 
 /** The kernel's own messages of all routes, for {@link decodeRoute}: what a record keeps of them. */
 export function listRouteMessages(socket: NetlinkSocket): Uint8Array[] {
-  return socket.dump({ op: 'list routes', type: RTM_GETROUTE, body: routeMessage.encode({}, {}) });
+  return socket.dump(routeMessage.get('list routes', {}));
 }
 
 /** Reads a message of {@link listRouteMessages}. A route that uses a next hop object gets the next hop itself. */
 export function decodeRoute(body: Uint8Array): Route {
-  const { header, attrs: own } = routeMessage.decode(body);
-  const family = header.family === AF_INET ? 4 : 6;
+  const message = routeMessage.decode(body);
+  const { header, attrs: own } = message;
   const { unknown: route = [], metrics: { unknown: metrics = [] } = {} } = own;
   return {
-    dst: { ip: own.dst ?? { family, value: 0n }, prefix: header.dstLength },
+    dst: destinationOf(message),
     gateway: own.gateway ?? own.via,
     oif: own.oif ?? own.multipath?.[0]?.oif ?? 0,
     ways: own.multipath,
     source: own.prefsrc,
-    table: own.table ?? header.table,
+    table: tableOf(message),
     scope: header.scope,
     priority: own.priority,
     mtu: own.metrics?.mtu,
@@ -402,30 +393,25 @@ interface RefusingRoute {
 
 /** Routes of every table that drop packets. Same as: `ip route show table all type blackhole`, and of the other types */
 export function listRefusingRoutes(socket: NetlinkSocket): RefusingRoute[] {
-  const bodies = socket.dump({ op: 'list routes', type: RTM_GETROUTE, body: routeMessage.encode({}, {}) });
-  return bodies.flatMap(body => {
-    const { header, attrs: own } = routeMessage.decode(body);
-    const kind = (REFUSING as Readonly<Record<number, RefusingRoute['kind']>>)[header.type];
-    if (kind === undefined) return [];
-    const family = header.family === AF_INET ? 4 : 6;
-    const dst = { ip: own.dst ?? { family, value: 0n }, prefix: header.dstLength } as const;
-    return [{ kind, dst, table: own.table ?? header.table, protocol: header.protocol }];
+  return routeMessage.list(socket, 'list routes').flatMap(message => {
+    const { type, protocol } = message.header;
+    const kind = (REFUSING as Readonly<Record<number, RefusingRoute['kind']>>)[type];
+    return kind ? { kind, dst: destinationOf(message), table: tableOf(message), protocol } : [];
   });
 }
 
-function encodeRoute(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Uint8Array {
+function messageOf(route: Route, protocol = route.protocol ?? RTPROT_BOOT): RouteParts {
   const { dst, gateway, oif, ways, source, table = RT_TABLE_MAIN, scope = 0, priority, mtu, advmss } = route;
   const { type = RTN_UNICAST, onlink, tos = 0, from, others } = route;
   const unknown = [...(others?.metrics ?? [])];
   const hasMetrics = mtu !== undefined || advmss !== undefined || unknown.length > 0;
-  return routeMessage.encode(
+  return [
     {
-      family: addressFamily(dst.ip),
+      family: AF[dst.ip.family],
       dstLength: dst.prefix,
       srcLength: from?.prefix ?? 0,
       tos,
-      // Tables above 255 only fit into the attribute.
-      table: table < 256 ? table : 0,
+      table: smallTable(table),
       protocol,
       scope,
       type,
@@ -433,16 +419,16 @@ function encodeRoute(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Ui
     },
     {
       dst: networkOf(dst),
-      ...(from ? { src: networkOf(from) } : {}),
+      src: from && networkOf(from),
       ...gatewayOf(dst.ip.family, gateway),
       ...(ways ? { multipath: ways } : { oif }),
-      ...(source ? { prefsrc: source } : {}),
-      ...(priority ? { priority } : {}),
-      ...(table < 256 ? {} : { table }),
-      ...(hasMetrics ? { metrics: { ...(mtu ? { mtu } : {}), ...(advmss ? { advmss } : {}), unknown } } : {}),
+      prefsrc: source,
+      priority: priority || undefined,
+      table: largeTable(table),
+      metrics: hasMetrics ? { mtu: mtu || undefined, advmss: advmss || undefined, unknown } : undefined,
       ...(others ? { unknown: [...others.route] } : {}),
     },
-  );
+  ];
 }
 
 function describe({ dst, gateway, ways }: Route): string {
@@ -497,15 +483,8 @@ export function lookUpRoute(socket: NetlinkSocket, question: RouteQuestion): Rou
 function questionFor({ destination, source, iif }: RouteQuestion): Request {
   const op = `find the route to ${renderIp(destination)}`;
   const bits = IP_BITS[destination.family];
-  const body = routeMessage.encode(
-    { family: addressFamily(destination), dstLength: bits, srcLength: source ? bits : 0 },
-    {
-      dst: destination,
-      ...(source === undefined ? {} : { src: source }),
-      ...(iif === undefined ? {} : { iif }),
-    },
-  );
-  return { op, type: RTM_GETROUTE, body, isQuestion: true };
+  const header = { family: AF[destination.family], dstLength: bits, srcLength: source ? bits : 0 };
+  return { ...routeMessage.get(op, header, { dst: destination, src: source, iif }), isQuestion: true };
 }
 
 function decodeLookup(reply: Uint8Array): RouteLookup {
@@ -519,35 +498,30 @@ const METRIC = 4_278_198_272;
 
 /** Adds the route; an existing one is kept. Same as: `ip route add table <table> unreachable default metric 4278198272` */
 export function addUnreachableDefault(socket: NetlinkSocket, family: 4 | 6, table: number): void {
-  const request = requestFor(RTM_NEWROUTE, family, table, RTPROT_BOOT);
-  tolerating([Errno.EEXIST], () => socket.request({ ...request, flags: NLM_F_CREATE | NLM_F_EXCL }));
+  const op = `add unreachable IPv${family} default route of table ${table}`;
+  const request = routeMessage.add(op, ...unreachableDefault(family, table, RTPROT_BOOT));
+  tolerating([Errno.EEXIST], () => socket.request(request));
 }
 
 /** Deletes the route; a missing one is ignored. Same as: `ip route del table <table> unreachable default` */
 export function removeUnreachableDefault(socket: NetlinkSocket, family: 4 | 6, table: number): void {
-  tolerating([ESRCH], () => socket.request(requestFor(RTM_DELROUTE, family, table, RTPROT_UNSPEC)));
+  const op = `delete unreachable IPv${family} default route of table ${table}`;
+  const request = routeMessage.remove(op, ...unreachableDefault(family, table, RTPROT_UNSPEC));
+  tolerating([ESRCH], () => socket.request(request));
 }
 
 /** The tables of a family that have such a route. Same as: `ip route show table all type unreachable` */
 export function listUnreachableDefaults(socket: NetlinkSocket, family: 4 | 6): number[] {
-  const body = routeMessage.encode({ family: familyOf(family) }, {});
-  return socket.dump({ op: 'list routes', type: RTM_GETROUTE, body }).flatMap(one => {
-    const { header, attrs } = routeMessage.decode(one);
+  return routeMessage.list(socket, 'list routes', { family: AF[family] }).flatMap(message => {
+    const { header, attrs } = message;
     const isIt = header.type === RTN_UNREACHABLE && header.dstLength === 0 && attrs.priority === METRIC;
-    return isIt ? [attrs.table ?? header.table] : [];
+    return isIt ? tableOf(message) : [];
   });
 }
 
-function requestFor(type: number, family: 4 | 6, table: number, protocol: number): Request {
-  const isSmall = table < 256;
-  const body = routeMessage.encode(
-    { family: familyOf(family), table: isSmall ? table : 0, protocol, type: RTN_UNREACHABLE },
-    { priority: METRIC, ...(isSmall ? {} : { table }) },
-  );
-  const verb = type === RTM_NEWROUTE ? 'add' : 'delete';
-  return { op: `${verb} unreachable IPv${family} default route of table ${table}`, type, body };
-}
-
-function familyOf(family: 4 | 6): number {
-  return family === 4 ? AF_INET : AF_INET6;
+function unreachableDefault(family: 4 | 6, table: number, protocol: number): RouteParts {
+  return [
+    { family: AF[family], table: smallTable(table), protocol, type: RTN_UNREACHABLE },
+    { priority: METRIC, table: largeTable(table) },
+  ];
 }

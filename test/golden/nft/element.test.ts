@@ -9,7 +9,7 @@ import {
   listElements,
 } from '../../../src/netlink/nft/element.ts';
 import { goto } from '../../../src/netlink/nft/expr.ts';
-import { answering, bodyOf, bytesOf, messageOf } from '../rtnl/captured.ts';
+import { answering, bodyOf, bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
 
 // `nft` sends the same and the number of the set, which only matters for sets without a name.
@@ -125,11 +125,6 @@ test('addElements() sends verdicts', () => {
 
 test('addElements() sends names', () => {
   expect(sent(...addElements(names, [{ key: ['eth0'] }]))).toEqual(bytesOf(NAME));
-});
-
-test('addElements() with "exclusive" asks for EXCL', () => {
-  const [request] = addElements(names, [{ key: ['eth0'] }], { exclusive: true });
-  expect((request?.flags ?? 0) | 5).toBe(messageOf(NAME).flags | 0x200);
 });
 
 test('addElements() and deleteElements() send hundreds in batches, and nothing for an empty list', () => {

@@ -273,7 +273,7 @@ describe('message', () => {
   });
 
   describe('layout()', () => {
-    const tiny = layout(struct('tiny', [['family', u8]]), attrs('tiny', { size: [1, u16] }));
+    const tiny = layout(struct('tiny', { family: u8 }), attrs('tiny', { size: [1, u16] }));
 
     test('pads the header before the attributes', () => {
       const body = tiny.encode({ family: 2 }, { size: 3 });
@@ -296,15 +296,8 @@ describe('message', () => {
     expect(decodeMessages(bytes).map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5]);
   });
 
-  const inner = struct('inner', [
-    ['a', u8],
-    ['_pad', u8],
-    ['b', u16],
-  ]);
-  const outer = struct('outer', [
-    ['inner', inner],
-    ['c', u32],
-  ]);
+  const inner = struct('inner', { a: u8, _pad: u8, b: u16 });
+  const outer = struct('outer', { inner, c: u32 });
 
   describe('struct()', () => {
     test('adds up its fields, padding and structs included', () => {

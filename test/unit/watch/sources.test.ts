@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { renderOwner } from '../../../src/cni/attachment.ts';
 import { attrs, type Envelope, layout, str } from '../../../src/netlink/codec.ts';
 import { type Element, elementMessage } from '../../../src/netlink/nft/element.ts';
-import { NftMsg, nfgenmsg, nftType } from '../../../src/netlink/nft/message.ts';
+import { nfgenmsg, nftType } from '../../../src/netlink/nft/message.ts';
 import { IFF_UP, linkMessage } from '../../../src/netlink/rtnl/link.ts';
 import { tcmsg } from '../../../src/netlink/rtnl/qdisc.ts';
 import type { WatchedAttachment } from '../../../src/watch/attachments.ts';
@@ -146,21 +146,20 @@ const ITS: Named = { comment: renderOwner(OWNER) };
 const named = layout(nfgenmsg, attrs('named', { table: [1, str], second: [2, str], third: [3, str] }));
 
 function message(type: number, body: Uint8Array): Envelope {
-  return { type: nftType(type), flags: 0, seq: 0, body };
+  return { type, flags: 0, seq: 0, body };
 }
 
-function elements(type: number, table: string, set: string, ...those: Named[]): Envelope {
-  const list = those.map(({ comment }) => ({ ...(comment === undefined ? {} : { comment }) }));
-  return message(type, elementMessage.encode({}, { table, set, elements: list }));
+function elements(verb: 'NEW' | 'DEL', table: string, set: string, ...those: Named[]): Envelope {
+  const list = those.map(({ comment }) => ({ comment }));
+  return message(nftType(verb, 'SETELEM'), elementMessage.encode({}, { table, set, elements: list }));
 }
 
-const gone = (table: string, set: string, ...those: Named[]) =>
-  elements(NftMsg.DELSETELEM, table, set, ...those);
-const added = (table: string, set: string) => elements(NftMsg.NEWSETELEM, table, set, COUNT);
+const gone = (table: string, set: string, ...those: Named[]) => elements('DEL', table, set, ...those);
+const added = (table: string, set: string) => elements('NEW', table, set, COUNT);
 const rule = (table: string, chain: string) =>
-  message(NftMsg.DELRULE, named.encode({}, { table, second: chain }));
+  message(nftType('DEL', 'RULE'), named.encode({}, { table, second: chain }));
 const chain = (table: string, name: string) =>
-  message(NftMsg.DELCHAIN, named.encode({}, { table, third: name }));
+  message(nftType('DEL', 'CHAIN'), named.encode({}, { table, third: name }));
 
 describe('deleted elements', () => {
   test('name their attachment', () => {

@@ -55,7 +55,7 @@ function fakeKernel(...refusals: number[]) {
     read: 6,
     socket: {
       find(request: Request) {
-        expect(request.type).toBe(nftType(16));
+        expect(request.type).toBe(nftType('GET', 'GEN'));
         kernel.read += 1;
         return Uint8Array.of(0, 0, 0, 0, 8, 0, 1, 0, 0, 0, 0, kernel.read);
       },
