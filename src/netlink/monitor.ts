@@ -1,7 +1,7 @@
 // What does the kernel say when something changes, and how is that received without a thread that waits for it?
 
 import { closeSync } from 'node:fs';
-import { checked, closeLater, libc, ptr } from '../sys/libc.ts';
+import { closeLater } from '../sys/libc.ts';
 import { attachFilter, type Instruction, labelledReader } from '../sys/socket-option.ts';
 import { startTimer, type Timer } from '../wait.ts';
 import { attrs, decodeMessages, type Envelope, layout, s32, str, struct, u8 } from './codec.ts';
@@ -12,11 +12,7 @@ import { IFF_UP, linkMessage } from './rtnl/link.ts';
 import { AF, messages, rtm } from './rtnl/message.ts';
 import { tcmsg } from './rtnl/qdisc.ts';
 import { routeMessage } from './rtnl/route.ts';
-import { joinGroup, openNetlink } from './socket.ts';
-
-/** sys/socket.h */
-const SOL_SOCKET = 1;
-const SO_RCVBUFFORCE = 33;
+import { enlargeReceiveBuffer, joinGroup, openNetlink, SOL_NETLINK, setMembership } from './socket.ts';
 
 /** A firewall reload on a full node is some MiB of notifications, which arrive faster than they are read. */
 const BUFFER_BYTES = 8 << 20;
@@ -120,17 +116,22 @@ function join(
   { bufferBytes = BUFFER_BYTES, filter }: MonitorOptions,
 ): number {
   const fd = openNetlink(protocol);
-  const bytes = new Int32Array([bufferBytes]);
-  // Needs CAP_NET_ADMIN in the first user namespace; otherwise the usual size has to be enough.
-  libc().setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, ptr(bytes), bytes.byteLength);
+  enlargeReceiveBuffer(fd, bufferBytes);
+  return subscribe(fd, filter, () => {
+    for (const group of groups) joinGroup(fd, group);
+  });
+}
+
+/** Filters before it joins, so that nothing else is received. @returns the socket, which is closed if that fails */
+function subscribe(fd: number, filter: readonly Instruction[] | undefined, joinAll: () => void): number {
   try {
     if (filter) attachFilter(fd, filter);
-    for (const group of groups) joinGroup(fd, group);
+    joinAll();
+    return fd;
   } catch (error) {
     closeLater(fd);
     throw error;
   }
-  return fd;
 }
 
 /** linux/rtnetlink.h, RTNLGRP_LINK, _TC, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE, _IPV4_NETCONF, _IPV6_NETCONF. */
@@ -315,10 +316,7 @@ export function decodeNftAddition({ type, body }: Envelope): NftAddition | undef
 // One socket hears of all of them and keeps none of them alive: those for which this namespace has a number, which the kernel gives to
 // each namespace that the other end of one of its devices is in. Only the control message of a datagram says which one it is about.
 
-/** linux/netlink.h */
-const SOL_NETLINK = 270;
-const NETLINK_ADD_MEMBERSHIP = 1;
-/** Linux 4.2 */
+/** linux/netlink.h, Linux 4.2 */
 const NETLINK_LISTEN_ALL_NSID = 8;
 
 /**
@@ -418,21 +416,9 @@ export function openPeerMonitor(
 
 function listen(protocol: number, groups: readonly number[], filter: readonly Instruction[]): number {
   const fd = openNetlink(protocol);
-  const options = [
-    [NETLINK_LISTEN_ALL_NSID, 1],
-    ...groups.map(group => [NETLINK_ADD_MEMBERSHIP, group] as const),
-  ] as const;
-  try {
-    attachFilter(fd, filter);
-    for (const [option, value] of options) {
-      const bytes = new Int32Array([value]);
-      checked(libc().setsockopt(fd, SOL_NETLINK, option, ptr(bytes), bytes.byteLength), () => {
-        return 'subscribe to changes of other network namespaces';
-      });
-    }
-  } catch (error) {
-    closeSync(fd);
-    throw error;
-  }
-  return fd;
+  const whose = 'other network namespaces';
+  return subscribe(fd, filter, () => {
+    setMembership(fd, NETLINK_LISTEN_ALL_NSID, 1, whose);
+    for (const group of groups) joinGroup(fd, group, whose);
+  });
 }

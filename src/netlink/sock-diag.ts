@@ -1,14 +1,13 @@
 // Which sockets of a namespace wait for packets?
 import { FAMILIES, type Ip, ipFromBytes } from '../net/ip.ts';
 import { attrs, bytes, layout, struct, u8, u16be, u32 } from './codec.ts';
+import { AF } from './rtnl/message.ts';
 import { NetlinkError, NetlinkSocket } from './socket.ts';
 
 /** linux/netlink.h */
 const NETLINK_SOCK_DIAG = 4;
 /** linux/sock_diag.h */
 const SOCK_DIAG_BY_FAMILY = 20;
-/** linux/socket.h */
-const AF = { 4: 2, 6: 10 } as const;
 /** net/tcp_states.h: a TCP socket that waits is in state 10, a UDP socket without a peer in state 7. */
 const WAITING = { 6: 1 << 10, 17: 1 << 7 } as const;
 

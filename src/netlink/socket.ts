@@ -3,7 +3,18 @@
 import { closeSync } from 'node:fs';
 import { Errno, errnoName, renderErrno } from '../sys/errno.ts';
 import { faultAt } from '../sys/fault.ts';
-import { checked, closeLater, errno, libc, ptr, SystemError } from '../sys/libc.ts';
+import {
+  AF,
+  checked,
+  closeLater,
+  errno,
+  libc,
+  MSG,
+  ptr,
+  SOCK,
+  SOL_SOCKET,
+  SystemError,
+} from '../sys/libc.ts';
 import {
   align4,
   attrs,
@@ -318,16 +329,15 @@ function deletesInNft(type: number): boolean {
   return NFT_DELETIONS.includes(type & 0xff);
 }
 
-/** sys/socket.h */
-const AF_NETLINK = 16;
-const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
-const SOL_SOCKET = 1;
+/** asm-generic/socket.h; those that force a size can exceed net.core.wmem_max, and need CAP_NET_ADMIN in the first user namespace. */
 const SO_SNDBUF = 7;
 const SO_RCVBUF = 8;
 const SO_RCVTIMEO = 20;
+const SO_SNDBUFFORCE = 32;
+const SO_RCVBUFFORCE = 33;
 
 /** linux/netlink.h */
-const SOL_NETLINK = 270;
+export const SOL_NETLINK = 270;
 const NETLINK_ADD_MEMBERSHIP = 1;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
@@ -337,14 +347,15 @@ const BUFFER_BYTES = 1 << 20;
 /** Maximum wait for an answer: deleting devices waits for grace periods; nothing else takes long. */
 const ANSWER_DEADLINE_S = 30;
 /** struct sockaddr_nl: the kernel chooses everything except the family. */
-const ADDRESS = new Uint16Array([AF_NETLINK, 0, 0, 0, 0, 0]);
+const ADDRESS = new Uint16Array([AF.NETLINK, 0, 0, 0, 0, 0]);
 
 /**
  * Opens a socket in the thread's namespace, with strict checks, the kernel's error messages, and a timeout for answers.
  * @returns its descriptor
  */
 export function openNetlink(protocol: number): number {
-  const fd = checked(libc().socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol), () => 'open a netlink socket');
+  const kind = SOCK.RAW | SOCK.CLOEXEC;
+  const fd = checked(libc().socket(AF.NETLINK, kind, protocol), () => 'open a netlink socket');
   checked(libc().bind(fd, ptr(ADDRESS), ADDRESS.byteLength), () => 'bind a netlink socket');
   setOption(fd, SOL_SOCKET, SO_RCVBUF, BUFFER_BYTES);
   setOption(fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES);
@@ -352,6 +363,11 @@ export function openNetlink(protocol: number): number {
     setOption(fd, SOL_NETLINK, option, 1);
   setReceiveTimeout(fd, ANSWER_DEADLINE_S);
   return fd;
+}
+
+/** Gives a socket a larger buffer for what it receives, where this user may; otherwise the usual size has to be enough. */
+export function enlargeReceiveBuffer(fd: number, bytes: number): void {
+  setOption(fd, SOL_SOCKET, SO_RCVBUFFORCE, bytes);
 }
 
 /** Sets how long a read waits for a message. */
@@ -364,12 +380,18 @@ export function setReceiveTimeout(fd: number, seconds: number): void {
 /**
  * Has the kernel send notifications of a group to a socket.
  * @param group RTNLGRP_* of linux/rtnetlink.h, NFNLGRP_* of linux/netfilter/nfnetlink.h
+ * @param whose for the error
  * @throws SystemError
  */
-export function joinGroup(fd: number, group: number): void {
-  value32[0] = group;
-  const joined = libc().setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, ptr(value32), 4);
-  checked(joined, () => 'subscribe to changes of the kernel');
+export function joinGroup(fd: number, group: number, whose = 'the kernel'): void {
+  setMembership(fd, NETLINK_ADD_MEMBERSHIP, group, whose);
+}
+
+/** Sets an option of SOL_NETLINK that decides which notifications a socket gets. @throws SystemError */
+export function setMembership(fd: number, option: number, value: number, whose: string): void {
+  value32[0] = value;
+  const done = libc().setsockopt(fd, SOL_NETLINK, option, ptr(value32), 4);
+  checked(done, () => `subscribe to changes of ${whose}`);
 }
 
 const value32 = new Int32Array(1);
@@ -380,9 +402,6 @@ function setOption(fd: number, level: number, option: number, value: number): vo
   libc().setsockopt(fd, level, option, ptr(value32), 4);
 }
 
-/** sys/socket.h: like SO_SNDBUF, but can exceed net.core.wmem_max; needs CAP_NET_ADMIN in the first user namespace. */
-const SO_SNDBUFFORCE = 32;
-
 /**
  * Sends everything as one message, as a transaction requires. Grows the socket's buffer if necessary: thousands of elements
  * need several megabytes.
@@ -391,8 +410,7 @@ const SO_SNDBUFFORCE = 32;
 export function sendWhole(fd: number, buffer: Uint8Array): void {
   if (trySend(fd, buffer)) return;
   // The kernel doubles the value; a failure shows in the next send.
-  const value = new Int32Array([buffer.length + 1024]);
-  libc().setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, ptr(value), value.byteLength);
+  setOption(fd, SOL_SOCKET, SO_SNDBUFFORCE, buffer.length + 1024);
   if (trySend(fd, buffer)) return;
   throw new SystemError(
     `send a netlink request of ${buffer.length} bytes, more than the socket's buffer, which only root of the host may enlarge beyond net.core.wmem_max`,
@@ -407,9 +425,6 @@ function trySend(fd: number, buffer: Uint8Array): boolean {
   checked(sent, () => 'send a netlink request');
   return true;
 }
-
-/** sys/socket.h */
-const MSG_DONTWAIT = 0x40;
 
 /** The kernel packs the messages of a dump into datagrams of at most this size. */
 const RECEIVE_BYTES = 1 << 18;
@@ -438,7 +453,7 @@ export function receiveMessages(fd: number, protocol: number, only?: readonly Ui
 /** The caller no longer expects the rest of the answer, and an unfinished dump would block the next one. */
 function drain(fd: number): void {
   for (let left = MAX_UNREAD; left > 0; left--) {
-    const received = Number(libc().recv(fd, ptr(receiveBuffer()), RECEIVE_BYTES, MSG_DONTWAIT));
+    const received = Number(libc().recv(fd, ptr(receiveBuffer()), RECEIVE_BYTES, MSG.DONTWAIT));
     if (received < 0 && errno() === Errno.EAGAIN) return;
   }
 }

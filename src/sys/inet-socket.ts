@@ -4,24 +4,15 @@
 // thread can be both server and client, without a helper process in any namespace. Nothing here blocks, except poll().
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { checked, errno, lazyLibc, libc, ptr, SystemError } from './libc.ts';
+import { AF, checked, errno, lazyLibc, libc, MSG, ptr, SOCK, SOL_SOCKET, SystemError } from './libc.ts';
 
-/** bits/socket.h, netinet/in.h */
-const AF_INET = 2;
-const AF_INET6 = 10;
-const SOCK_STREAM = 1;
-const SOCK_DGRAM = 2;
-const SOCK_RAW = 3;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2000000;
+/** netinet/in.h */
 const IPPROTO_ICMP = 1;
 const IPPROTO_ICMPV6 = 58;
-const SOL_SOCKET = 1;
+/** asm-generic/socket.h */
 const SO_REUSEADDR = 2;
 const SO_ERROR = 4;
-const MSG_NOSIGNAL = 0x4000;
 const EINPROGRESS = 115;
-const ECONNREFUSED = 111;
 
 /** poll.h */
 export const POLLIN = 1;
@@ -47,10 +38,10 @@ export interface InetSocket {
 
 /** Opens a socket in the namespace of the calling thread. */
 export function openSocket(transport: Transport, family: 4 | 6): InetSocket {
-  const kind = { tcp: SOCK_STREAM, udp: SOCK_DGRAM, icmp: SOCK_RAW }[transport];
+  const kind = { tcp: SOCK.STREAM, udp: SOCK.DGRAM, icmp: SOCK.RAW }[transport];
   const protocol = transport === 'icmp' ? (family === 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6) : 0;
   const fd = checked(
-    libc().socket(family === 4 ? AF_INET : AF_INET6, kind | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol),
+    libc().socket(family === 4 ? AF.INET : AF.INET6, kind | SOCK.NONBLOCK | SOCK.CLOEXEC, protocol),
     () => `open a ${transport} socket`,
   );
   return { fd, family };
@@ -98,21 +89,21 @@ export function takeError(socket: InetSocket): number {
 /** Accepts a pending connection and returns it with the peer's address; undefined when there is none. */
 export function acceptSocket(socket: InetSocket): { socket: InetSocket; from: Endpoint } | undefined {
   const { bytes, length } = addressBuffer();
-  const fd = functions().accept4(socket.fd, ptr(bytes), ptr(length), SOCK_NONBLOCK | SOCK_CLOEXEC);
+  const fd = functions().accept4(socket.fd, ptr(bytes), ptr(length), SOCK.NONBLOCK | SOCK.CLOEXEC);
   if (fd < 0) return nothingYet('accept a connection');
   return { socket: { fd, family: socket.family }, from: decodeEndpoint(bytes) };
 }
 
 /** Sends on a connected socket. @returns bytes accepted by the kernel; 0 when its buffer is full */
 export function sendBytes(socket: InetSocket, data: Uint8Array): number {
-  const sent = Number(libc().send(socket.fd, ptr(data), data.length, MSG_NOSIGNAL));
+  const sent = Number(libc().send(socket.fd, ptr(data), data.length, MSG.NOSIGNAL));
   return sent < 0 ? (nothingYet('send') ?? 0) : sent;
 }
 
 /** Sends one datagram. */
 export function sendBytesTo(socket: InetSocket, data: Uint8Array, to: Endpoint): void {
   const address = encodeEndpoint(to);
-  const sent = libc().sendto(socket.fd, ptr(data), data.length, MSG_NOSIGNAL, ptr(address), address.length);
+  const sent = libc().sendto(socket.fd, ptr(data), data.length, MSG.NOSIGNAL, ptr(address), address.length);
   if (Number(sent) < 0) nothingYet('send');
 }
 
@@ -156,7 +147,8 @@ function localEndpoint(socket: InetSocket): Endpoint {
 /** EAGAIN and similar errors mean "later"; a refused datagram is reported to the code that waits for the answer. */
 function nothingYet(action: string): undefined {
   const problem = errno();
-  if ([Errno.EAGAIN, Errno.EINTR, EINPROGRESS, ECONNREFUSED].includes(problem as never)) return undefined;
+  const later: readonly number[] = [Errno.EAGAIN, Errno.EINTR, EINPROGRESS, Errno.ECONNREFUSED];
+  if (later.includes(problem)) return undefined;
   throw new SystemError(action, problem);
 }
 
@@ -165,7 +157,7 @@ function encodeEndpoint({ address, port, scope = 0 }: Endpoint): Uint8Array {
   const v4 = address.length === 4;
   const bytes = new Uint8Array(v4 ? 16 : 28);
   const view = new DataView(bytes.buffer);
-  view.setUint16(0, v4 ? AF_INET : AF_INET6, true);
+  view.setUint16(0, v4 ? AF.INET : AF.INET6, true);
   view.setUint16(2, port, false);
   bytes.set(address, v4 ? 4 : 8);
   if (!v4) view.setUint32(24, scope, true);
@@ -175,7 +167,7 @@ function encodeEndpoint({ address, port, scope = 0 }: Endpoint): Uint8Array {
 function decodeEndpoint(bytes: Uint8Array): Endpoint {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const port = view.getUint16(2, false);
-  if (view.getUint16(0, true) === AF_INET) return { address: bytes.slice(4, 8), port };
+  if (view.getUint16(0, true) === AF.INET) return { address: bytes.slice(4, 8), port };
   return { address: bytes.slice(8, 24), port, scope: view.getUint32(24, true) };
 }
 

@@ -95,9 +95,11 @@ export function cString(text: string): Uint8Array {
 export { ptr };
 
 /** bits/socket.h */
-const AF_UNIX = 1;
-const SOCK_STREAM_CLOEXEC = 1 | 0o2000000;
-const SOL_SOCKET = 1;
+export const AF = { UNIX: 1, INET: 2, INET6: 10, NETLINK: 16, PACKET: 17 } as const;
+export const SOCK = { STREAM: 1, DGRAM: 2, RAW: 3, NONBLOCK: 0o4000, CLOEXEC: 0o2000000 } as const;
+export const MSG = { DONTWAIT: 0x40, NOSIGNAL: 0x4000 } as const;
+/** asm-generic/socket.h */
+export const SOL_SOCKET = 1;
 const SCM_RIGHTS = 1;
 
 /** struct cmsghdr with two descriptors: size_t cmsg_len, int cmsg_level, int cmsg_type, int[2]. */
@@ -116,7 +118,7 @@ const functions = lazyLibc({
  */
 export function closeLater(fd: number): void {
   const pair = new Int32Array(2);
-  if (functions().socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, ptr(pair)) === 0) {
+  if (functions().socketpair(AF.UNIX, SOCK.STREAM | SOCK.CLOEXEC, 0, ptr(pair)) === 0) {
     const [sender = -1, receiver = -1] = pair;
     // If the kernel refuses, the only cost is time.
     send(sender, [fd, receiver]);

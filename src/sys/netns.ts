@@ -1,7 +1,7 @@
 // How does a thread enter another network namespace and reliably return?
 
 import { closeSync, fstatSync, openSync } from 'node:fs';
-import { checked, cString, libc, ptr, SystemError } from './libc.ts';
+import { AF, checked, cString, libc, ptr, SOCK, SystemError } from './libc.ts';
 
 /** linux/sched.h */
 const CLONE_NEWNET = 0x40000000;
@@ -65,7 +65,9 @@ export function openOwnNetns(): Netns {
 
 /** The namespace that the calling thread is in, which stays open: do not close it. */
 export function ownNetns(): Netns {
-  return currentNetns();
+  home ??= openOwnNetns();
+  here ??= home;
+  return here;
 }
 
 /** Closes the descriptor. */
@@ -84,7 +86,7 @@ export function sameNetns(a: NetnsId, b: NetnsId): boolean {
  * Same as: `ip netns exec …` / `nsenter --net=…`
  */
 export function inNetns<T>(netns: Netns, visit: () => NotPromise<T>): NotPromise<T> {
-  const before = currentNetns();
+  const before = ownNetns();
   move(netns);
   here = netns;
   try {
@@ -100,7 +102,7 @@ export function inNetns<T>(netns: Netns, visit: () => NotPromise<T>): NotPromise
  */
 export function createNetnsAt(path: string): void {
   closeSync(openSync(path, 'wx', 0o600));
-  const before = currentNetns();
+  const before = ownNetns();
   checked(libc().unshare(CLONE_NEWNET), () => 'create a network namespace');
   try {
     const [from, to, none] = [cString(OWN_NETNS), cString(path), cString('none')];
@@ -134,12 +136,6 @@ let home: Netns | undefined;
 /** The namespace that the thread is currently in; differs from `home` during a visit. */
 let here: Netns | undefined;
 
-function currentNetns(): Netns {
-  home ??= openOwnNetns();
-  here ??= home;
-  return here;
-}
-
 function move(netns: Netns): void {
   checked(libc().setns(netns.fd, CLONE_NEWNET), () => `enter network namespace "${netns.path}"`);
 }
@@ -150,10 +146,6 @@ function returnTo(before: Netns): void {
   here = before;
 }
 
-/** sys/socket.h */
-const AF_INET = 2;
-const SOCK_DGRAM = 2;
-const SOCK_CLOEXEC = 0o2000000;
 /** linux/sockios.h */
 const SIOCGIFINDEX = 0x8933n;
 /** linux/if.h: struct ifreq, a name of 16 bytes and a union of 24. */
@@ -166,7 +158,7 @@ const IFREQ_BYTES = 40;
  */
 export function findTakenName(netns: Netns, ifnames: readonly string[]): string | undefined {
   const fd = inNetns(netns, () =>
-    checked(libc().socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), () => 'open a socket'),
+    checked(libc().socket(AF.INET, SOCK.DGRAM | SOCK.CLOEXEC, 0), () => 'open a socket'),
   );
   try {
     return ifnames.find(ifname => {

@@ -3,13 +3,9 @@
 // A packet socket (packet(7)) belongs to the namespace in which it was opened. It sees each packet in addition to the kernel.
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { checked, errno, lazyLibc, libc, ptr, SystemError } from './libc.ts';
+import { AF, checked, errno, lazyLibc, libc, MSG, ptr, SOCK, SystemError } from './libc.ts';
 import { attachFilter, type Instruction } from './socket-option.ts';
 
-/** bits/socket.h, asm-generic/socket.h */
-const AF_PACKET = 17;
-const SOCK_DGRAM_NONBLOCK_CLOEXEC = 2 | 0o4000 | 0o2000000;
-const MSG_NOSIGNAL = 0x4000;
 /** poll.h */
 const POLLIN = 1;
 
@@ -42,7 +38,10 @@ export function openPacketSocket(
   filter?: readonly Instruction[],
 ): PacketSocket {
   // Protocol 0 receives nothing: not from other interfaces, and nothing before the filter is in place.
-  const fd = checked(libc().socket(AF_PACKET, SOCK_DGRAM_NONBLOCK_CLOEXEC, 0), () => 'open a packet socket');
+  const fd = checked(
+    libc().socket(AF.PACKET, SOCK.DGRAM | SOCK.NONBLOCK | SOCK.CLOEXEC, 0),
+    () => 'open a packet socket',
+  );
   try {
     if (filter) attachFilter(fd, filter);
     const address = linkAddress(index, protocol, new Uint8Array(6));
@@ -70,7 +69,7 @@ export function closePacketSocket({ fd }: PacketSocket): void {
 export function sendPacket({ fd, index, protocol }: PacketSocket, packet: Uint8Array, to: Uint8Array): void {
   const address = linkAddress(index, protocol, to);
   checked(
-    libc().sendto(fd, ptr(packet), packet.length, MSG_NOSIGNAL, ptr(address), address.length),
+    libc().sendto(fd, ptr(packet), packet.length, MSG.NOSIGNAL, ptr(address), address.length),
     () => 'send a packet',
   );
 }
@@ -106,7 +105,7 @@ const functions = lazyLibc({
 function linkAddress(index: number, protocol: number, mac: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(20);
   const view = new DataView(bytes.buffer);
-  view.setUint16(0, AF_PACKET, true);
+  view.setUint16(0, AF.PACKET, true);
   view.setUint16(2, protocol, false);
   view.setInt32(4, index, true);
   bytes[11] = mac.length;

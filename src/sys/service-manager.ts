@@ -3,7 +3,7 @@
 import { read } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { checked, errno, lazyLibc, libc, ptr, SystemError } from './libc.ts';
+import { AF, checked, errno, lazyLibc, libc, MSG, ptr, SOCK, SOL_SOCKET, SystemError } from './libc.ts';
 
 const functions = lazyLibc({
   accept4: { args: ['i32', 'ptr', 'ptr', 'i32'], returns: 'i32' },
@@ -16,11 +16,8 @@ const functions = lazyLibc({
 const FIRST_FD = 3;
 /** More than any unit of ours opens. */
 const MOST_FDS = 16;
-// sys/socket.h, asm-generic/socket.h, fcntl.h
-const AF_UNIX = 1;
-const SOL_SOCKET = 1;
+// asm-generic/socket.h, fcntl.h
 const SO_ACCEPTCONN = 30;
-const SOCK_NONBLOCK_CLOEXEC = 0o2004000;
 const [F_SETFD, F_GETFL, F_SETFL] = [2, 3, 4];
 const FD_CLOEXEC = 1;
 const O_NONBLOCK = 0o4000;
@@ -57,7 +54,7 @@ export function takeListeningSockets(
 
 function accept(fd: number): number | undefined {
   for (;;) {
-    const accepted = functions().accept4(fd, null, null, SOCK_NONBLOCK_CLOEXEC);
+    const accepted = functions().accept4(fd, null, null, SOCK.NONBLOCK | SOCK.CLOEXEC);
     if (accepted >= 0) return accepted;
     if (errno() !== Errno.EINTR) return undefined;
   }
@@ -70,15 +67,14 @@ function listeningPath(fd: number): string | undefined {
   const isListening = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, ptr(listens), ptr(size)) === 0;
   if (!isListening || read.i32(ptr(listens), 0) !== 1) return undefined;
   const [address, length] = [new Uint8Array(ADDRESS_BYTES), Uint32Array.of(ADDRESS_BYTES)];
-  if (getsockname(fd, ptr(address), ptr(length)) !== 0 || address[0] !== AF_UNIX) return undefined;
+  if (getsockname(fd, ptr(address), ptr(length)) !== 0 || address[0] !== AF.UNIX) return undefined;
   const name = new TextDecoder().decode(address.subarray(2, Math.min(length[0] ?? 0, ADDRESS_BYTES)));
   const path = name.replace(/\0+$/, '');
   return path.startsWith('/') ? path : undefined;
 }
 
-const SOCK_DGRAM_CLOEXEC = 2 | 0o2000000;
-/** sys/un.h: the size of `sun_path`. */
-const PATH_MAX_BYTES = 108;
+/** sys/un.h: the size of `sun_path`, including the terminating zero of a path. */
+const PATH_BYTES = 108;
 
 /**
  * Sends a state such as `READY=1` to the service manager that started this process. Does nothing without one, and ignores
@@ -90,25 +86,17 @@ export function notifyServiceManager(
   socket: string | undefined = process.env.NOTIFY_SOCKET,
 ): void {
   const name = Buffer.from(socket ?? '');
-  if (name.length === 0 || name.length >= PATH_MAX_BYTES) return;
+  if (name.length === 0 || name.length >= PATH_BYTES) return;
   if (name[0] === '@'.charCodeAt(0)) name[0] = 0;
   const address = new Uint8Array(2 + name.length);
-  new DataView(address.buffer).setUint16(0, AF_UNIX, true);
+  new DataView(address.buffer).setUint16(0, AF.UNIX, true);
   address.set(name, 2);
-  const fd = libc().socket(AF_UNIX, SOCK_DGRAM_CLOEXEC, 0);
+  const fd = libc().socket(AF.UNIX, SOCK.DGRAM | SOCK.CLOEXEC, 0);
   if (fd < 0) return;
   const data = Buffer.from(state);
   libc().sendto(fd, ptr(data), data.length, 0, ptr(address), address.length);
   closeSync(fd);
 }
-
-const SOCK_DGRAM = 2;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2000000;
-const MSG_NOSIGNAL = 0x4000;
-
-/** sys/un.h: the size of `sun_path`, including the terminating zero. */
-const PATH_BYTES = 108;
 
 /** A non-blocking socket that sends to one path. */
 interface UnixDatagram {
@@ -127,12 +115,12 @@ interface UnixDatagram {
 export function openUnixDatagram(path: string): UnixDatagram {
   const address = encodePath(path);
   const fd = checked(
-    libc().socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+    libc().socket(AF.UNIX, SOCK.DGRAM | SOCK.NONBLOCK | SOCK.CLOEXEC, 0),
     () => 'open a unix datagram socket',
   );
   return {
     send(bytes) {
-      const sent = libc().sendto(fd, ptr(bytes), bytes.length, MSG_NOSIGNAL, ptr(address), address.length);
+      const sent = libc().sendto(fd, ptr(bytes), bytes.length, MSG.NOSIGNAL, ptr(address), address.length);
       if (Number(sent) < 0) throw new SystemError(`send to "${path}"`, errno());
     },
     close: () => closeSync(fd),
@@ -147,7 +135,7 @@ function encodePath(path: string): Uint8Array {
       `Cannot use socket "${path}": its path must be shorter than ${PATH_BYTES} bytes, without zeros`,
     );
   const bytes = new Uint8Array(2 + name.length + 1);
-  new DataView(bytes.buffer).setUint16(0, AF_UNIX, true);
+  new DataView(bytes.buffer).setUint16(0, AF.UNIX, true);
   bytes.set(name, 2);
   return bytes;
 }

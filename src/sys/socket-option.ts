@@ -2,10 +2,9 @@
 
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { checked, errno, lazyLibc, libc, ptr, SystemError } from './libc.ts';
+import { AF, checked, errno, lazyLibc, libc, MSG, ptr, SOCK, SOL_SOCKET, SystemError } from './libc.ts';
 
 /** asm-generic/socket.h */
-const SOL_SOCKET = 1;
 const SO_ATTACH_FILTER = 26;
 
 /** linux/filter.h: struct sock_filter { __u16 code; __u8 jt; __u8 jf; __u32 k; } */
@@ -32,10 +31,7 @@ export function attachFilter(fd: number, program: readonly Instruction[]): void 
   );
 }
 
-/** bits/socket.h, netinet/in.h */
-const AF_INET = 2;
-const AF_INET6 = 10;
-const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
+/** netinet/in.h */
 const IPPROTO_RAW = 255;
 const SOL_IP = 0;
 const SOL_IPV6 = 41;
@@ -49,8 +45,8 @@ const functions = lazyLibc({ getsockopt: { args: ['i32', 'i32', 'i32', 'ptr', 'p
  * @throws SystemError
  */
 export function readIpOption(family: 4 | 6, option: number, value: Uint8Array, what: string): void {
-  const domain = family === 4 ? AF_INET : AF_INET6;
-  const fd = checked(libc().socket(domain, SOCK_RAW_CLOEXEC, IPPROTO_RAW), () => 'open a raw socket');
+  const domain = family === 4 ? AF.INET : AF.INET6;
+  const fd = checked(libc().socket(domain, SOCK.RAW | SOCK.CLOEXEC, IPPROTO_RAW), () => 'open a raw socket');
   try {
     const length = new Uint32Array([value.length]);
     const level = family === 4 ? SOL_IP : SOL_IPV6;
@@ -60,8 +56,6 @@ export function readIpOption(family: 4 | 6, option: number, value: Uint8Array, w
   }
 }
 
-/** sys/socket.h */
-const MSG_DONTWAIT = 0x40;
 /** struct msghdr of 64-bit systems, 8 bytes each: name, its length, iov, its length, control, its length, flags. */
 const MSGHDR_FIELDS = 7;
 const MSGHDR = { iov: 2, iovLength: 3, control: 4, controlLength: 5 };
@@ -98,7 +92,7 @@ export function labelledReader(
     header[MSGHDR.control] = BigInt(ptr(control));
     header[MSGHDR.controlLength] = BigInt(CMSG_BYTES);
     control.fill(0);
-    const length = Number(datagramFunctions().recvmsg(fd, ptr(header), MSG_DONTWAIT));
+    const length = Number(datagramFunctions().recvmsg(fd, ptr(header), MSG.DONTWAIT));
     if (length < 0) {
       const problem = errno();
       if (problem === Errno.EAGAIN || problem === Errno.EINTR) return undefined;
