@@ -2,6 +2,7 @@
 
 import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs';
 import { pause } from '../wait.ts';
+import { tryRead } from './read-file.ts';
 
 /** Longer than any identity. */
 const ROOM_BYTES = 128;
@@ -62,15 +63,12 @@ interface ProcessStat {
 
 /** Undefined if there is no such process. */
 export function readProcessStat(pid: number): ProcessStat | undefined {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The name in parentheses may contain any character.
-    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
-    const [state = '', parent, group] = fields;
-    return { state, parent: Number(parent), group: Number(group), start: fields[19] ?? '' };
-  } catch {
-    return undefined;
-  }
+  const text = tryRead(`/proc/${pid}/stat`);
+  if (text === undefined) return undefined;
+  // The name in parentheses may contain any character.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  const [state = '', parent, group] = fields;
+  return { state, parent: Number(parent), group: Number(group), start: fields[19] ?? '' };
 }
 
 /** The same for a process that still runs: undefined for a zombie, too, which only waits for its parent. */
@@ -154,16 +152,9 @@ function looksFrozen({ pid, start, pidns }: ProcessId): boolean {
   if (isRunning({ pid, start, pidns }) !== true) return false;
   // proc(5): T is "stopped". The wait channel of a process in a frozen cgroup is a function of the freezer, in both cgroup
   // versions.
-  return readProcessStat(pid)?.state === 'T' || /freezer|refrigerator/.test(waitChannelOf(pid));
-}
-
-/** Empty for one that does not wait, has ended, or may not be looked at. */
-function waitChannelOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/wchan`, 'latin1');
-  } catch {
-    return '';
-  }
+  return (
+    readProcessStat(pid)?.state === 'T' || /freezer|refrigerator/.test(tryRead(`/proc/${pid}/wchan`) ?? '')
+  );
 }
 
 /** A killed process may be in the middle of a system call, which it finishes first. */

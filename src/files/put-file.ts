@@ -56,14 +56,7 @@ export function putOpenFile(
 ): number {
   const fresh = unfinished ?? join(dirname(path), unfinishedName());
   const fd = writeOverLeftover(fresh, content, sync);
-  try {
-    inDirectory(path, () => renameSync(fresh, path));
-    return fd;
-  } catch (error) {
-    closeSync(fd);
-    discard(fresh);
-    throw error;
-  }
+  return orNothing(fd, fresh, () => inDirectory(path, () => renameSync(fresh, path)));
 }
 
 /**
@@ -74,15 +67,10 @@ export function putOpenFile(
  */
 export function putNewFile(path: string, content: string | Uint8Array, unfinished: string): number {
   const fd = writeOverLeftover(unfinished, content);
-  try {
+  return orNothing(fd, unfinished, () => {
     inDirectory(path, () => linkSync(unfinished, path));
     discard(unfinished);
-    return fd;
-  } catch (error) {
-    closeSync(fd);
-    discard(unfinished);
-    throw error;
-  }
+  });
 }
 
 /**
@@ -93,10 +81,17 @@ export function putNewFile(path: string, content: string | Uint8Array, unfinishe
 export function writeNewFile(path: string, content: string | Uint8Array, sync = false): number {
   const flags = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_EXCL;
   const fd = inDirectory(path, () => openSync(path, flags, 0o600));
-  try {
+  return orNothing(fd, path, () => {
     // Not writeSync: on an almost full disk it writes only a part, and the error comes only with the next write.
     writeFileSync(fd, content);
     if (sync) fsyncSync(fd);
+  });
+}
+
+/** Finishes an open file. @returns its descriptor @throws what the work throws; then the file is closed and removed */
+function orNothing(fd: number, path: string, work: () => void): number {
+  try {
+    work();
     return fd;
   } catch (error) {
     closeSync(fd);
