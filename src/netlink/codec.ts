@@ -68,17 +68,12 @@ export class Writer {
 
   /** Pads with zero bytes to the next multiple of four. */
   pad(): void {
-    for (let left = align4(this.#length) - this.#length; left > 0; left--) this.u8(0);
+    this.zeros(align4(this.#length) - this.#length);
   }
 
   /** Fills in a length field written earlier. */
   patchU16(at: number, value: number): void {
     this.#putU16(at, value, false);
-  }
-
-  /** Fills in a length field written earlier. */
-  patchU32(at: number, value: number): void {
-    this.#putU32(at, value, false);
   }
 
   #putU16(at: number, value: number, bigEndian: boolean): void {
@@ -106,44 +101,30 @@ export class Writer {
 
 // Byte by byte: for an attribute of a few bytes, creating a DataView costs ten times as much as reading it.
 
-/** Unsigned, 16 bits, host byte order. */
-function readU16(bytes: Uint8Array, at: number): number {
-  return (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8);
+/** Unsigned, 16 bits; in host byte order unless told otherwise, as those below. */
+function readU16(bytes: Uint8Array, at: number, bigEndian = false): number {
+  const low = bytes[bigEndian ? at + 1 : at] ?? 0;
+  const high = bytes[bigEndian ? at : at + 1] ?? 0;
+  return low | (high << 8);
 }
 
-/** Unsigned, 32 bits, host byte order. */
-function readU32(bytes: Uint8Array, at: number): number {
-  return readS32(bytes, at) >>> 0;
+/** Unsigned, 32 bits. */
+function readU32(bytes: Uint8Array, at: number, bigEndian = false): number {
+  return readS32(bytes, at, bigEndian) >>> 0;
 }
 
-/** Signed, 32 bits, host byte order. */
-export function readS32(bytes: Uint8Array, at: number): number {
-  return readU16(bytes, at) | (readU16(bytes, at + 2) << 16);
+/** Signed, 32 bits. */
+export function readS32(bytes: Uint8Array, at: number, bigEndian = false): number {
+  const low = readU16(bytes, bigEndian ? at + 2 : at, bigEndian);
+  const high = readU16(bytes, bigEndian ? at : at + 2, bigEndian);
+  return low | (high << 16);
 }
 
-/** Unsigned, 64 bits, host byte order. */
-function readU64(bytes: Uint8Array, at: number): bigint {
-  return BigInt(readU32(bytes, at)) | (BigInt(readU32(bytes, at + 4)) << 32n);
-}
-
-/** Unsigned, 16 bits, network byte order. */
-function readU16be(bytes: Uint8Array, at: number): number {
-  return ((bytes[at] ?? 0) << 8) | (bytes[at + 1] ?? 0);
-}
-
-/** Unsigned, 32 bits, network byte order. */
-function readU32be(bytes: Uint8Array, at: number): number {
-  return readS32be(bytes, at) >>> 0;
-}
-
-/** Signed, 32 bits, network byte order. */
-function readS32be(bytes: Uint8Array, at: number): number {
-  return (readU16be(bytes, at) << 16) | readU16be(bytes, at + 2);
-}
-
-/** Unsigned, 64 bits, network byte order. */
-function readU64be(bytes: Uint8Array, at: number): bigint {
-  return (BigInt(readU32be(bytes, at)) << 32n) | BigInt(readU32be(bytes, at + 4));
+/** Unsigned, 64 bits. */
+function readU64(bytes: Uint8Array, at: number, bigEndian = false): bigint {
+  const low = readU32(bytes, bigEndian ? at + 4 : at, bigEndian);
+  const high = readU32(bytes, bigEndian ? at : at + 4, bigEndian);
+  return BigInt(low) | (BigInt(high) << 32n);
 }
 
 /** linux/netlink.h */
@@ -191,11 +172,10 @@ export function attrs<const T extends Table>(name: string, table: T): AttrSet<At
         encodeAttribute(writer, row[0], row[1], value, values);
       }
       for (const raw of (values as { unknown?: RawAttribute[] }).unknown ?? []) {
-        encodeAttribute(writer, raw.type, RAW, raw.bytes, values);
+        encodeAttribute(writer, raw.type, bytes, raw.bytes, values);
       }
     },
-    decode: bytes => decodeSet(name, byType, bytes, 0, bytes.length) as AttrsOf<T>,
-    decodeAt: (bytes, from, to) => decodeSet(name, byType, bytes, from, to) as AttrsOf<T>,
+    ...reading((bytes, from, to) => decodeSet(name, byType, bytes, from, to) as AttrsOf<T>),
   };
 }
 
@@ -211,8 +191,7 @@ export function listOf<V>(
         encodeAttribute(writer, numbered ? i + 1 : (type ?? 1), element, value, {});
       }
     },
-    decode: bytes => decodeList(element, bytes, 0, bytes.length),
-    decodeAt: (bytes, from, to) => decodeList(element, bytes, from, to),
+    ...reading((bytes, from, to) => decodeList(element, bytes, from, to)),
   };
 }
 
@@ -237,26 +216,13 @@ export function byKind<const T extends Readonly<Record<string, Field<unknown>>>>
         throw new Error(`Cannot encode payload: its kind is not in ${Object.keys(kinds)}`);
       layout.encode(writer, value, siblings);
     },
-    decode: (bytes, siblings) => decodeAs(layoutFor(siblings), bytes, 0, bytes.length, siblings),
-    decodeAt: (bytes, from, to, siblings) => decodeAs(layoutFor(siblings), bytes, from, to, siblings),
+    ...reading((bytes, from, to, siblings) => {
+      const layout = layoutFor(siblings);
+      const value = layout ? decodePart(layout, bytes, from, to, siblings) : bytes.slice(from, to);
+      return value as ValuesOf<T[keyof T]> | Uint8Array;
+    }),
   };
-
-  function decodeAs(
-    layout: Field<unknown> | undefined,
-    bytes: Uint8Array,
-    from: number,
-    to: number,
-    siblings: object,
-  ): ValuesOf<T[keyof T]> | Uint8Array {
-    const value = layout ? decodePart(layout, bytes, from, to, siblings) : bytes.slice(from, to);
-    return value as ValuesOf<T[keyof T]> | Uint8Array;
-  }
 }
-
-const RAW: Field<Uint8Array> = {
-  encode: (writer, value) => writer.bytes(value),
-  decode: bytes => bytes.slice(),
-};
 
 function encodeAttribute<V>(writer: Writer, type: number, field: Field<V>, value: V, siblings: object): void {
   const start = writer.length;
@@ -345,7 +311,17 @@ export interface Field<T> {
   encode(writer: Writer, value: T, siblings: object): void;
   decode(bytes: Uint8Array, siblings: object): T;
   /** {@link decode} of a part of the bytes, for frequent kinds where creating a view of the part would be noticeable. */
-  decodeAt?(bytes: Uint8Array, from: number, to: number, siblings: object): T;
+  readonly decodeAt?: Decoding<T>;
+}
+
+type Decoding<T> = (bytes: Uint8Array, from: number, to: number, siblings: object) => T;
+
+/** Both ways to decode a field, by the one that decodes a part. */
+function reading<T>(decodeAt: Decoding<T>) {
+  return {
+    decode: (bytes: Uint8Array, siblings: object = {}) => decodeAt(bytes, 0, bytes.length, siblings),
+    decodeAt,
+  };
 }
 
 /** Decodes a part of the bytes. */
@@ -380,13 +356,13 @@ export const s32: FixedField<number> = fixed(4, (w, v) => w.u32(v >>> 0), readS3
 
 export const u64: FixedField<bigint> = fixed(8, (w, v) => w.u64(v), readU64);
 
-export const u16be: FixedField<number> = fixed(2, (w, v) => w.u16(v, true), readU16be);
+export const u16be: FixedField<number> = fixed(2, (w, v) => w.u16(v, true), inNetworkOrder(readU16));
 
-export const u32be: FixedField<number> = fixed(4, (w, v) => w.u32(v, true), readU32be);
+export const u32be: FixedField<number> = fixed(4, (w, v) => w.u32(v, true), inNetworkOrder(readU32));
 
-export const s32be: FixedField<number> = fixed(4, (w, v) => w.u32(v >>> 0, true), readS32be);
+export const s32be: FixedField<number> = fixed(4, (w, v) => w.u32(v >>> 0, true), inNetworkOrder(readS32));
 
-export const u64be: FixedField<bigint> = fixed(8, (w, v) => w.u64(v, true), readU64be);
+export const u64be: FixedField<bigint> = fixed(8, (w, v) => w.u64(v, true), inNetworkOrder(readU64));
 
 /** Text with a terminating zero (NLA_NUL_STRING). */
 export const str: Field<string> = {
@@ -394,8 +370,7 @@ export const str: Field<string> = {
     writer.bytes(encoder.encode(value));
     writer.u8(0);
   },
-  decode: value => textIn(value, 0, value.length),
-  decodeAt: textIn,
+  ...reading(textIn),
 };
 
 /** Raw bytes. */
@@ -425,7 +400,11 @@ function fixed<T>(
     if (to - from < size) throw new Error(`expected ${size} bytes, found ${to - from}`);
     return read(value, from);
   };
-  return { size, encode, decode: value => decodeAt(value, 0, value.length), decodeAt };
+  return { size, encode, ...reading(decodeAt) };
+}
+
+function inNetworkOrder<T>(read: (bytes: Uint8Array, at: number, bigEndian: boolean) => T) {
+  return (bytes: Uint8Array, at: number): T => read(bytes, at, true);
 }
 
 const encoder = new TextEncoder();
@@ -457,7 +436,7 @@ export interface Struct<V> {
   readonly zero: V;
   encode(writer: Writer, value: Partial<V>, siblings?: object): void;
   decode(bytes: Uint8Array, siblings?: object): V;
-  decodeAt(bytes: Uint8Array, from: number, to: number): V;
+  readonly decodeAt: Decoding<V>;
 }
 
 /** Every field of the layout except those named `_…`, which are padding. */
@@ -482,12 +461,10 @@ export function struct<L extends Members>(name: string, members: L): Struct<Stru
     }
     return values as StructOf<L>;
   };
-  const decode = (bytes: Uint8Array): StructOf<L> => decodeAt(bytes, 0, bytes.length);
   return {
     size,
-    zero: decode(new Uint8Array(size)),
-    decode,
-    decodeAt,
+    zero: decodeAt(new Uint8Array(size), 0, size),
+    ...reading(decodeAt),
     encode(writer: Writer, value: Partial<StructOf<L>>) {
       const given: Record<string, unknown> = value;
       for (const [key, field] of layout) {

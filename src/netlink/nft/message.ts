@@ -65,7 +65,7 @@ export function nftType(verb: (typeof VERBS)[number], kind: NftKind): number {
  * The messages about one kind of object in a table. Each request is described by its operation, human-readable, and consists of the
  * table's name and the given attributes.
  */
-interface NftMessages<A> extends Layout<{ family: number }, A> {
+export interface NftMessages<A> extends Layout<{ family: number }, A> {
   /** A change for a batch that makes an object, or leaves the one that exists. */
   add(op: string, table: Table, own: A, flags?: number): Request;
   /** A change for a batch that deletes an object. */

@@ -40,7 +40,7 @@ export function rtm(verb: (typeof VERBS)[number], kind: Kind): number {
 }
 
 /** The messages about one kind of object. Each request is described by its operation, human-readable: `add route to 10.1.0.0/16`. */
-interface Messages<H, A> extends Layout<H, A> {
+export interface Messages<H, A> extends Layout<H, A> {
   /** Makes an object; EEXIST if it exists already, unless other flags (NLM_F_*) are given. */
   add(op: string, header: Partial<H>, attributes: A, flags?: number): Request;
   /** Changes an object with a message like that which makes it, or with one of its own (`SET`). */
