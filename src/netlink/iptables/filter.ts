@@ -2,24 +2,24 @@
 //
 // Only rules that our plugins write are supported: addresses, interfaces, connection state, a comment, a verdict or a chain.
 
-import { type Family, findIp, type Ip, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
+import { type Family, findIp, IP_BITS, type Ip, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import type { Request } from '../codec.ts';
 import {
   count,
   decide,
   type Expression,
+  HEADER,
   isEqual,
   isNotEqual,
   jump,
   loadAddress,
   loadMeta,
   META,
-  NF_ACCEPT,
-  NF_DROP,
+  NFT_CMP_EQ,
+  NFT_CMP_NEQ,
   NFT_GOTO,
-  NFT_JUMP,
-  NFT_RETURN,
+  NFT_PAYLOAD_NETWORK_HEADER,
   REG,
   useMatch,
   type Verdict,
@@ -38,7 +38,7 @@ import {
   type Rule,
 } from '../nft/table.ts';
 import { isNetlinkError, type NetlinkSocket } from '../socket.ts';
-import type { Extension } from './nat.ts';
+import { type Decoded, type Extension, targetOf, VERDICTS } from './nat.ts';
 import type { SavedTable } from './program.ts';
 
 /**
@@ -47,7 +47,6 @@ import type { SavedTable } from './program.ts';
  */
 export const FORWARDED_LABEL = 107;
 
-const VERDICTS = { ACCEPT: NF_ACCEPT, DROP: NF_DROP, RETURN: NFT_RETURN } as const;
 /** linux/netfilter/xt_comment.h, XT_MAX_COMMENT_LEN */
 const COMMENT_BYTES = 256;
 /** linux/netfilter/xt_conntrack.h, struct xt_conntrack_mtinfo3, aligned to eight bytes, and the offsets of its state match. */
@@ -67,7 +66,6 @@ const CONNECTIONS: Readonly<Record<string, Extension>> = {
     info: Uint8Array.of(FORWARDED_LABEL, 0, 0, 0, 0, 0, 0, 0),
   },
 };
-const BITS = { 4: 32, 6: 128 } as const;
 
 /**
  * The expressions of a rule, given without its chain: `-s 10.9.0.2/32 -j ACCEPT`.
@@ -113,7 +111,7 @@ export function renderFilterRule(family: Family, { chain, expressions }: Rule): 
   const words: Partial<Record<'s' | 'd' | 'i' | 'o' | 'state' | 'comment' | 'j', string>> = {};
   let loaded: 's' | 'd' | 'i' | 'o' | undefined;
   for (const { name, data } of expressions) {
-    const own = (data ?? {}) as Readonly<Record<string, unknown>>;
+    const own = (data ?? {}) as Decoded;
     if (name === 'payload' || name === 'meta') {
       loaded = name === 'payload' ? addressOption(family, own) : interfaceOption(own);
       if (loaded === undefined) return undefined;
@@ -126,7 +124,7 @@ export function renderFilterRule(family: Family, { chain, expressions }: Rule): 
       const found = matchWords(own);
       if (found === undefined) return undefined;
       Object.assign(words, found);
-    } else if (name === 'immediate') words.j = targetOf(own) ?? '';
+    } else if (name === 'immediate') words.j = targetWords(own);
     else if (name !== 'counter') return undefined;
   }
   const { s, d, i, o, state, comment, j } = words;
@@ -136,7 +134,8 @@ export function renderFilterRule(family: Family, { chain, expressions }: Rule): 
 function matchHost(family: Family, which: 'saddr' | 'daddr', value: string, not: boolean): Expression[] {
   const [text = '', prefix] = value.split('/');
   const ip = findIp(text);
-  if (ip?.family !== family || Number(prefix ?? BITS[family]) !== BITS[family]) {
+  const bits = IP_BITS[family];
+  if (ip?.family !== family || Number(prefix ?? bits) !== bits) {
     throw new Error(`Cannot write a rule about "${value}": it is not one address of IPv${family}`);
   }
   const compare = not ? isNotEqual : isEqual;
@@ -157,37 +156,33 @@ function commentInfo(quoted: string): Uint8Array {
   return info;
 }
 
-function addressOption(family: Family, { base, offset, length }: Readonly<Record<string, unknown>>) {
-  const same = (which: 'saddr' | 'daddr') => {
-    const { data } = loadAddress(family, which, REG.first) as { data: Record<string, unknown> };
-    return data.base === base && data.offset === offset && data.length === length;
-  };
-  return same('saddr') ? 's' : same('daddr') ? 'd' : undefined;
+function addressOption(family: Family, { base, offset, length }: Decoded) {
+  const header = HEADER[family];
+  if (base !== NFT_PAYLOAD_NETWORK_HEADER || length !== header.length) return undefined;
+  return offset === header.saddr ? 's' : offset === header.daddr ? 'd' : undefined;
 }
 
-function interfaceOption({ key }: Readonly<Record<string, unknown>>) {
+function interfaceOption({ key }: Decoded) {
   return key === META.iifname ? 'i' : key === META.oifname ? 'o' : undefined;
 }
 
 function comparedText(
   family: Family,
   option: 's' | 'd' | 'i' | 'o',
-  own: Readonly<Record<string, unknown>>,
+  { op, data: { value } = {} }: Decoded,
 ): string | undefined {
-  const value = (own.data as { value?: Uint8Array } | undefined)?.value;
-  // linux/netfilter/nf_tables.h, NFT_CMP_EQ and NFT_CMP_NEQ
-  if (value === undefined || (own.op !== 0 && own.op !== 1)) return undefined;
-  const not = own.op === 1 ? '! ' : '';
+  if (value === undefined || (op !== NFT_CMP_EQ && op !== NFT_CMP_NEQ)) return undefined;
+  const not = op === NFT_CMP_NEQ ? '! ' : '';
   if (option === 's' || option === 'd') {
-    if (value.length * 8 !== BITS[family]) return undefined;
-    return `${not}-${option} ${renderIp(ipFromBytes(value))}/${BITS[family]}`;
+    if (value.length * 8 !== IP_BITS[family]) return undefined;
+    return `${not}-${option} ${renderIp(ipFromBytes(value))}/${IP_BITS[family]}`;
   }
   // Without a terminating zero it is a name prefix.
   const end = value.indexOf(0);
   return end < 0 ? undefined : `${not}-${option} ${new TextDecoder().decode(value.subarray(0, end))}`;
 }
 
-function matchWords({ name, revision, info }: Readonly<Record<string, unknown>>) {
+function matchWords({ name, revision, info }: Decoded) {
   if (!(info instanceof Uint8Array)) return undefined;
   if (name === 'comment') {
     const end = info.indexOf(0);
@@ -200,12 +195,9 @@ function matchWords({ name, revision, info }: Readonly<Record<string, unknown>>)
   return state && { state };
 }
 
-function targetOf(own: Readonly<Record<string, unknown>>): string | undefined {
-  const { verdict } = (own.data ?? {}) as { verdict?: { code?: number; chain?: string } };
-  if (verdict?.code === NFT_JUMP) return `-j ${verdict.chain}`;
-  if (verdict?.code === NFT_GOTO) return `-g ${verdict.chain}`;
-  const name = Object.entries(VERDICTS).find(([, code]) => code === verdict?.code)?.[0];
-  return name && `-j ${name}`;
+function targetWords({ data: { verdict = {} } = {} }: Decoded): string {
+  const target = targetOf(verdict);
+  return target === undefined ? '' : `${verdict.code === NFT_GOTO ? '-g' : '-j'} ${target}`;
 }
 
 /** linux/netfilter_ipv4.h, NF_IP_PRI_FILTER: the hooks and priority of this table's chains in iptables. */

@@ -3,8 +3,19 @@
 import { readFileSync } from 'node:fs';
 import { type Cidr, type Family, IP_BITS, type Ip, ipFromBytes, renderCidr, subnetOf } from '../../net/ip.ts';
 import { readIpOption } from '../../sys/socket-option.ts';
-import { attrs, bytes, str, u32be } from '../codec.ts';
-import { META, NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../nft/expr.ts';
+import {
+  HEADER,
+  META,
+  NF_ACCEPT,
+  NF_DROP,
+  NFT_CMP_EQ,
+  NFT_CMP_NEQ,
+  NFT_GOTO,
+  NFT_JUMP,
+  NFT_PAYLOAD_TRANSPORT_HEADER,
+  NFT_RETURN,
+  type Verdict,
+} from '../nft/expr.ts';
 import type { Table } from '../nft/message.ts';
 import { listRules, type Rule } from '../nft/table.ts';
 import type { NetlinkSocket } from '../socket.ts';
@@ -43,25 +54,10 @@ export interface Extension {
   readonly info: Uint8Array;
 }
 
-/** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes and nft_target_attributes: the same numbers. */
-const extension = attrs('xtables extension', { name: [1, str], revision: [2, u32be], info: [3, bytes] });
-
-/** Offsets and length of addresses in the network header, in bytes. */
-const HEADER = {
-  4: { source: 12, destination: 16, length: 4 },
-  6: { source: 8, destination: 24, length: 16 },
-} as const;
-/** linux/netfilter/nf_tables.h, enum nft_cmp_ops */
-const NFT_CMP_EQ = 0;
-const NFT_CMP_NEQ = 1;
-/** linux/netfilter/nf_tables.h, NFT_PAYLOAD_TRANSPORT_HEADER; the ports are at the same offset in TCP, UDP and SCTP. */
-const TRANSPORT_HEADER = 2;
+/** In the transport header: at the same offset in TCP, UDP and SCTP. */
 const DESTINATION_PORT_AT = 2;
-const VERDICTS: Readonly<Record<number, string>> = {
-  [NF_ACCEPT]: 'ACCEPT',
-  [NF_DROP]: 'DROP',
-  [NFT_RETURN]: 'RETURN',
-};
+/** Verdicts by their names as targets. */
+export const VERDICTS = { ACCEPT: NF_ACCEPT, DROP: NF_DROP, RETURN: NFT_RETURN } as const;
 
 /** A rule with the handle by which nf_tables deletes it. */
 interface NftNatRule extends NatRule {
@@ -89,11 +85,12 @@ export function decodeNatRule(family: Family, rule: Rule): NftNatRule {
   let mask: Uint8Array | undefined;
   let more = false;
   for (const { name, data } of rule.expressions) {
-    const own = data as Readonly<Record<string, unknown>> | undefined;
+    const own = (data ?? {}) as Decoded;
     if (name === 'payload' || name === 'meta') {
-      loaded = name === 'payload' ? loadedFrom(family, own) : loadedMeta(own);
+      loaded =
+        name === 'payload' ? loadedFrom(family, own) : own.key === META.l4proto ? 'protocol' : undefined;
       mask = undefined;
-    } else if (name === 'bitwise') mask = (own?.mask as { value?: Uint8Array } | undefined)?.value;
+    } else if (name === 'bitwise') mask = own.mask?.value;
     else if (name === 'cmp') {
       const compared = loaded && compare(family, loaded, mask, own);
       read = { ...read, ...compared };
@@ -101,10 +98,9 @@ export function decodeNatRule(family: Family, rule: Rule): NftNatRule {
     } else if (name === 'immediate') read = { ...read, ...decided(family, own) };
     else if (name === 'masq') read = { ...read, target: 'MASQUERADE' };
     else if (name === 'nat') read = { ...read, target: 'DNAT' };
-    else if (name === 'target') read = { ...read, ...targetFacts(family, data) };
+    else if (name === 'target') read = { ...read, ...readTarget(family, extensionOf(own)) };
     else if (name === 'match') {
-      const extension = decodeExtension(data);
-      const facts = extension && readMatch(extension);
+      const facts = readMatch(extensionOf(own));
       more ||= facts === undefined;
       read = { ...read, ...facts, comment: read.comment ?? facts?.comment };
     } else more ||= name !== 'counter';
@@ -112,50 +108,51 @@ export function decodeNatRule(family: Family, rule: Rule): NftNatRule {
   return { target: '', ...read, chain: rule.chain, handle: rule.handle, ...(more ? { more } : {}) };
 }
 
+/** The attributes that expressions of several kinds may have: what is compared, loaded or decided. */
+export interface Decoded extends Partial<Extension> {
+  readonly base?: number;
+  readonly offset?: number;
+  readonly length?: number;
+  readonly key?: number;
+  readonly op?: number;
+  readonly mask?: { readonly value?: Uint8Array };
+  readonly data?: { readonly value?: Uint8Array; readonly verdict?: Partial<Verdict> };
+}
+
 /** What a rule loaded into the register that it compares next. */
 type Loaded = 'source' | 'destination' | 'protocol' | 'port';
 
-function loadedFrom(family: Family, own: Readonly<Record<string, unknown>> | undefined): Loaded | undefined {
-  const header = HEADER[family];
-  if (own?.base === TRANSPORT_HEADER) {
-    return own.offset === DESTINATION_PORT_AT && own.length === 2 ? 'port' : undefined;
+function loadedFrom(family: Family, { base, offset, length }: Decoded): Loaded | undefined {
+  const { saddr, daddr } = HEADER[family];
+  if (base === NFT_PAYLOAD_TRANSPORT_HEADER) {
+    return offset === DESTINATION_PORT_AT && length === 2 ? 'port' : undefined;
   }
-  if (own?.offset === header.source) return 'source';
-  return own?.offset === header.destination ? 'destination' : undefined;
-}
-
-function loadedMeta(own: Readonly<Record<string, unknown>> | undefined): Loaded | undefined {
-  return own?.key === META.l4proto ? 'protocol' : undefined;
+  if (offset === saddr) return 'source';
+  return offset === daddr ? 'destination' : undefined;
 }
 
 function compare(
   family: Family,
   loaded: Loaded,
   mask: Uint8Array | undefined,
-  own: Readonly<Record<string, unknown>> | undefined,
+  { op, data }: Decoded,
 ): Partial<NatRule> | undefined {
-  const value = (own?.data as { value?: Uint8Array } | undefined)?.value ?? new Uint8Array();
-  const not = own?.op === NFT_CMP_NEQ;
+  const value = data?.value ?? new Uint8Array();
+  const not = op === NFT_CMP_NEQ;
   if (loaded === 'source' || loaded === 'destination') {
     const match = matchOf(value, mask, HEADER[family].length, not);
     return match && { [loaded]: match };
   }
-  if (not || mask || own?.op !== NFT_CMP_EQ) return undefined;
+  if (not || mask || op !== NFT_CMP_EQ) return undefined;
   if (loaded === 'protocol') return { protocol: value[0] };
   return { ports: [((value[0] ?? 0) << 8) | (value[1] ?? 0)] };
 }
 
 /** A verdict, or the address for a translation that follows. */
-function decided(family: Family, own: Readonly<Record<string, unknown>> | undefined): Partial<NatRule> {
-  const target = targetOf(own);
+function decided(family: Family, { data: { verdict, value } = {} }: Decoded): Partial<NatRule> {
+  const target = verdict && targetOf(verdict);
   if (target !== undefined) return { target };
-  const value = (own?.data as { value?: Uint8Array } | undefined)?.value;
   return value?.length === HEADER[family].length ? { to: ipFromBytes(value) } : {};
-}
-
-function targetFacts(family: Family, data: unknown): Partial<NatRule> {
-  const extension = decodeExtension(data);
-  return extension ? readTarget(family, extension) : {};
 }
 
 /** Prefixes of whole bytes are compared directly, others through a mask; undefined for a mask that is no prefix. */
@@ -171,17 +168,13 @@ function matchOf(
   return prefix === undefined ? undefined : { cidr: { ip: ipFromBytes(full), prefix }, not };
 }
 
-function targetOf(data: Readonly<Record<string, unknown>> | undefined): string | undefined {
-  const verdict = (data?.data as { verdict?: { code?: number; chain?: string } } | undefined)?.verdict;
-  if (verdict?.code === NFT_JUMP || verdict?.code === NFT_GOTO) return verdict.chain;
-  return VERDICTS[verdict?.code ?? Number.NaN];
+/** The name of a verdict, or the chain that it leads to. */
+export function targetOf({ code, chain }: Partial<Verdict>): string | undefined {
+  if (code === NFT_JUMP || code === NFT_GOTO) return chain;
+  return Object.entries(VERDICTS).find(([, one]) => one === code)?.[0];
 }
 
-/** Targets are given as bytes: our plugins never write one. */
-function decodeExtension(data: unknown): Extension | undefined {
-  if (typeof data !== 'object' || data === null) return undefined;
-  const own: Partial<Extension> = data instanceof Uint8Array ? extension.decode(data, {}) : data;
-  const { name = '', revision = 0, info = new Uint8Array() } = own;
+function extensionOf({ name = '', revision = 0, info = new Uint8Array() }: Decoded): Extension {
   return { name, revision, info };
 }
 
@@ -198,8 +191,6 @@ const HOOKS = ['PREROUTING', 'INPUT', 'FORWARD', 'OUTPUT', 'POSTROUTING'] as con
 
 /** linux/netfilter/x_tables.h, struct xt_entry_target: u16 size, char name[29], u8 revision, then data. */
 const XT_HEADER_BYTES = 32;
-/** Offset in struct ipt_entry and struct ip6t_entry of the start of the target: __u16 target_offset, next_offset. */
-const OFFSETS_AT = { 4: 88, 6: 140 } as const;
 /** linux/netfilter.h: a verdict is encoded as its negative value minus one. */
 const XT_DROP = -1;
 
@@ -245,7 +236,7 @@ export function isLegacyDropping(family: Family, table: IptablesTable, chain: st
   if (found === undefined || at === undefined) return false;
   const { entries } = found;
   const view = viewOf(entries);
-  const target = at + view.getUint16(at + OFFSETS_AT[family], true);
+  const target = at + view.getUint16(at + LAYOUT[family].offsets, true);
   return view.getInt32(target + XT_HEADER_BYTES, true) === XT_DROP;
 }
 
@@ -267,7 +258,7 @@ function named(table: IptablesTable, size: number): Uint8Array {
 
 /**
  * Offsets in struct ipt_entry and struct ip6t_entry of what we read; `masks` are those of both interfaces, `inverse` are the flags
- * IPT_INV_*.
+ * IPT_INV_*, `offsets` has where the target and the next entry start: __u16 target_offset, next_offset.
  */
 const LAYOUT = {
   4: {
@@ -278,7 +269,7 @@ const LAYOUT = {
     masks: 48,
     protocol: 80,
     inverse: 83,
-    offsets: OFFSETS_AT[4],
+    offsets: 88,
     entry: 112,
   },
   6: {
@@ -289,7 +280,7 @@ const LAYOUT = {
     masks: 96,
     protocol: 128,
     inverse: 132,
-    offsets: OFFSETS_AT[6],
+    offsets: 140,
     entry: 168,
   },
 } as const;
@@ -499,24 +490,15 @@ function singlePort(layout: PortLayout, info: Uint8Array): Partial<NatRule> | un
 
 /** The effect of a target. */
 export function readTarget(family: Family, { name, revision, info }: Extension): Partial<NatRule> {
-  return { target: name, ...markOf(name, info), ...destinationOf(family, name, revision, info) };
-}
-
-/** linux/netfilter/xt_mark.h, struct xt_mark_tginfo2: u32 mark, u32 mask. */
-function markOf(name: string, info: Uint8Array): Partial<NatRule> {
-  if (name !== 'MARK' || info.length < 8) return {};
-  return { mark: viewOf(info).getUint32(0, true) };
-}
-
-/**
- * linux/netfilter/nf_nat.h: struct nf_nat_ipv4_multi_range_compat (revision 0) has u32 rangesize, u32 flags, then the
- * address; struct nf_nat_range and nf_nat_range2 have u32 flags, then sixteen bytes with the address.
- */
-function destinationOf(family: Family, name: string, revision: number, info: Uint8Array): Partial<NatRule> {
-  if (name !== 'DNAT') return {};
+  // linux/netfilter/xt_mark.h, struct xt_mark_tginfo2: u32 mark, u32 mask.
+  if (name === 'MARK' && info.length >= 8) return { target: name, mark: viewOf(info).getUint32(0, true) };
+  if (name !== 'DNAT') return { target: name };
+  // linux/netfilter/nf_nat.h: struct nf_nat_ipv4_multi_range_compat (revision 0) has u32 rangesize, u32 flags, then the
+  // address; struct nf_nat_range and nf_nat_range2 have u32 flags, then sixteen bytes with the address.
   const at = family === 4 && revision === 0 ? 8 : 4;
-  const bytes = info.slice(at, at + (family === 4 ? 4 : 16));
-  return bytes.length === (family === 4 ? 4 : 16) ? { to: ipFromBytes(bytes) satisfies Ip } : {};
+  const { length } = HEADER[family];
+  const bytes = info.slice(at, at + length);
+  return { target: name, ...(bytes.length === length ? { to: ipFromBytes(bytes) } : {}) };
 }
 
 function viewOf(bytes: Uint8Array): DataView {

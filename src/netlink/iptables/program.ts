@@ -128,11 +128,17 @@ export function restoreTable(
   mode: IptablesMode = 'any',
 ): void {
   const program = getRestore(family, mode);
-  runProgram(
-    `change rules of the table "${table}" with "${program}"`,
-    [program, '--noflush', '--wait', String(LOCK_WAIT_S)],
-    [`*${table}`, ...lines, 'COMMIT', ''].join('\n'),
-  );
+  runRestore(`change rules of the table "${table}" with "${program}"`, [program], table, lines);
+}
+
+function runRestore(
+  action: string,
+  argv: readonly string[],
+  table: IptablesTable,
+  lines: readonly string[],
+): void {
+  const input = [`*${table}`, ...lines, 'COMMIT', ''].join('\n');
+  runProgram(action, [...argv, '--noflush', '--wait', String(LOCK_WAIT_S)], input);
 }
 
 /** Like {@link restoreTable}, for the table "nat". */
@@ -147,11 +153,7 @@ export function restoreNat(family: Family, lines: readonly string[], mode: Iptab
  */
 export function tryNat(family: Family, lines: readonly string[]): void {
   const program = getRestore(family);
-  runProgram(
-    `try rules of the table "nat" with "${program}"`,
-    [program, '--test', '--noflush', '--wait', String(LOCK_WAIT_S)],
-    ['*nat', ...lines, 'COMMIT', ''].join('\n'),
-  );
+  runRestore(`try rules of the table "nat" with "${program}"`, [program, '--test'], 'nat', lines);
 }
 
 /**

@@ -66,8 +66,8 @@ export function maskRegister(register: number, mask: Uint8Array) {
 }
 
 /** linux/netfilter/nf_tables.h, enum nft_cmp_ops */
-const NFT_CMP_EQ = 0;
-const NFT_CMP_NEQ = 1;
+export const NFT_CMP_EQ = 0;
+export const NFT_CMP_NEQ = 1;
 const ORDER = { '<': 2, '<=': 3, '>': 4, '>=': 5 } as const; // NFT_CMP_LT, _LTE, _GT, _GTE
 
 /** linux/netfilter/nf_tables.h, enum nft_cmp_attributes */
@@ -269,8 +269,8 @@ export function masquerade() {
 
 /** linux/netfilter/nf_tables.h, enum nft_payload_bases */
 const NFT_PAYLOAD_LL_HEADER = 0;
-const NFT_PAYLOAD_NETWORK_HEADER = 1;
-const NFT_PAYLOAD_TRANSPORT_HEADER = 2;
+export const NFT_PAYLOAD_NETWORK_HEADER = 1;
+export const NFT_PAYLOAD_TRANSPORT_HEADER = 2;
 
 /** linux/netfilter/nf_tables.h, enum nft_payload_attributes */
 const payload = attrs('payload', {
@@ -351,7 +351,7 @@ export type Expression = {
 export const REG = { first: 1, quarter: (n: number) => (n % 4 === 0 ? 1 + n / 4 : 8 + n) } as const;
 
 /** Offsets and length of addresses in the network header, in bytes. */
-const HEADER = {
+export const HEADER = {
   4: { saddr: 12, daddr: 16, length: 4 },
   6: { saddr: 8, daddr: 24, length: 16 },
 } as const;
