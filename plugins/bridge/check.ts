@@ -20,7 +20,7 @@ import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
-import { findLink, IFF_PROMISC, type Link, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
+import { bridgePortRequest, findLink, IFF_PROMISC, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
 import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
@@ -199,8 +199,8 @@ function repairBridge(
 function repairPort({ conf, host }: Call<BridgeConf>, bridge: Link, port: Link): void {
   if (port.master !== bridge.index) setLink(host, port.index, { master: bridge.index });
   raise(host, port);
-  if (conf.hairpinMode || conf.portIsolation)
-    setBridgePort(host, port.index, { hairpin: conf.hairpinMode, isolated: conf.portIsolation });
+  const flags = { hairpin: conf.hairpinMode, isolated: conf.portIsolation };
+  if (flags.hairpin || flags.isolated) host.request(bridgePortRequest(port.index, flags));
   const vlans = planVlans(conf);
   if (!vlans) return;
   mend(

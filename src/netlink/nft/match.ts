@@ -64,8 +64,8 @@ function splitWords(text: string): string[] {
 export interface Subject {
   /** Loads it into a register. */
   readonly load: (dreg: number) => readonly Expression[];
-  /** Number of 32-bit registers that it occupies in a concatenation. */
-  readonly quarters: number;
+  /** Number of 32-bit registers that it occupies in a concatenation; one unless given. */
+  readonly quarters?: number;
   readonly parse: (word: string) => Operand | undefined;
   /** Describes its values in messages: `an IPv4 address`. */
   readonly values: string;
@@ -106,21 +106,18 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   ...metas('l4proto', { parse: findNamed(PROTOCOLS, 1), values: 'a protocol' }),
   'ip protocol': {
     load: dreg => [loadMeta(dreg, 'l4proto')],
-    quarters: 1,
     parse: findNamed(PROTOCOLS, 1),
     values: 'a protocol',
     family: 4,
   },
   'ct mark': {
     load: dreg => [loadCt(dreg, 'mark')],
-    quarters: 1,
     parse: findU32,
     values: 'a number',
     masked: true,
   },
   'ct state': {
     load: dreg => [loadCt(dreg, 'state')],
-    quarters: 1,
     parse: findNamed(STATES, 4),
     values: `one of ${Object.keys(STATES).join(', ')}`,
     flags: STATES,
@@ -154,7 +151,6 @@ function ports(keyword: string): [string, Subject][] {
     `${keyword} ${which}`,
     {
       load: dreg => [...own(dreg), loadTransportHeader(dreg, i * 2, 2)],
-      quarters: 1,
       parse: findPort,
       values: 'a port as a number',
       ordered: true,
@@ -175,7 +171,6 @@ function metas(
 function addressType(which: 'saddr' | 'daddr'): Subject {
   return {
     load: dreg => [loadAddressType(dreg, which)],
-    quarters: 1,
     parse: findNamed(ADDRESS_TYPES, 4),
     values: `one of ${Object.keys(ADDRESS_TYPES).join(', ')}`,
   };

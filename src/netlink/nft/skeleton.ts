@@ -363,7 +363,7 @@ function loadKey(parts: readonly Part[]): Expression[] {
   let quarter = 0;
   return parts.flatMap(({ subject, mask }) => {
     const register = REG.quarter(quarter);
-    quarter += subject.quarters;
+    quarter += subject.quarters ?? 1;
     return [...subject.load(register), ...(mask ? [maskRegister(register, mask)] : [])];
   });
 }

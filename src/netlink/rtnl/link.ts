@@ -457,16 +457,7 @@ export function addAltNameRequest(index: number, name: string): Request {
   return propMessage.add(op, { index }, { propList: [name] });
 }
 
-/** Sets flags of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on` */
-export function setBridgePort(
-  socket: NetlinkSocket,
-  index: number,
-  port: { hairpin?: boolean; isolated?: boolean },
-): void {
-  socket.request(bridgePortRequest(index, port));
-}
-
-/** The request of {@link setBridgePort}, for a batch. */
+/** The request that sets flags of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on` */
 export function bridgePortRequest(index: number, port: { hairpin?: boolean; isolated?: boolean }): Request {
   const toNumber = (value: boolean | undefined) => (value === undefined ? undefined : Number(value));
   const protinfo = { hairpin: toNumber(port.hairpin), isolated: toNumber(port.isolated) };

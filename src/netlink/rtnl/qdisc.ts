@@ -319,10 +319,9 @@ interface QdiscPlace {
   readonly at: Hook | number;
 }
 
-/** Qdiscs of the namespace, or of one device. Same as: `tc qdisc show [dev <link>]` */
-export function listQdiscs(socket: NetlinkSocket, index?: number): Qdisc[] {
-  const all = qdiscMessage.list(socket, 'list qdiscs').map(toQdisc);
-  return all.filter(qdisc => index === undefined || qdisc.index === index);
+/** Qdiscs of the namespace. Same as: `tc qdisc show` */
+export function listQdiscs(socket: NetlinkSocket): Qdisc[] {
+  return qdiscMessage.list(socket, 'list qdiscs').map(toQdisc);
 }
 
 /**
@@ -331,12 +330,7 @@ export function listQdiscs(socket: NetlinkSocket, index?: number): Qdisc[] {
  * Same as: `tc qdisc show dev <link> root` / `… ingress`
  */
 export function findQdisc(socket: NetlinkSocket, index: number, at: Hook | number): Qdisc | undefined {
-  return findQdiscs(socket, [{ index, at }])[0];
-}
-
-/** Like {@link findQdisc} for several qdiscs at once. */
-export function findQdiscs(socket: NetlinkSocket, places: readonly QdiscPlace[]): (Qdisc | undefined)[] {
-  return askAll(socket, places.map(qdiscQuestion));
+  return askAll(socket, [qdiscQuestion({ index, at })])[0];
 }
 
 /** The question of {@link findQdisc}, for a batch. */

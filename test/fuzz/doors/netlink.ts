@@ -45,13 +45,7 @@ import {
   listPermanentNeighbours,
   listPermanentNeighboursOn,
 } from '../../../src/netlink/rtnl/neighbour.ts';
-import {
-  findQdisc,
-  findQdiscs,
-  listClasses,
-  listQdiscs,
-  parsePsched,
-} from '../../../src/netlink/rtnl/qdisc.ts';
+import { findQdisc, listClasses, listQdiscs, parsePsched } from '../../../src/netlink/rtnl/qdisc.ts';
 import {
   findWay,
   listOriginRoutes,
@@ -96,12 +90,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   findNeighbour: socket => findNeighbour(socket, 3, { family: 4, value: 0x0a000002n }),
   findForwardingPort: socket => findForwardingPort(socket, 3, '0a:00:00:00:00:02'),
   listQdiscs: socket => listQdiscs(socket),
-  findQdisc: socket => findQdisc(socket, 3, 'root'),
-  findQdiscs: socket =>
-    findQdiscs(socket, [
-      { index: 3, at: 'ingress' },
-      { index: 3, at: 1 },
-    ]),
+  findQdisc: socket => (['root', 'ingress', 1] as const).map(at => findQdisc(socket, 3, at)),
   findWay: socket => findWay(socket, target),
   listRoutes: socket => listRoutes(socket),
   listRouteMessages: socket => listRouteMessages(socket),

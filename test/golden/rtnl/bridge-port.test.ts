@@ -1,7 +1,7 @@
 // Are a bridge port's switches set, and read in the kernel's own description of a link, byte for byte?
 import { expect, test } from 'bun:test';
 import { decodeMessages } from '../../../src/netlink/codec.ts';
-import { findLink, linkMessage, setBridgePort } from '../../../src/netlink/rtnl/link.ts';
+import { bridgePortRequest, findLink, linkMessage } from '../../../src/netlink/rtnl/link.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 // bridge link set dev veth0 hairpin on isolated on
@@ -28,8 +28,10 @@ const SET = `
   }
 `;
 
-test('setBridgePort() sends the flags as IFLA_PROTINFO of family AF_BRIDGE', () => {
-  expect(sentBy(socket => setBridgePort(socket, 3, { hairpin: true, isolated: true }))).toEqual(bytesOf(SET));
+test('bridgePortRequest() sends the flags as IFLA_PROTINFO of family AF_BRIDGE', () => {
+  expect(sentBy(socket => socket.request(bridgePortRequest(3, { hairpin: true, isolated: true })))).toEqual(
+    bytesOf(SET),
+  );
   const { header, attrs } = linkMessage.decode(bodyOf(SET));
   expect(header).toMatchObject({ family: 7, index: 3 });
   expect(attrs).toEqual({ protinfo: { hairpin: 1, isolated: 1 } });
@@ -296,8 +298,8 @@ test.each([
     { hairpin: 1, isolated: 0 },
   ],
   [{ isolated: true }, { isolated: 1 }],
-])('setBridgePort() sends %j alone', (port, protinfo) => {
-  const [sent] = decodeMessages(sentBy(socket => setBridgePort(socket, 3, port)));
+])('bridgePortRequest() sends %j alone', (port, protinfo) => {
+  const [sent] = decodeMessages(sentBy(socket => socket.request(bridgePortRequest(3, port))));
   expect(linkMessage.decode(sent?.body ?? new Uint8Array()).attrs).toEqual({ protinfo });
 });
 
