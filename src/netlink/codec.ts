@@ -11,6 +11,7 @@ export function align4(length: number): number {
 /** A growing byte buffer in host byte order (little endian on every supported machine), with length fields patched later. */
 export class Writer {
   #bytes = new Uint8Array(512);
+  #view = new DataView(this.#bytes.buffer);
   #length = 0;
 
   get length(): number {
@@ -41,19 +42,17 @@ export class Writer {
 
   u16(value: number, bigEndian = false): void {
     const at = this.#grow(2);
-    this.#putU16(at, value, bigEndian);
+    this.#view.setUint16(at, value, !bigEndian);
   }
 
   u32(value: number, bigEndian = false): void {
     const at = this.#grow(4);
-    this.#putU32(at, value, bigEndian);
+    this.#view.setUint32(at, value, !bigEndian);
   }
 
   u64(value: bigint, bigEndian = false): void {
     const at = this.#grow(8);
-    const [low, high] = [Number(value & 0xffffffffn), Number((value >> 32n) & 0xffffffffn)];
-    this.#putU32(at, bigEndian ? high : low, bigEndian);
-    this.#putU32(at + 4, bigEndian ? low : high, bigEndian);
+    this.#view.setBigUint64(at, value, !bigEndian);
   }
 
   bytes(value: Uint8Array): void {
@@ -73,20 +72,10 @@ export class Writer {
 
   /** Fills in a length field written earlier. */
   patchU16(at: number, value: number): void {
-    this.#putU16(at, value, false);
+    this.#view.setUint16(at, value, true);
   }
 
-  #putU16(at: number, value: number, bigEndian: boolean): void {
-    this.#bytes[at] = bigEndian ? value >>> 8 : value;
-    this.#bytes[at + 1] = bigEndian ? value : value >>> 8;
-  }
-
-  #putU32(at: number, value: number, bigEndian: boolean): void {
-    this.#putU16(at, bigEndian ? value >>> 16 : value, bigEndian);
-    this.#putU16(at + 2, bigEndian ? value : value >>> 16, bigEndian);
-  }
-
-  /** Makes room and returns its offset. May replace the buffer: read `#bytes` only afterwards. */
+  /** Makes room and returns its offset. May replace the buffer: read `#bytes` and `#view` only afterwards. */
   #grow(by: number): number {
     const at = this.#length;
     this.#length += by;
@@ -94,6 +83,7 @@ export class Writer {
       const bigger = new Uint8Array(Math.max(this.#bytes.length * 2, this.#length));
       bigger.set(this.#bytes.subarray(0, at));
       this.#bytes = bigger;
+      this.#view = new DataView(bigger.buffer);
     }
     return at;
   }

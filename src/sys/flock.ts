@@ -22,7 +22,11 @@ import { errno, libc, SystemError } from './libc.ts';
  * again, or when this process cannot see the holder, as in another PID namespace.
  */
 export function findFlockHolder({ dev, ino }: Pick<Stats, 'dev' | 'ino'>): string | undefined {
-  const rows = parseLocks(tryRead('/proc/locks') ?? '').filter(lock => lock.ino === ino);
+  // `1: FLOCK  ADVISORY  WRITE 4711 fd:01:12345 0 EOF`; a line with an arrow is a waiting process.
+  const held = /^\d+: FLOCK +\S+ +WRITE +(-?\d+) +([\da-f]+:[\da-f]+):(\d+) /gm;
+  const rows = Array.from((tryRead('/proc/locks') ?? '').matchAll(held), ([, pid, device, inode]) => {
+    return { pid: Number(pid), device, ino: Number(inode) };
+  }).filter(lock => lock.ino === ino);
   // Overlay file systems report another device here than stat does.
   const lock = rows.find(row => row.device === renderDevice(dev)) ?? rows[0];
   if (lock === undefined || lock.pid <= 0) return undefined;
@@ -33,23 +37,6 @@ export function findFlockHolder({ dev, ino }: Pick<Stats, 'dev' | 'ino'>): strin
 /** Whether a process waits for the flock(2) of a file, as far as this one sees. */
 export function isFlockAwaited({ ino }: Pick<Stats, 'ino'>): boolean {
   return new RegExp(`^\\d+: -> FLOCK .*:${ino} `, 'm').test(tryRead('/proc/locks') ?? '');
-}
-
-interface HeldLock {
-  readonly pid: number;
-  readonly device: string;
-  readonly ino: number;
-}
-
-/** `1: FLOCK  ADVISORY  WRITE 4711 fd:01:12345 0 EOF`; a line with an arrow is a waiting process. */
-function parseLocks(text: string): HeldLock[] {
-  return Array.from(
-    text.matchAll(/^\d+: FLOCK +\S+ +WRITE +(-?\d+) +([\da-f]+:[\da-f]+):(\d+) /gm),
-    found => {
-      const [, pid, device = '', ino] = found;
-      return { pid: Number(pid), device, ino: Number(ino) };
-    },
-  );
 }
 
 /** linux/kdev_t.h, as glibc packs it into st_dev. */

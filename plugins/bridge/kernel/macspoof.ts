@@ -8,7 +8,7 @@ import {
   decide,
   isEqual,
   jump,
-  loadLinkHeader,
+  loadHeader,
   loadMeta,
   NF_DROP,
   NFT_RETURN,
@@ -171,7 +171,7 @@ export function ensureReferenceMacspoof(
             NAT_TABLE,
             ofMac,
             [
-              loadLinkHeader(REG.first, SOURCE_OFFSET, MAC_BYTES),
+              loadHeader('ll', REG.first, SOURCE_OFFSET, MAC_BYTES),
               isEqual(REG.first, parseMac(mac)),
               decide({ code: NFT_RETURN }),
             ],

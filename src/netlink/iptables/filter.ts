@@ -4,12 +4,13 @@
 
 import { type Family, findIp, IP_BITS, type Ip, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
-import type { Request } from '../codec.ts';
+import { type Request, str } from '../codec.ts';
 import {
   count,
   decide,
   type Expression,
   HEADER,
+  HEADERS,
   isEqual,
   isNotEqual,
   jump,
@@ -19,7 +20,6 @@ import {
   NFT_CMP_EQ,
   NFT_CMP_NEQ,
   NFT_GOTO,
-  NFT_PAYLOAD_NETWORK_HEADER,
   REG,
   useMatch,
   type Verdict,
@@ -158,7 +158,7 @@ function commentInfo(quoted: string): Uint8Array {
 
 function addressOption(family: Family, { base, offset, length }: Decoded) {
   const header = HEADER[family];
-  if (base !== NFT_PAYLOAD_NETWORK_HEADER || length !== header.length) return undefined;
+  if (base !== HEADERS.nh || length !== header.length) return undefined;
   return offset === header.saddr ? 's' : offset === header.daddr ? 'd' : undefined;
 }
 
@@ -178,15 +178,13 @@ function comparedText(
     return `${not}-${option} ${renderIp(ipFromBytes(value))}/${IP_BITS[family]}`;
   }
   // Without a terminating zero it is a name prefix.
-  const end = value.indexOf(0);
-  return end < 0 ? undefined : `${not}-${option} ${new TextDecoder().decode(value.subarray(0, end))}`;
+  return value.includes(0) ? `${not}-${option} ${str.decode(value, {})}` : undefined;
 }
 
 function matchWords({ name, revision, info }: Decoded) {
   if (!(info instanceof Uint8Array)) return undefined;
   if (name === 'comment') {
-    const end = info.indexOf(0);
-    const text = new TextDecoder().decode(end < 0 ? info : info.subarray(0, end));
+    const text = str.decode(info, {});
     return { comment: `-m comment --comment ${/^[\w.:-]+$/.test(text) ? text : `"${text}"`}` };
   }
   const state = Object.entries(CONNECTIONS).find(

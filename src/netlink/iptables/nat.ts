@@ -3,8 +3,10 @@
 import { readFileSync } from 'node:fs';
 import { type Cidr, type Family, IP_BITS, type Ip, ipFromBytes, renderCidr, subnetOf } from '../../net/ip.ts';
 import { readIpOption } from '../../sys/socket-option.ts';
+import { str } from '../codec.ts';
 import {
   HEADER,
+  HEADERS,
   META,
   NF_ACCEPT,
   NF_DROP,
@@ -12,7 +14,6 @@ import {
   NFT_CMP_NEQ,
   NFT_GOTO,
   NFT_JUMP,
-  NFT_PAYLOAD_TRANSPORT_HEADER,
   NFT_RETURN,
   type Verdict,
 } from '../nft/expr.ts';
@@ -124,7 +125,7 @@ type Loaded = 'source' | 'destination' | 'protocol' | 'port';
 
 function loadedFrom(family: Family, { base, offset, length }: Decoded): Loaded | undefined {
   const { saddr, daddr } = HEADER[family];
-  if (base === NFT_PAYLOAD_TRANSPORT_HEADER) {
+  if (base === HEADERS.th) {
     return offset === DESTINATION_PORT_AT && length === 2 ? 'port' : undefined;
   }
   if (offset === saddr) return 'source';
@@ -392,8 +393,7 @@ function matchFacts(matches: Uint8Array): Partial<NatRule> {
 }
 
 function textAt(bytes: Uint8Array, at: number): string {
-  const end = bytes.indexOf(0, at);
-  return new TextDecoder().decode(bytes.subarray(at, end < 0 ? undefined : end));
+  return str.decode(bytes.subarray(at), {});
 }
 
 /**

@@ -1,4 +1,6 @@
 // Which expressions can a rule consist of, and how is each written?
+//
+// The attributes of each kind are numbered in linux/netfilter/nf_tables.h, enum nft_<kind>_attributes.
 
 import { attrs, byKind, bytes, s32be, str, u32be, u64be, type ValuesOf } from '../codec.ts';
 import { NFPROTO, SET_ID } from './message.ts';
@@ -10,10 +12,8 @@ export const NFT_RETURN = -5;
 export const NF_DROP = 0;
 export const NF_ACCEPT = 1;
 
-/** linux/netfilter/nf_tables.h, enum nft_verdict_attributes */
 const verdict = attrs('verdict', { code: [1, s32be], chain: [2, str] });
 
-/** linux/netfilter/nf_tables.h, enum nft_data_attributes */
 export const data = attrs('data', { value: [1, bytes], verdict: [2, verdict] });
 
 /** What happens to a packet next: `code` is one of NF_* or NFT_*. */
@@ -40,7 +40,7 @@ export function goto(chain: string): Verdict {
 /** linux/netfilter/nf_tables.h, enum nft_bitwise_ops */
 const NFT_BITWISE_BOOL = 0;
 
-/** linux/netfilter/nf_tables.h, enum nft_bitwise_attributes: dreg = (sreg & mask) ^ xor */
+/** dreg = (sreg & mask) ^ xor */
 const bitwise = attrs('bitwise', {
   sreg: [1, u32be],
   dreg: [2, u32be],
@@ -70,7 +70,6 @@ export const NFT_CMP_EQ = 0;
 export const NFT_CMP_NEQ = 1;
 const ORDER = { '<': 2, '<=': 3, '>': 4, '>=': 5 } as const; // NFT_CMP_LT, _LTE, _GT, _GTE
 
-/** linux/netfilter/nf_tables.h, enum nft_cmp_attributes */
 const cmp = attrs('cmp', {
   sreg: [1, u32be],
   op: [2, u32be],
@@ -95,7 +94,6 @@ export function isOrdered(sreg: number, order: keyof typeof ORDER, value: Uint8A
 /** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes and nft_target_attributes: the same numbers. */
 const extension = attrs('xtables extension', { name: [1, str], revision: [2, u32be], info: [3, bytes] });
 
-/** linux/netfilter/nf_tables.h, enum nft_counter_attributes */
 const counter = attrs('counter', { bytes: [1, u64be], packets: [2, u64be] });
 
 /** Matches when the iptables match does. Same as: `-m <name> …` */
@@ -111,7 +109,6 @@ export function count() {
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
 const CT = { state: 0, direction: 1, status: 2, mark: 3, labels: 13 } as const;
 
-/** linux/netfilter/nf_tables.h, enum nft_ct_attributes */
 const ct = attrs('ct', {
   key: [2, u32be],
   dreg: [1, u32be],
@@ -121,11 +118,6 @@ const ct = attrs('ct', {
 /** Reads a property of the packet's connection. Same as: `ct state|direction|status|mark|label` */
 export function loadCt(dreg: number, key: keyof typeof CT) {
   return { name: 'ct', data: { key: CT[key], dreg } } as const;
-}
-
-/** Adds the labels in a register to the packet's connection, which keeps its existing labels. Same as: `ct label set <bit>` */
-function addLabels(sreg: number) {
-  return { name: 'ct', data: { key: CT.labels, sreg } } as const;
 }
 
 /** linux/netfilter/nf_tables.h, enum nft_fib_result and nft_fib_flags */
@@ -144,7 +136,6 @@ export const ADDRESS_TYPES = {
   prohibit: 8,
 } as const;
 
-/** linux/netfilter/nf_tables.h, enum nft_fib_attributes */
 const fib = attrs('fib', {
   flags: [3, u32be],
   result: [2, u32be],
@@ -159,7 +150,6 @@ export function loadAddressType(dreg: number, which: keyof typeof FLAG) {
 /** linux/netfilter/nf_tables.h, NFT_REG_VERDICT */
 const NFT_REG_VERDICT = 0;
 
-/** linux/netfilter/nf_tables.h, enum nft_immediate_attributes */
 const immediate = attrs('immediate', { dreg: [1, u32be], data: [2, data] });
 
 /** Sets the verdict. Same as: `accept`, `drop`, `return`, `jump <chain>`, `goto <chain>` */
@@ -175,7 +165,6 @@ export function loadBytes(dreg: number, value: Uint8Array) {
 /** linux/netfilter/nf_tables.h, enum nft_lookup_flags */
 const NFT_LOOKUP_F_INV = 1;
 
-/** linux/netfilter/nf_tables.h, enum nft_lookup_attributes */
 const lookup = attrs('lookup', {
   sreg: [2, u32be],
   dreg: [3, u32be],
@@ -184,28 +173,23 @@ const lookup = attrs('lookup', {
   flags: [5, u32be],
 });
 
-/** A set or map of the same table, or of the same batch. */
-interface NamedSet {
-  readonly name: string;
-}
-
-/** Matches when the registers from `sreg` on are a key of the set. Same as: `… @<set>` */
-export function isInSet(set: NamedSet, sreg: number) {
-  return { name: 'lookup', data: { sreg, set: set.name, setId: SET_ID } } as const;
+/** Matches when the registers from `sreg` on are a key of the set, which is in the same table or batch. Same as: `… @<set>` */
+export function isInSet(set: string, sreg: number) {
+  return { name: 'lookup', data: { sreg, set, setId: SET_ID } } as const;
 }
 
 /** Matches when the registers from `sreg` on are not a key of the set. Same as: `… != @<set>` */
-export function isNotInSet(set: NamedSet, sreg: number) {
-  return { name: 'lookup', data: { sreg, set: set.name, setId: SET_ID, flags: NFT_LOOKUP_F_INV } } as const;
+export function isNotInSet(set: string, sreg: number) {
+  return { name: 'lookup', data: { sreg, set, setId: SET_ID, flags: NFT_LOOKUP_F_INV } } as const;
 }
 
 /** Matches when the map has the key, and loads its data into the registers from `dreg` on. Same as: `… map @<map>` */
-export function lookUp(map: NamedSet, sreg: number, dreg: number) {
-  return { name: 'lookup', data: { sreg, dreg, set: map.name, setId: SET_ID } } as const;
+export function lookUp(map: string, sreg: number, dreg: number) {
+  return { name: 'lookup', data: { sreg, dreg, set: map, setId: SET_ID } } as const;
 }
 
 /** Applies the map's verdict for the key. Same as: `… vmap @<map>` */
-export function followVerdict(map: NamedSet, sreg: number) {
+export function followVerdict(map: string, sreg: number) {
   return lookUp(map, sreg, NFT_REG_VERDICT);
 }
 
@@ -221,7 +205,6 @@ export const META = {
   l4proto: 16,
 } as const;
 
-/** linux/netfilter/nf_tables.h, enum nft_meta_attributes */
 const meta = attrs('meta', {
   key: [2, u32be],
   dreg: [1, u32be],
@@ -237,7 +220,6 @@ export function loadMeta(dreg: number, key: keyof typeof META) {
 const NFT_NAT_SNAT = 0;
 const NFT_NAT_DNAT = 1;
 
-/** linux/netfilter/nf_tables.h, enum nft_nat_attributes */
 const nat = attrs('nat', {
   type: [1, u32be],
   family: [2, u32be],
@@ -246,7 +228,6 @@ const nat = attrs('nat', {
   flags: [7, u32be],
 });
 
-/** linux/netfilter/nf_tables.h, enum nft_masq_attributes */
 const masq = attrs('masq', { flags: [1, u32be] });
 
 /** Redirects the packet's connection to the address and port in two registers. Same as: `dnat ip to <address>:<port>` */
@@ -267,12 +248,9 @@ export function masquerade() {
   return { name: 'masq', data: {} } as const;
 }
 
-/** linux/netfilter/nf_tables.h, enum nft_payload_bases */
-const NFT_PAYLOAD_LL_HEADER = 0;
-export const NFT_PAYLOAD_NETWORK_HEADER = 1;
-export const NFT_PAYLOAD_TRANSPORT_HEADER = 2;
+/** linux/netfilter/nf_tables.h, enum nft_payload_bases: headers by nft's names of their layers. */
+export const HEADERS = { ll: 0, nh: 1, th: 2 } as const;
 
-/** linux/netfilter/nf_tables.h, enum nft_payload_attributes */
 const payload = attrs('payload', {
   dreg: [1, u32be],
   base: [2, u32be],
@@ -280,25 +258,14 @@ const payload = attrs('payload', {
   length: [4, u32be],
 });
 
-/** Reads from the link layer header. Same as: `@ll,<offset>,<length>`, in bytes instead of bits */
-export function loadLinkHeader(dreg: number, offset: number, length: number) {
-  return { name: 'payload', data: { dreg, base: NFT_PAYLOAD_LL_HEADER, offset, length } } as const;
-}
-
-/** Reads from the network header. Same as: `@nh,<offset>,<length>`, in bytes instead of bits */
-function loadNetworkHeader(dreg: number, offset: number, length: number) {
-  return { name: 'payload', data: { dreg, base: NFT_PAYLOAD_NETWORK_HEADER, offset, length } } as const;
-}
-
-/** Reads from the transport header. Same as: `@th,<offset>,<length>`, in bytes instead of bits */
-export function loadTransportHeader(dreg: number, offset: number, length: number) {
-  return { name: 'payload', data: { dreg, base: NFT_PAYLOAD_TRANSPORT_HEADER, offset, length } } as const;
+/** Reads from the header of the link, network or transport layer. Same as: `@ll,<offset>,<length>`, in bytes instead of bits */
+export function loadHeader(layer: keyof typeof HEADERS, dreg: number, offset: number, length: number) {
+  return { name: 'payload', data: { dreg, base: HEADERS[layer], offset, length } } as const;
 }
 
 /** linux/netfilter/nf_tables.h, enum nft_range_ops */
 const NFT_RANGE_NEQ = 1;
 
-/** linux/netfilter/nf_tables.h, enum nft_range_attributes */
 const range = attrs('range', {
   sreg: [1, u32be],
   op: [2, u32be],
@@ -332,7 +299,6 @@ const kinds = {
   target: extension,
 };
 
-/** linux/netfilter/nf_tables.h, enum nft_expr_attributes */
 export const expression = attrs('expression', {
   name: [1, str],
   data: [2, byKind('name', kinds)],
@@ -365,7 +331,7 @@ export function matchFamily(family: 4 | 6): Expression[] {
 /** Reads the source or destination address. Same as: `ip|ip6 saddr|daddr` */
 export function loadAddress(family: 4 | 6, which: 'saddr' | 'daddr', dreg: number): Expression {
   const header = HEADER[family];
-  return loadNetworkHeader(dreg, header[which], header.length);
+  return loadHeader('nh', dreg, header[which], header.length);
 }
 
 /** linux/netfilter/nf_conntrack_common.h, NF_CT_LABELS_MAX_SIZE */
@@ -373,7 +339,7 @@ const LABEL_BYTES = 16;
 
 /** Sets a label bit on the packet's connection, which keeps its other labels. Same as: `ct label set <bit>` */
 export function setLabel(bit: number, register: number): Expression[] {
-  return [loadBytes(register, labelBytes(bit)), addLabels(register)];
+  return [loadBytes(register, labelBytes(bit)), { name: 'ct', data: { key: CT.labels, sreg: register } }];
 }
 
 /** Matches connections with the label. Same as: `ct label <bit>` */

@@ -12,8 +12,8 @@ import {
   loadAddress,
   loadAddressType,
   loadCt,
+  loadHeader,
   loadMeta,
-  loadTransportHeader,
   type META,
   maskRegister,
   REG,
@@ -150,7 +150,7 @@ function ports(keyword: string): [string, Subject][] {
   return (['sport', 'dport'] as const).map((which, i) => [
     `${keyword} ${which}`,
     {
-      load: dreg => [...own(dreg), loadTransportHeader(dreg, i * 2, 2)],
+      load: dreg => [...own(dreg), loadHeader('th', dreg, i * 2, 2)],
       parse: findPort,
       values: 'a port as a number',
       ordered: true,

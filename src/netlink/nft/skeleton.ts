@@ -24,7 +24,7 @@ import {
   jump,
   loadAddress,
   loadBytes,
-  loadLinkHeader,
+  loadHeader,
   loadMeta,
   lookUp,
   maskRegister,
@@ -48,8 +48,8 @@ import {
   type BaseChain,
   type Chain,
   type ChainSummary,
+  chainMessage,
   chainQuestion,
-  decodeChain,
   deleteChain,
   flushChain,
   hasTable,
@@ -59,6 +59,7 @@ import {
   renderFields,
   setQuestion,
   summarizeChains,
+  toChain,
 } from './table.ts';
 
 /**
@@ -104,11 +105,9 @@ export function skeletonChanges(
       .map(({ name }) => deleteChain(table, name)),
     ...sets.map(addSet),
     ...chains.map(({ name, base }) => addChain(table, name, base)),
-    ...damaged.flatMap(({ name, rules = [] }) => [
-      ...rules.map((rule, i) =>
-        addRule(table, name, parseRule(table.family, rule), i === 0 ? note : undefined),
-      ),
-    ]),
+    ...damaged.flatMap(({ name, rules = [] }) =>
+      rules.map((rule, i) => addRule(table, name, parseRule(table.family, rule), i === 0 ? note : undefined)),
+    ),
   ];
 }
 
@@ -173,7 +172,7 @@ function askFor(
     hasSet: set => answers[sets.indexOf(set)] !== undefined,
     findChain(plan) {
       const body = answers[sets.length + chains.indexOf(plan)];
-      return body && decodeChain(body);
+      return body && toChain(chainMessage.decode(body).attrs);
     },
   };
 }
@@ -223,7 +222,7 @@ const ETHERTYPE = { 4: Uint8Array.of(0x08, 0x00), 6: Uint8Array.of(0x86, 0xdd) }
 
 /** The source in linux/if_ether.h, struct ethhdr. It can only be part of a key, so no value is ever parsed. */
 const ETHER_SOURCE: Subject = {
-  load: dreg => [loadLinkHeader(dreg, 6, 6)],
+  load: dreg => [loadHeader('ll', dreg, 6, 6)],
   quarters: 2,
   parse: () => undefined,
   values: 'a key of a set',
@@ -295,7 +294,7 @@ function takeStatement(rule: Reading): boolean {
     words.splice(0, 3);
     const key = takeKey(rule);
     const name = takeSetName(rule, 'map');
-    rule.matches.push(...loadKey(key), lookUp({ name }, REG.first, REG.first));
+    rule.matches.push(...loadKey(key), lookUp(name, REG.first, REG.first));
     statements.push(
       second === 'ip' ? dnat('ip', REG.first, REG.quarter(1)) : dnat('ip6', REG.first, REG.quarter(4)),
     );
@@ -318,11 +317,11 @@ function takeMatch(rule: Reading): void {
   }
   const key = takeKey(rule);
   if (words[0]?.startsWith('@')) {
-    matches.push(...loadKey(key), isInSet({ name: takeSetName(rule) }, REG.first));
+    matches.push(...loadKey(key), isInSet(takeSetName(rule), REG.first));
   } else if (words[0] === '!=' && words[1]?.startsWith('@')) {
-    matches.push(...loadKey(key), isNotInSet({ name: takeSetName(rule, '!=') }, REG.first));
+    matches.push(...loadKey(key), isNotInSet(takeSetName(rule, '!='), REG.first));
   } else if (words[0] === 'vmap') {
-    matches.push(...loadKey(key), followVerdict({ name: takeSetName(rule, 'vmap') }, REG.first));
+    matches.push(...loadKey(key), followVerdict(takeSetName(rule, 'vmap'), REG.first));
   } else {
     const [only, more] = key;
     if (only === undefined || more || only.mask) throw new MatchError(text, 'a key lacks its set');

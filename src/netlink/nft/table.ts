@@ -52,9 +52,10 @@ export const comment: Field<string> = {
     writer.bytes(bytes);
   },
   decode(bytes) {
-    const value = decodeEntries(bytes).find(entry => entry.type === COMMENT)?.value ?? new Uint8Array();
-    const end = value.indexOf(0);
-    return new TextDecoder().decode(end < 0 ? value : value.subarray(0, end));
+    return str.decode(
+      decodeEntries(bytes).find(({ type }) => type === COMMENT)?.value ?? bytes.subarray(0, 0),
+      {},
+    );
   },
 };
 
@@ -202,7 +203,7 @@ function encodeField(name: TypeName, value: FieldValue): Uint8Array {
 function decodeField(name: TypeName, bytes: Uint8Array): FieldValue {
   if (name === 'ipv4_addr' || name === 'ipv6_addr') return ipFromBytes(bytes);
   if (name === 'ether_addr') return renderMac(bytes);
-  if (name === 'ifname') return new TextDecoder().decode(bytes).replace(/\0.*$/s, '');
+  if (name === 'ifname') return str.decode(bytes, {});
   const ordered = TYPES[name].order === 'host' ? bytes.toReversed() : bytes;
   return ordered.reduce((sum, byte) => sum * 256 + byte, 0);
 }
@@ -381,14 +382,9 @@ export function listChains(socket: NetlinkSocket, table: Table): Chain[] {
   return chainMessage.list(socket, `list chains of table ${renderTable(table)}`, table).map(toChain);
 }
 
-/** Asks for one chain, at a cost that does not depend on the others; {@link decodeChain} decodes the answer. */
+/** Asks for one chain, at a cost that does not depend on the others. */
 export function chainQuestion(table: Table, name: string): Request {
   return chainMessage.get(`find chain "${name}" of table ${renderTable(table)}`, table, { name });
-}
-
-/** Decodes the answer to a {@link chainQuestion}. */
-export function decodeChain(body: Uint8Array): Chain {
-  return toChain(chainMessage.decode(body).attrs);
 }
 
 type ChainAttrs = ReturnType<typeof chainAttrs.decode>;

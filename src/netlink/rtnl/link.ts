@@ -119,11 +119,8 @@ const bridgePort = attrs('bridge port', {
   isolated: [33, u8],
 });
 
-/** Kind `dummy` has no data of its own: it drops what is sent to it. */
-const dummy = attrs('dummy', {});
-
-/** Kind `ifb` has no data of its own: qdiscs and redirects determine what it shapes. */
-const ifb = attrs('ifb', {});
+/** Neither has data of its own: a dummy drops what is sent to it, qdiscs and redirects determine what an ifb shapes. */
+const [dummy, ifb] = [attrs('dummy', {}), attrs('ifb', {})];
 
 /** `IFLA_INFO_DATA` of kind `ipvlan`; linux/if_link.h, IFLA_IPVLAN_*. */
 export const ipvlan = attrs('ipvlan', {
@@ -302,14 +299,9 @@ export interface Link {
 }
 
 /** The properties of a new link. */
-export interface NewLink {
+export interface NewLink extends Pick<LinkChange, 'up' | 'mac' | 'mtu' | 'txqlen' | 'master'> {
   readonly name: string;
   readonly kind: 'veth' | 'bridge' | 'ifb' | 'dummy' | 'vrf' | 'vxlan';
-  readonly mac?: string | undefined;
-  readonly mtu?: number | undefined;
-  readonly master?: number | undefined;
-  readonly txqlen?: number | undefined;
-  readonly up?: boolean | undefined;
   /** For bridges: enable VLAN filtering. */
   readonly vlanFiltering?: boolean | undefined;
   /** For VRFs: the routing table of the members. */
@@ -317,12 +309,7 @@ export interface NewLink {
   /** For VXLANs: what the packets of the tunnel carry. It learns nothing from the packets that arrive. */
   readonly vxlan?: Vxlan | undefined;
   /** The other end, for veth; `netnsFd` creates it directly in another namespace. */
-  readonly peer?: {
-    name: string;
-    netnsFd?: number | undefined;
-    mac?: string | undefined;
-    mtu?: number | undefined;
-  };
+  readonly peer?: { readonly name: string } & Pick<LinkChange, 'netnsFd' | 'mac' | 'mtu'>;
 }
 
 /** Changes to a link; absent properties are left unchanged. */

@@ -218,17 +218,6 @@ export interface HtbClass {
 /** linux/pkt_sched.h, enum tc_link_layer */
 const TC_LINKLAYER_ETHERNET = 1;
 
-/** Options of the qdisc. @param defaultClass minor number of the class for packets that match no filter */
-function htbToOptions(defaultClass: number): HtbOptions {
-  const init = {
-    ...tcHtbGlob.zero,
-    version: HTB_VERSION,
-    rate2quantum: RATE_TO_QUANTUM,
-    defcls: defaultClass,
-  };
-  return { init };
-}
-
 /** Minor number of the default class in the options of a qdisc. */
 function defaultClassIn({ init }: HtbOptions): number {
   if (init === undefined) throw new Error('Cannot decode htb: it has no TCA_HTB_INIT');
@@ -267,15 +256,8 @@ function htbRateSpec(rateBytes: number) {
 /** Neither has options: they shape nothing, filters are attached to them. */
 const ingressOptions = attrs('ingress', {});
 
-/** linux/pkt_sched.h */
+/** linux/pkt_sched.h; `TCA_OPTIONS` of kind `bfifo` without attributes around it. */
 export const tcFifoQopt = struct('tc_fifo_qopt', { limit: u32 });
-
-/** `TCA_OPTIONS` of kind `bfifo`: the struct itself, without attributes. */
-function bfifoToOptions(limitBytes: number): Uint8Array {
-  const writer = new Writer();
-  tcFifoQopt.encode(writer, { limit: limitBytes });
-  return writer.finish();
-}
 
 /** linux/rtnetlink.h, TCA_* */
 const qdiscAttrs = attrs('qdisc', {
@@ -364,8 +346,13 @@ export function tbfRequest(index: number, tbf: Tbf): Request {
  */
 export function htbRequest(index: number, defaultClass: number): Request {
   const op = `put a tree of classes on link with index ${index}`;
-  const own = { kind: 'htb', options: htbToOptions(defaultClass) };
-  return qdiscMessage.add(op, { index, ...AT_ROOT }, own);
+  const init = {
+    ...tcHtbGlob.zero,
+    version: HTB_VERSION,
+    rate2quantum: RATE_TO_QUANTUM,
+    defcls: defaultClass,
+  };
+  return qdiscMessage.add(op, { index, ...AT_ROOT }, { kind: 'htb', options: { init } });
 }
 
 /**
@@ -377,8 +364,9 @@ export function bfifoRequest(
   { parent, handle, limitBytes }: { parent: number; handle: number; limitBytes: number },
 ): Request {
   const op = `bound the queue of class ${renderTcHandle(parent)} on link with index ${index}`;
-  const own = { kind: 'bfifo', options: bfifoToOptions(limitBytes) };
-  return qdiscMessage.add(op, { index, handle, parent }, own);
+  const options = new Writer();
+  tcFifoQopt.encode(options, { limit: limitBytes });
+  return qdiscMessage.add(op, { index, handle, parent }, { kind: 'bfifo', options: options.finish() });
 }
 
 /**

@@ -1,7 +1,7 @@
 // Are hardware addresses in sets and rules described to the kernel byte for byte?
 import { expect, test } from 'bun:test';
 import { addElements } from '../../../src/netlink/nft/element.ts';
-import { decide, isNotInSet, loadLinkHeader, loadMeta, NF_DROP, REG } from '../../../src/netlink/nft/expr.ts';
+import { decide, isNotInSet, loadHeader, loadMeta, NF_DROP, REG } from '../../../src/netlink/nft/expr.ts';
 import { addRule, addSet, decodeFields } from '../../../src/netlink/nft/table.ts';
 import { bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
@@ -160,8 +160,8 @@ const RULE = `
 test('addRule() sends a match on an interface name and source MAC that are in no set', () => {
   const rule = [
     loadMeta(REG.first, 'iifname'),
-    loadLinkHeader(REG.quarter(4), 6, 6),
-    isNotInSet(allowed, REG.first),
+    loadHeader('ll', REG.quarter(4), 6, 6),
+    isNotInSet(allowed.name, REG.first),
     decide({ code: NF_DROP }),
   ];
   expect(sent(addRule(table, 'p', rule))).toEqual(bytesOf(RULE));

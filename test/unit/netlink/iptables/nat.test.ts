@@ -15,7 +15,7 @@ import {
   type Expression,
   isEqual,
   loadAddress,
-  loadTransportHeader,
+  loadHeader,
   maskRegister,
   REG,
 } from '../../../../src/netlink/nft/expr.ts';
@@ -46,7 +46,7 @@ describe('decodeNatRule()', () => {
     [
       'a masked port',
       [
-        loadTransportHeader(REG.first, 2, 2),
+        loadHeader('th', REG.first, 2, 2),
         maskRegister(REG.first, Uint8Array.of(0, 1)),
         isEqual(REG.first, Uint8Array.of(0, 1)),
       ],

@@ -4,7 +4,7 @@ import { ipToBytes, parseIp } from '../../../../../src/net/ip.ts';
 import {
   decide,
   isOutside,
-  loadTransportHeader,
+  loadHeader,
   META,
   NF_ACCEPT,
   NF_DROP,
@@ -96,11 +96,7 @@ function fatesOf(port: number, ...all: (readonly unknown[])[]) {
 
 test('a rule for ports outside of a range spares those in it, ends included', () => {
   const bytes = (port: number) => Uint8Array.of(port >> 8, port & 0xff);
-  const rule = [
-    loadTransportHeader(1, 2, 2),
-    isOutside(1, bytes(1000), bytes(2000)),
-    decide({ code: NF_DROP }),
-  ];
+  const rule = [loadHeader('th', 1, 2, 2), isOutside(1, bytes(1000), bytes(2000)), decide({ code: NF_DROP })];
   const fates = [999, 1000, 2000, 2001].map(port => fatesOf(port, rule));
   expect(fates).toEqual([['drop true'], [], [], ['drop true']]);
 });
