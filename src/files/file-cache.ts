@@ -6,9 +6,7 @@ import { namesIn } from './read-file.ts';
 /** What changes within this time of a look may leave the same stamp, as long as the clock of file times takes for a tick. */
 const SURE_MS = 1_000;
 
-interface Read<T> {
-  readonly stamp: string;
-  readonly isSure: boolean;
+interface Read<T> extends Stamp {
   readonly value: T | undefined;
 }
 

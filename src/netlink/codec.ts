@@ -170,15 +170,12 @@ export function attrs<const T extends Table>(name: string, table: T): AttrSet<At
 }
 
 /** A list whose elements are attributes of the same type and kind (`NFTA_LIST_ELEM`; the types of action lists count up). */
-export function listOf<V>(
-  element: Field<V>,
-  { type, numbered = false }: { type?: number; numbered?: boolean } = {},
-): Field<readonly V[]> {
+export function listOf<V>(element: Field<V>, type: number | 'numbered' = 1): Field<readonly V[]> {
   return {
     nested: true,
     encode(writer, values) {
       for (const [i, value] of values.entries()) {
-        encodeAttribute(writer, numbered ? i + 1 : (type ?? 1), element, value, {});
+        encodeAttribute(writer, type === 'numbered' ? i + 1 : type, element, value, {});
       }
     },
     ...reading((bytes, from, to) => decodeList(element, bytes, from, to)),

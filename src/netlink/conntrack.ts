@@ -9,11 +9,9 @@ import { traced } from './trace.ts';
 
 /** linux/netfilter.h */
 const NFPROTO_UNSPEC = 0;
-/** linux/netfilter/nfnetlink.h */
-const NFNL_SUBSYS_CTNETLINK = 1;
-/** linux/netfilter/nfnetlink_conntrack.h, enum cntl_msg_types */
-const IPCTNL_MSG_CT_GET = 1;
-const IPCTNL_MSG_CT_DELETE = 2;
+/** linux/netfilter/nfnetlink_conntrack.h, enum cntl_msg_types, of NFNL_SUBSYS_CTNETLINK */
+const IPCTNL_MSG_CT_GET = 0x101;
+const IPCTNL_MSG_CT_DELETE = 0x102;
 
 /** Bits of CTA_FILTER_ORIG_FLAGS and CTA_FILTER_REPLY_FLAGS: the fields of a direction that a dump filters by (kernel 5.8). */
 const CTA_FILTER_F_CTA_IP_SRC = 1 << 0;
@@ -37,7 +35,6 @@ const flowAttrs = attrs('flow', {
   filter: [25, attrs('filter', { originalFlags: [1, u32], replyFlags: [2, u32] })],
 });
 
-/** IPCTNL_MSG_CT_GET and IPCTNL_MSG_CT_DELETE. */
 const flowMessage = traced(
   'NETLINK_NETFILTER',
   { 256: 'IPCTNL_MSG_CT_NEW', 257: 'IPCTNL_MSG_CT_GET', 258: 'IPCTNL_MSG_CT_DELETE' },
@@ -99,9 +96,8 @@ export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
 export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
   const { original, id, zone } = flow.attrs;
   const body = flowMessage.encode({ family: numberOf(flow.family) }, { original, id, zone });
-  const type = (NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_DELETE;
   const op = `delete flow to ${renderIp(flow.destination)} port ${flow.destinationPort}`;
-  tolerating([Errno.ENOENT], () => socket.request({ op, type, body }));
+  tolerating([Errno.ENOENT], () => socket.request({ op, type: IPCTNL_MSG_CT_DELETE, body }));
 }
 
 /**
@@ -114,8 +110,7 @@ export function countFlows(): number | undefined {
 }
 
 function dumpFlows(socket: NetlinkSocket, filter: FlowFilter, body: Uint8Array): Flow[] {
-  const type = (NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_GET;
-  const bodies = socket.dump({ op: 'list flows', type, body });
+  const bodies = socket.dump({ op: 'list flows', type: IPCTNL_MSG_CT_GET, body });
   // Kernels without the filter return all flows.
   return bodies.flatMap(one => flowOf(flowMessage.decode(one))).filter(flow => passes(flow, filter));
 }

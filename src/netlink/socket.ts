@@ -126,7 +126,7 @@ export class NetlinkSocket {
    */
   requestAll(requests: readonly Request[]): Uint8Array[] {
     const outcomes = this.#tryAll(requests);
-    for (const outcome of outcomes) if (outcome instanceof Refusal) throw outcome.toError();
+    for (const outcome of outcomes) if (isRefusal(outcome)) throw outcome.toError();
     return (outcomes as Uint8Array[][]).flat();
   }
 
@@ -135,7 +135,7 @@ export class NetlinkSocket {
    * @returns outcomes in the order of the requests
    */
   attemptAll(requests: readonly Request[]): Outcome[] {
-    return this.#tryAll(requests).map(one => (one instanceof Refusal ? one.toError() : one));
+    return this.#tryAll(requests).map(one => (isRefusal(one) ? one.toError() : one));
   }
 
   /**
@@ -151,7 +151,7 @@ export class NetlinkSocket {
   /** Like {@link find} for several questions at once, in their order; each may name `absent` refusals of its own. */
   findAll(questions: readonly Request[], absent: readonly number[] = []): (Uint8Array | undefined)[] {
     return this.#tryAll(questions).map((outcome, i) => {
-      if (!(outcome instanceof Refusal)) return outcome[0];
+      if (!isRefusal(outcome)) return outcome[0];
       if ((questions[i]?.absent ?? absent).includes(outcome.errno)) return undefined;
       throw outcome.toError();
     });
@@ -476,21 +476,18 @@ const ackAttrs = attrs('ack', {
  * A refusal by the kernel. Most are expected answers to questions. Creating an Error costs more than the question, so that is
  * deferred until the refusal is thrown.
  */
-class Refusal {
-  readonly #asked: { readonly op: string };
-  readonly #words: string | undefined;
+interface Refusal {
   /** The kernel's error number, positive. */
   readonly errno: number;
+  toError(): NetlinkError;
+}
 
-  constructor(asked: { readonly op: string }, errno: number, words?: string) {
-    this.#asked = asked;
-    this.#words = words;
-    this.errno = errno;
-  }
+function newRefusal(asked: { readonly op: string }, errno: number, words?: string): Refusal {
+  return { errno, toError: () => new NetlinkError(asked.op, errno, words) };
+}
 
-  toError(): NetlinkError {
-    return new NetlinkError(this.#asked.op, this.errno, this.#words);
-  }
+function isRefusal(one: Replies): one is Refusal {
+  return 'errno' in one;
 }
 
 /** The refusal in an acknowledgement, or undefined when the request succeeded. */
@@ -502,13 +499,13 @@ export function refusalOf(message: Envelope, asked: { readonly op: string }): Re
     const echoed = message.flags & NLM_F_CAPPED ? 0 : align4(request.length - nlmsghdr.size);
     words = ackAttrs.decode(message.body.subarray(nlmsgerr.size + echoed), {}).msg;
   }
-  return new Refusal(asked, -error, words);
+  return newRefusal(asked, -error, words);
 }
 
 /** The refusal that a test has planned for a request, if any. */
 function plannedRefusal(asked: { readonly op: string }): Refusal | undefined {
   const fault = faultAt(() => asked.op);
-  return fault === undefined ? undefined : new Refusal(asked, fault);
+  return fault === undefined ? undefined : newRefusal(asked, fault);
 }
 
 /** One request, transaction or dump, from sending it to the last answer. */

@@ -204,13 +204,7 @@ export function askIn(netns: Netns): Ask {
 }
 
 /** Runs conversations on open sockets. */
-export function askOn({
-  route,
-  netfilter,
-}: {
-  readonly route: NetlinkSocket;
-  readonly netfilter: NetlinkSocket;
-}): Ask {
+export function askOn({ route, netfilter }: Readonly<Record<'route' | 'netfilter', NetlinkSocket>>): Ask {
   return (protocol, talk) => talk(protocol === NETLINK_ROUTE ? route : netfilter);
 }
 

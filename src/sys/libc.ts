@@ -138,14 +138,7 @@ function send(socket: number, fds: readonly [number, number]): void {
   const byte = new Uint8Array(1);
   const vector = new BigUint64Array([BigInt(ptr(byte)), 1n]);
   // struct msghdr: name, its length, vectors, their number, control, its length, flags.
-  const message = new BigUint64Array([
-    0n,
-    0n,
-    BigInt(ptr(vector)),
-    1n,
-    BigInt(ptr(control)),
-    BigInt(CMSG_BYTES),
-    0n,
-  ]);
+  const fields = [0, 0, ptr(vector), 1, ptr(control), CMSG_BYTES, 0];
+  const message = BigUint64Array.from(fields, BigInt);
   functions().sendmsg(socket, ptr(message), 0);
 }

@@ -88,9 +88,7 @@ export function notifyServiceManager(
   const name = Buffer.from(socket ?? '');
   if (name.length === 0 || name.length >= PATH_BYTES) return;
   if (name[0] === '@'.charCodeAt(0)) name[0] = 0;
-  const address = new Uint8Array(2 + name.length);
-  new DataView(address.buffer).setUint16(0, AF.UNIX, true);
-  address.set(name, 2);
+  const address = addressOf(name);
   const fd = libc().socket(AF.UNIX, SOCK.DGRAM | SOCK.CLOEXEC, 0);
   if (fd < 0) return;
   const data = Buffer.from(state);
@@ -134,7 +132,11 @@ function encodePath(path: string): Uint8Array {
     throw new Error(
       `Cannot use socket "${path}": its path must be shorter than ${PATH_BYTES} bytes, without zeros`,
     );
-  const bytes = new Uint8Array(2 + name.length + 1);
+  return addressOf(Buffer.from(`${path}\0`));
+}
+
+function addressOf(name: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(2 + name.length);
   new DataView(bytes.buffer).setUint16(0, AF.UNIX, true);
   bytes.set(name, 2);
   return bytes;

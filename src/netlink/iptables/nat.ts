@@ -1,7 +1,7 @@
 // Which rules did iptables leave in table "nat", of nf_tables or of the legacy packet filter, and what does one of them contain?
 
 import { readFileSync } from 'node:fs';
-import { type Cidr, type Family, IP_BITS, type Ip, ipFromBytes, renderCidr, subnetOf } from '../../net/ip.ts';
+import { type Cidr, type Family, type Ip, ipFromBytes, renderCidr, subnetOf } from '../../net/ip.ts';
 import { readIpOption } from '../../sys/socket-option.ts';
 import { str } from '../codec.ts';
 import {
@@ -258,32 +258,12 @@ function named(table: IptablesTable, size: number): Uint8Array {
 }
 
 /**
- * Offsets in struct ipt_entry and struct ip6t_entry of what we read; `masks` are those of both interfaces, `inverse` are the flags
+ * Offsets in struct ipt_entry and struct ip6t_entry, which begin with the source, the destination, and the masks of both; `masks` are those of both interfaces, `inverse` are the flags
  * IPT_INV_*, `offsets` has where the target and the next entry start: __u16 target_offset, next_offset.
  */
 const LAYOUT = {
-  4: {
-    source: 0,
-    destination: 4,
-    sourceMask: 8,
-    destinationMask: 12,
-    masks: 48,
-    protocol: 80,
-    inverse: 83,
-    offsets: 88,
-    entry: 112,
-  },
-  6: {
-    source: 0,
-    destination: 16,
-    sourceMask: 32,
-    destinationMask: 48,
-    masks: 96,
-    protocol: 128,
-    inverse: 132,
-    offsets: 140,
-    entry: 168,
-  },
+  4: { masks: 48, protocol: 80, inverse: 83, offsets: 88, entry: 112 },
+  6: { masks: 96, protocol: 128, inverse: 132, offsets: 140, entry: 168 },
 } as const;
 const INV_SRCIP = 0x08;
 const INV_DSTIP = 0x10;
@@ -353,21 +333,19 @@ export function decodeEntries(
 function headerFacts(family: Family, entry: Uint8Array): Partial<NatRule> {
   const layout = LAYOUT[family];
   const inverse = entry[layout.inverse] ?? 0;
-  const addressAt = (at: number) => entry.subarray(at, at + IP_BITS[family] / 8);
-  const match = (at: number, maskAt: number, not: boolean): AddressMatch | undefined => {
-    const prefix = prefixOf(addressAt(maskAt));
-    return prefix ? { cidr: { ip: ipFromBytes(addressAt(at)), prefix }, not } : undefined;
-  };
+  const { length } = HEADER[family];
+  const [source, destination, ...masks] = [0, 1, 2, 3].map(i => entry.slice(i * length, (i + 1) * length));
+  const prefixes = masks.map(prefixOf);
+  const match = (address: Uint8Array | undefined, prefix: number | undefined, not: boolean) =>
+    address && prefix ? { cidr: { ip: ipFromBytes(address), prefix }, not } : undefined;
   const isOtherwiseInverse = (inverse & ~(INV_SRCIP | INV_DSTIP)) !== 0;
-  const hasOtherMask = [layout.sourceMask, layout.destinationMask].some(
-    at => prefixOf(addressAt(at)) === undefined,
-  );
+  const hasOtherMask = prefixes.includes(undefined);
   const hasInterface = entry.subarray(layout.masks, layout.masks + 2 * IFNAMSIZ).some(byte => byte !== 0);
   const protocol = (entry[layout.protocol] ?? 0) | ((entry[layout.protocol + 1] ?? 0) << 8);
   return {
     protocol: isOtherwiseInverse ? undefined : protocol || undefined,
-    source: match(layout.source, layout.sourceMask, (inverse & INV_SRCIP) !== 0),
-    destination: match(layout.destination, layout.destinationMask, (inverse & INV_DSTIP) !== 0),
+    source: match(source, prefixes[0], (inverse & INV_SRCIP) !== 0),
+    destination: match(destination, prefixes[1], (inverse & INV_DSTIP) !== 0),
     ...(isOtherwiseInverse || hasOtherMask || hasInterface ? { more: true } : {}),
   };
 }

@@ -50,10 +50,8 @@ const DEADLINE_MS = 30_000;
  * @throws Error naming all of them when none is installed
  */
 export function getProgram(names: readonly string[]): string {
-  for (const name of names) {
-    const path = findProgram(name);
-    if (path) return path;
-  }
+  const [path] = names.flatMap(name => findProgram(name) ?? []);
+  if (path) return path;
   throw new Error(`Cannot find "${names.join('" or "')}": it is not installed in ${searchDirs().join(', ')}`);
 }
 

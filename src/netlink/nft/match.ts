@@ -93,37 +93,31 @@ const PROTOCOLS = {
 /** linux/netfilter/nf_conntrack_common.h, enum ip_conntrack_info as bits: NF_CT_STATE_BIT */
 const STATES = { invalid: 1, established: 2, related: 4, new: 8, untracked: 64 };
 
+/** Kinds of values. */
+const INTERFACE = { parse: findIfname, values: 'the name of an interface', quarters: 4 };
+const NUMBER = { parse: findU32, values: 'a number' };
+const PROTOCOL = { parse: findNamed(PROTOCOLS, 1), values: 'a protocol' };
+
+function oneOf(names: Readonly<Record<string, number>>) {
+  return { parse: findNamed(names, 4), values: `one of ${Object.keys(names).join(', ')}` };
+}
+
 /** Subjects by nft's names. */
 const SUBJECTS: Readonly<Record<string, Subject>> = {
   ...addresses(4),
   ...addresses(6),
   ...Object.fromEntries(['th', 'tcp', 'udp', 'sctp'].flatMap(ports)),
-  ...metas('iifname', { parse: findIfname, values: 'the name of an interface' }),
-  ...metas('oifname', { parse: findIfname, values: 'the name of an interface' }),
-  ...metas('mark', { parse: findU32, values: 'a number', masked: true }),
-  ...metas('skuid', { parse: findU32, values: 'a number' }),
-  ...metas('skgid', { parse: findU32, values: 'a number' }),
-  ...metas('l4proto', { parse: findNamed(PROTOCOLS, 1), values: 'a protocol' }),
-  'ip protocol': {
-    load: dreg => [loadMeta(dreg, 'l4proto')],
-    parse: findNamed(PROTOCOLS, 1),
-    values: 'a protocol',
-    family: 4,
-  },
-  'ct mark': {
-    load: dreg => [loadCt(dreg, 'mark')],
-    parse: findU32,
-    values: 'a number',
-    masked: true,
-  },
-  'ct state': {
-    load: dreg => [loadCt(dreg, 'state')],
-    parse: findNamed(STATES, 4),
-    values: `one of ${Object.keys(STATES).join(', ')}`,
-    flags: STATES,
-  },
-  'fib saddr type': addressType('saddr'),
-  'fib daddr type': addressType('daddr'),
+  ...metas('iifname', INTERFACE),
+  ...metas('oifname', INTERFACE),
+  ...metas('mark', { ...NUMBER, masked: true }),
+  ...metas('skuid', NUMBER),
+  ...metas('skgid', NUMBER),
+  ...metas('l4proto', PROTOCOL),
+  'ip protocol': { ...PROTOCOL, load: dreg => [loadMeta(dreg, 'l4proto')], family: 4 },
+  'ct mark': { ...NUMBER, load: dreg => [loadCt(dreg, 'mark')], masked: true },
+  'ct state': { ...oneOf(STATES), load: dreg => [loadCt(dreg, 'state')], flags: STATES },
+  'fib saddr type': { ...oneOf(ADDRESS_TYPES), load: dreg => [loadAddressType(dreg, 'saddr')] },
+  'fib daddr type': { ...oneOf(ADDRESS_TYPES), load: dreg => [loadAddressType(dreg, 'daddr')] },
 };
 
 function addresses(family: 4 | 6): Record<string, Subject> {
@@ -159,44 +153,18 @@ function ports(keyword: string): [string, Subject][] {
 }
 
 /** nft accepts these with and without the prefix `meta`. */
-function metas(
-  key: keyof typeof META,
-  own: Pick<Subject, 'parse' | 'values' | 'masked'>,
-): Record<string, Subject> {
-  const quarters = key === 'iifname' || key === 'oifname' ? 4 : 1;
-  const subject: Subject = { ...own, load: dreg => [loadMeta(dreg, key)], quarters };
+function metas(key: keyof typeof META, own: Omit<Subject, 'load'>): Record<string, Subject> {
+  const subject: Subject = { ...own, load: dreg => [loadMeta(dreg, key)] };
   return { [key]: subject, [`meta ${key}`]: subject };
-}
-
-function addressType(which: 'saddr' | 'daddr'): Subject {
-  return {
-    load: dreg => [loadAddressType(dreg, which)],
-    parse: findNamed(ADDRESS_TYPES, 4),
-    values: `one of ${Object.keys(ADDRESS_TYPES).join(', ')}`,
-  };
 }
 
 /** A set of values is expanded to one rule per combination. */
 const MOST_ALTERNATIVES = 64;
 /** Maximum number of words in a subject. */
 const MOST_WORDS = 3;
-const OPERATORS: Readonly<Record<string, Operator>> = {
-  '==': '==',
-  eq: '==',
-  '=': '==',
-  '!=': '!=',
-  ne: '!=',
-  '<': '<',
-  lt: '<',
-  '<=': '<=',
-  le: '<=',
-  '>': '>',
-  gt: '>',
-  '>=': '>=',
-  ge: '>=',
-};
-
-type Operator = '==' | '!=' | '<' | '<=' | '>' | '>=';
+/** Operators, and other words for them. */
+const OPERATORS = ['==', '!=', '<', '<=', '>', '>='] as const;
+const ALIASES = { '=': '==', eq: '==', ne: '!=', lt: '<', le: '<=', gt: '>', ge: '>=' } as const;
 
 /**
  * Parses a sequence of matches, all of which must hold: `ip saddr 10.0.0.0/8 iifname != { "eth0", "eth1" }`. Supports only a
@@ -257,7 +225,7 @@ export function takeComparison(
 ): Expression[][] {
   const mask = takeMask(text, name, subject, words);
   const [sign = ''] = words;
-  const operator = OPERATORS[sign];
+  const operator = OPERATORS.find(one => one === sign || one === ALIASES[sign as keyof typeof ALIASES]);
   if (operator) words.shift();
   const values = takeValues(text, name, words);
   if (subject.flags) {

@@ -1,4 +1,6 @@
 // How are tables, chains, sets and rules of nf_tables created, listed and deleted?
+//
+// Their attributes are numbered in linux/netfilter/nf_tables.h, enum nft_<kind>_attributes.
 
 import { parseMac, renderMac } from '../../net/interface.ts';
 import { type Ip, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
@@ -214,7 +216,6 @@ function numberToBytes(value: number, bytes: number, order: ByteOrder): Uint8Arr
   return order === 'host' ? all.subarray(0, bytes) : all.subarray(4 - bytes);
 }
 
-/** linux/netfilter/nf_tables.h, enum nft_table_attributes */
 const tableAttrs = attrs('table', {
   name: [1, str],
   flags: [2, u32be],
@@ -314,10 +315,8 @@ export const NF_IP_PRI_FILTER = 0;
  */
 export const OWN_NAT = { dst: NF_IP_PRI_NAT_DST + 20, src: NF_IP_PRI_NAT_SRC + 20 } as const;
 
-/** linux/netfilter/nf_tables.h, enum nft_hook_attributes */
 const hookAttrs = attrs('hook', { number: [1, u32be], priority: [2, s32be] });
 
-/** linux/netfilter/nf_tables.h, enum nft_chain_attributes */
 const chainAttrs = attrs('chain', {
   table: [1, str],
   handle: [2, u64be],
@@ -412,10 +411,8 @@ const NFT_SET_MAP = 0x8;
 /** linux/netfilter/nf_tables.h: the data type of verdicts. */
 const NFT_DATA_VERDICT = 0xffffff00;
 
-/** linux/netfilter/nf_tables.h, enum nft_set_desc_attributes */
 const descAttrs = attrs('set description', { size: [1, u32be] });
 
-/** linux/netfilter/nf_tables.h, enum nft_set_attributes */
 const setAttrs = attrs('set', {
   table: [1, str],
   name: [2, str],
@@ -492,7 +489,6 @@ function dataAttrs(data: TypeNames | 'verdict'): { dataType: number; dataLength:
   return { dataType: typeId(data), dataLength: typeLength(data) };
 }
 
-/** linux/netfilter/nf_tables.h, enum nft_rule_attributes */
 const ruleAttrs = attrs('rule', {
   table: [1, str],
   chain: [2, str],

@@ -109,7 +109,7 @@ const u32Options = attrs('u32', {
   hash: [2, u32],
   divisor: [4, u32],
   selector: [5, selector],
-  actions: [7, listOf(action, { numbered: true })],
+  actions: [7, listOf(action, 'numbered')],
   flags: [11, u32],
 });
 

@@ -50,10 +50,7 @@ function vxlanData({ id, local, port }: Vxlan) {
 export function vxlanOf({
   kind,
   attrs,
-}: {
-  readonly kind: string;
-  readonly attrs: ReturnType<typeof linkAttrs.decode>;
-}): (Vxlan & { readonly learning: boolean }) | undefined {
+}: Pick<Link, 'kind' | 'attrs'>): (Vxlan & { readonly learning: boolean }) | undefined {
   const data = attrs.linkinfo?.data;
   if (kind !== 'vxlan' || data === undefined || !('port' in data)) return undefined;
   const { id = 0, local = data.local6, port = 0, learning = 0 } = data;
@@ -201,15 +198,12 @@ const veth = attrs('veth', {
 const qosMapping = struct('vlan qos mapping', { from: u32, to: u32 });
 const vlanFlags = struct('vlan flags', { flags: u32, mask: u32 });
 
-/** linux/if_link.h, IFLA_VLAN_QOS_MAPPING */
-const IFLA_VLAN_QOS_MAPPING = 1;
-
 /** `IFLA_INFO_DATA` of kind `vlan`; linux/if_link.h, IFLA_VLAN_*. */
 export const vlan = attrs('vlan', {
   id: [1, u16],
   flags: [2, vlanFlags],
-  egressQos: [3, listOf(qosMapping, { type: IFLA_VLAN_QOS_MAPPING })],
-  ingressQos: [4, listOf(qosMapping, { type: IFLA_VLAN_QOS_MAPPING })],
+  egressQos: [3, listOf(qosMapping)], // of IFLA_VLAN_QOS_MAPPING
+  ingressQos: [4, listOf(qosMapping)],
   protocol: [5, u16be],
 });
 
@@ -262,7 +256,7 @@ const linkAttrs = attrs('link', {
   extMask: [29, u32],
   promiscuity: [30, u32],
   linkNetnsId: [37, s32],
-  propList: [52, listOf(str, { type: 53 })], // IFLA_PROP_LIST of IFLA_ALT_IFNAME
+  propList: [52, listOf(str, 53)], // IFLA_PROP_LIST of IFLA_ALT_IFNAME
   altIfname: [53, str],
   permAddress: [54, mac], // IFLA_PERM_ADDRESS
   parentDevName: [56, str], // IFLA_PARENT_DEV_NAME

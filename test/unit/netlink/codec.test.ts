@@ -79,8 +79,8 @@ const inner = attrs('inner', { size: [3, u16] });
 const set = attrs('set', {
   name: [1, str],
   inner: [2, inner],
-  many: [4, listOf(u8, { numbered: true })],
-  elements: [5, listOf(u8, { type: 7 })],
+  many: [4, listOf(u8, 'numbered')],
+  elements: [5, listOf(u8, 7)],
 });
 
 describe('attrs()', () => {
