@@ -3,7 +3,7 @@ import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { Errno } from '../sys/errno.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import { attrs, ip, layout, u8, u16be, u32, u32be } from './codec.ts';
-import { NFPROTO, nfgenmsg } from './nft/message.ts';
+import { IP_NFPROTO, NFPROTO, nfgenmsg } from './nft/message.ts';
 import { type NetlinkSocket, tolerating } from './socket.ts';
 import { traced } from './trace.ts';
 
@@ -75,7 +75,7 @@ export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
   if (family === undefined)
     return dumpFlows(socket, filter, flowMessage.encode({ family: NFPROTO_UNSPEC }, {}));
   const body = flowMessage.encode(
-    { family: numberOf(family) },
+    { family: IP_NFPROTO[family] },
     {
       original: { proto: { protocol, destination: port } },
       reply: responder && { ip: { [`v${family}Src`]: responder } },
@@ -95,7 +95,7 @@ export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
  */
 export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
   const { original, id, zone } = flow.attrs;
-  const body = flowMessage.encode({ family: numberOf(flow.family) }, { original, id, zone });
+  const body = flowMessage.encode({ family: IP_NFPROTO[flow.family] }, { original, id, zone });
   const op = `delete flow to ${renderIp(flow.destination)} port ${flow.destinationPort}`;
   tolerating([Errno.ENOENT], () => socket.request({ op, type: IPCTNL_MSG_CT_DELETE, body }));
 }
@@ -139,8 +139,4 @@ function flowOf({ header, attrs: own }: ReturnType<typeof flowMessage.decode>): 
       attrs: own,
     },
   ];
-}
-
-function numberOf(family: 4 | 6): number {
-  return family === 4 ? NFPROTO.ip : NFPROTO.ip6;
 }

@@ -104,6 +104,7 @@ export class NetlinkSocket {
   readonly #protocol: number;
   readonly #fd: number;
   #seq = 0;
+  /** nf_tables frees deleted objects after a grace period, and the last close of a socket waits for it. */
   #hasDeleted = false;
 
   constructor(protocol: number) {
@@ -167,7 +168,8 @@ export class NetlinkSocket {
     const first = this.#envelope(begin, NLM_F_REQUEST);
     const envelopes = this.#envelopes(requests);
     const last = end ? [this.#envelope(end, NLM_F_REQUEST)] : [];
-    this.#hasDeleted ||= end !== undefined && requests.some(({ type }) => deletesInNft(type));
+    const hasDeletions = requests.some(({ type }) => NFT_DELETIONS.includes(type & 0xff));
+    this.#hasDeleted ||= end !== undefined && hasDeletions;
     return exchange(this.#protocol, requests, () => {
       this.#send([first, ...envelopes, ...last]);
       const { outcomes, refusal } = this.#collectAnswers(envelopes, requests, first.seq);
@@ -322,11 +324,6 @@ export class NetlinkSocket {
       }
     }
   }
-}
-
-/** nf_tables frees deleted objects after a grace period, and the last close of a socket waits for it. */
-function deletesInNft(type: number): boolean {
-  return NFT_DELETIONS.includes(type & 0xff);
 }
 
 /** asm-generic/socket.h; those that force a size can exceed net.core.wmem_max, and need CAP_NET_ADMIN in the first user namespace. */

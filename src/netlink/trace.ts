@@ -76,10 +76,7 @@ function describe(protocol: number, message: Envelope): { name: string; lines: s
   }
   try {
     const { header, attrs } = entry.layout.decode(message.body);
-    return {
-      name: entry.name,
-      lines: [...headerLine(header), ...renderFields(attrs)],
-    };
+    return { name: entry.name, lines: [...headerLine(header), ...renderFields(attrs)] };
   } catch (thrown) {
     return { name: entry.name, lines: [(thrown as Error).message, ...hexRows(message.body)] };
   }
@@ -129,10 +126,8 @@ function hexRows(body: Uint8Array): string[] {
   const rows: string[] = [];
   for (let at = 0; at < body.length; at += 16) {
     const row = body.subarray(at, at + 16);
-    const text = Array.from(row, byte => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : '.')).join(
-      '',
-    );
-    rows.push(`${at.toString(16).padStart(4, '0')}  ${hex(row).padEnd(47)}  ${text}`);
+    const signs = Array.from(row, byte => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : '.'));
+    rows.push(`${at.toString(16).padStart(4, '0')}  ${hex(row).padEnd(47)}  ${signs.join('')}`);
   }
   return rows;
 }

@@ -67,7 +67,9 @@ export function bindSocket(
   const address = encodeEndpoint({ ...at, port });
   checked(libc().bind(socket.fd, ptr(address), address.length), () => `bind ${transport} port ${port}`);
   if (transport === 'tcp') checked(functions().listen(socket.fd, 8), () => `listen on port ${port}`);
-  return localEndpoint(socket);
+  const { bytes, length } = addressBuffer();
+  checked(functions().getsockname(socket.fd, ptr(bytes), ptr(length)), () => 'find the port of a socket');
+  return decodeEndpoint(bytes);
 }
 
 /** Starts to connect; `POLLOUT` reports completion, {@link takeError} the result. */
@@ -136,12 +138,6 @@ export function waitFor(
   }
   const bytes = new Uint8Array(set.buffer);
   return functions().poll(ptr(bytes), BigInt(wanted.length), Math.max(0, Math.ceil(timeoutMs))) > 0;
-}
-
-function localEndpoint(socket: InetSocket): Endpoint {
-  const { bytes, length } = addressBuffer();
-  checked(functions().getsockname(socket.fd, ptr(bytes), ptr(length)), () => 'find the port of a socket');
-  return decodeEndpoint(bytes);
 }
 
 /** EAGAIN and similar errors mean "later"; a refused datagram is reported to the code that waits for the answer. */

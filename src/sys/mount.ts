@@ -12,7 +12,6 @@ const SYS_MOUNT_SETATTR = 442n;
 const MOUNT_ATTR_RDONLY = 1n;
 const AT_FDCWD = -100n;
 const AT_RECURSIVE = 0x8000n;
-const SIZEOF_MOUNT_ATTR = 32;
 
 /**
  * Mounts an empty in-memory file system on a directory, hiding its contents in this mount namespace.
@@ -60,7 +59,7 @@ function setMountAttributes(path: string, flags: bigint, set: bigint, clear: big
     ptr(at),
     flags,
     ptr(attributes),
-    BigInt(SIZEOF_MOUNT_ATTR),
+    BigInt(attributes.byteLength),
   );
   checked(result, () => `make "${path}" ${set ? 'read-only' : 'writable'}`);
 }

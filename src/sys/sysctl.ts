@@ -16,6 +16,11 @@ import { renderErrno } from './errno.ts';
 import { faultAt } from './fault.ts';
 import { checked, cString, lazyLibc, ptr } from './libc.ts';
 
+/** Longer than nearly all values. The kernel allocates and clears a buffer of the requested size; the usual sizes take ten times as long. */
+const ROOM_BYTES = 4096;
+
+let room: Buffer | undefined;
+
 /**
  * Value of a parameter, without its trailing newline. Parameters under `net/` are those of the thread's namespace: for a
  * container, call this within `inNetns`.
@@ -23,21 +28,13 @@ import { checked, cString, lazyLibc, ptr } from './libc.ts';
  * Same as: `sysctl -n`
  */
 export function readSysctl(path: string): string {
-  return readShort(`/proc/sys/${path}`).replace(/\n$/, '');
-}
-
-/** Longer than nearly all values. */
-const ROOM_BYTES = 4096;
-
-let room: Buffer | undefined;
-
-/** The kernel allocates and clears a buffer of the requested size; the usual sizes take ten times as long. */
-function readShort(path: string): string {
-  const fd = openSync(path, 'r');
+  const file = `/proc/sys/${path}`;
+  const fd = openSync(file, 'r');
   try {
     room ??= Buffer.alloc(ROOM_BYTES);
     const length = readSync(fd, room);
-    return length < ROOM_BYTES ? room.toString('utf8', 0, length) : readFileSync(path, 'utf8');
+    const text = length < ROOM_BYTES ? room.toString('utf8', 0, length) : readFileSync(file, 'utf8');
+    return text.replace(/\n$/, '');
   } finally {
     closeSync(fd);
   }

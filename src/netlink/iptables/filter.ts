@@ -86,10 +86,8 @@ export function encodeFilterRule(family: Family, rule: string): Expression[] {
     } else if (option === '-i' || option === '-o') {
       const name = new TextEncoder().encode(`${value}\0`);
       const compare = not ? isNotEqual : isEqual;
-      expressions.push(
-        loadMeta(REG.first, option === '-i' ? 'iifname' : 'oifname'),
-        compare(REG.first, name),
-      );
+      const key = option === '-i' ? 'iifname' : 'oifname';
+      expressions.push(loadMeta(REG.first, key), compare(REG.first, name));
       at += not ? 3 : 2;
     } else if (match) {
       const [text, { name, revision, info }] = match;

@@ -125,9 +125,7 @@ type Loaded = 'source' | 'destination' | 'protocol' | 'port';
 
 function loadedFrom(family: Family, { base, offset, length }: Decoded): Loaded | undefined {
   const { saddr, daddr } = HEADER[family];
-  if (base === HEADERS.th) {
-    return offset === DESTINATION_PORT_AT && length === 2 ? 'port' : undefined;
-  }
+  if (base === HEADERS.th) return offset === DESTINATION_PORT_AT && length === 2 ? 'port' : undefined;
   if (offset === saddr) return 'source';
   return offset === daddr ? 'destination' : undefined;
 }

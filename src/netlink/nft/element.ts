@@ -173,11 +173,9 @@ function toElement(set: NftSet, { key, data, comment }: ElementAttrs): Element {
 }
 
 function inPortions(elements: readonly Element[]): (readonly Element[])[] {
-  const portions: (readonly Element[])[] = [];
-  for (let at = 0; at < elements.length; at += ELEMENTS_PER_MESSAGE) {
-    portions.push(elements.slice(at, at + ELEMENTS_PER_MESSAGE));
-  }
-  return portions;
+  const count = Math.ceil(elements.length / ELEMENTS_PER_MESSAGE);
+  const starts = Array.from({ length: count }, (_, i) => i * ELEMENTS_PER_MESSAGE);
+  return starts.map(at => elements.slice(at, at + ELEMENTS_PER_MESSAGE));
 }
 
 function renderKeys(elements: readonly Element[]): string {

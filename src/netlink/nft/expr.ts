@@ -3,7 +3,7 @@
 // The attributes of each kind are numbered in linux/netfilter/nf_tables.h, enum nft_<kind>_attributes.
 
 import { attrs, byKind, bytes, s32be, str, u32be, u64be, type ValuesOf } from '../codec.ts';
-import { NFPROTO, SET_ID } from './message.ts';
+import { IP_NFPROTO, NFPROTO, SET_ID } from './message.ts';
 
 /** linux/netfilter.h and linux/netfilter/nf_tables.h, enum nft_verdicts */
 export const NFT_JUMP = -3;
@@ -324,8 +324,7 @@ export const HEADER = {
 
 /** Matches packets of one IP version; needed in `inet` chains. Same as: `meta nfproto ipv4|ipv6` */
 export function matchFamily(family: 4 | 6): Expression[] {
-  const value = NFPROTO[family === 4 ? 'ip' : 'ip6'];
-  return [loadMeta(REG.first, 'nfproto'), isEqual(REG.first, Uint8Array.of(value))];
+  return [loadMeta(REG.first, 'nfproto'), isEqual(REG.first, Uint8Array.of(IP_NFPROTO[family]))];
 }
 
 /** Reads the source or destination address. Same as: `ip|ip6 saddr|daddr` */

@@ -19,12 +19,15 @@ import { traced } from '../trace.ts';
 /** linux/netfilter.h: the families that a table can belong to, by nft's names. */
 export const NFPROTO = { inet: 1, ip: 2, arp: 3, netdev: 5, bridge: 7, ip6: 10 } as const;
 
-/** The family of a message by nft's name; undefined for others. */
-export function familyOf(number: number): keyof typeof NFPROTO | undefined {
-  return TABLE_FAMILIES.find(name => NFPROTO[name] === number);
-}
+export const IP_NFPROTO = { 4: NFPROTO.ip, 6: NFPROTO.ip6 } as const;
 
-const TABLE_FAMILIES = Object.keys(NFPROTO) as (keyof typeof NFPROTO)[];
+/** Name of a family; `inet` covers both IPv4 and IPv6. */
+export type NftFamily = keyof typeof NFPROTO;
+
+/** The family of a message by nft's name; undefined for others. */
+export function familyOf(number: number): NftFamily | undefined {
+  return (Object.keys(NFPROTO) as NftFamily[]).find(name => NFPROTO[name] === number);
+}
 
 /** linux/netfilter/nfnetlink.h */
 export const nfgenmsg = struct('nfgenmsg', { family: u8, version: u8, resId: u16be });
@@ -46,9 +49,6 @@ export type NftKind = keyof typeof FIRST;
  * rules name existing sets. So one id is enough for all.
  */
 export const SET_ID = 1;
-
-/** Name of a family; `inet` covers both IPv4 and IPv6. */
-export type NftFamily = keyof typeof NFPROTO;
 
 /** Identifies a table, through which all of its contents are addressed. */
 export interface Table {
