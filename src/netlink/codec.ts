@@ -91,7 +91,7 @@ export class Writer {
 
 // Byte by byte: for an attribute of a few bytes, creating a DataView costs ten times as much as reading it.
 
-/** Unsigned, 16 bits; in host byte order unless told otherwise, as those below. */
+/** Unsigned, 16 bits; in host byte order unless `bigEndian`, as those below. */
 function readU16(bytes: Uint8Array, at: number, bigEndian = false): number {
   const low = bytes[bigEndian ? at + 1 : at] ?? 0;
   const high = bytes[bigEndian ? at : at + 1] ?? 0;
