@@ -128,18 +128,13 @@ function withoutParts(objects: readonly StateObject[]): StateObject[] {
 function changeOf(before: StateObject | undefined, after: StateObject): string | undefined {
   const changes = Object.entries(after.state ?? {}).flatMap(([name, value]) => {
     const old = before?.state?.[name];
-    return old === undefined || old === value ? [] : [renderChange(name, old, value)];
+    if (old === undefined || old === value) return [];
+    return name === 'state' ? value : `${name} ${old} → ${value}`;
   });
   if (!changes.length) return undefined;
-  const subject = after.key.replace(/^link /, '');
   // A kernel parameter's change already names it.
-  if (after.key.startsWith('sysctl ')) return changes.join(', ');
-  return `${subject}: ${changes.join(', ')}`;
-}
-
-function renderChange(name: string, old: string, value: string): string {
-  if (name === 'state') return value;
-  return `${name} ${old} → ${value}`;
+  const subject = after.key.startsWith('sysctl ') ? '' : `${after.key.replace(/^link /, '')}: `;
+  return `${subject}${changes.join(', ')}`;
 }
 
 /** The judgement on the differences between the state before ADD and after DEL. */

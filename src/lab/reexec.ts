@@ -40,7 +40,7 @@ export async function rerunInNamespaces(
   }: { readonly captured?: boolean; readonly terminal?: number | undefined } = {},
 ): Promise<OwnCommand> {
   const refusals: string[] = [];
-  for (const rights of rightsToTry()) {
+  for (const rights of process.getuid?.() === 0 ? (['root', 'user'] as const) : (['user'] as const)) {
     const child = Bun.spawn(argvFor(rights, env), {
       env: { ...env, ...WITHOUT_HELPER_THREADS, [RIGHTS_VARIABLE]: rights },
       stdio: [
@@ -65,10 +65,6 @@ export async function rerunInNamespaces(
 
 /** Longer than any chain or examination in a lab takes if its plugins meet their own deadlines. */
 const DEADLINE_MS = 600_000;
-
-function rightsToTry(): readonly Rights[] {
-  return process.getuid?.() === 0 ? ['root', 'user'] : ['user'];
-}
 
 function argvFor(rights: Rights, env: OwnCommandOptions['env']): string[] {
   const unshare = Bun.which('unshare', { PATH: `${env.PATH ?? ''}:/usr/bin:/bin` });

@@ -62,7 +62,7 @@ export function renderSection(section: Section, style: Style, width?: number): s
   const lines = {
     lab: renderLab,
     verb: renderVerb,
-    probing: renderProbing,
+    probing: (_: unknown, paint: Paint) => ['', paint('bold', 'CHECKS')],
     probe: renderProbe,
     left: renderLeft,
     verdict: renderVerdict,
@@ -99,10 +99,6 @@ function renderFailure({ message, code, details, stderr }: Failure, paint: Paint
     ...(details === undefined ? [] : [`          ${details}`]),
     ...(stderr?.split('\n').map(line => paint('dim', `          ${line}`)) ?? []),
   ];
-}
-
-function renderProbing(_: Of<'probing'>, paint: Paint): string[] {
-  return ['', paint('bold', 'CHECKS')];
 }
 
 /** One line: the outcome, what was tried, and what was seen. */

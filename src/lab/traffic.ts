@@ -51,7 +51,10 @@ export function talkTcp(route: Route): Conversation {
   return withEnds('tcp', route, (listener, client) => {
     connectSocket(client, { address: ipToBytes(route.to), port: route.toPort });
     const accepted = waitUntil(started, [[listener, POLLIN]], () => acceptSocket(listener), client);
-    if (accepted === undefined) return refused(client);
+    if (accepted === undefined) {
+      const problem = takeError(client);
+      return silent(problem ? renderErrno(problem) : 'no connection');
+    }
     const { socket: server, from } = accepted;
     try {
       const text = new TextEncoder().encode('catena');
@@ -230,11 +233,6 @@ function waitUntil<T>(
       return ask();
     }
   }
-}
-
-function refused(client: InetSocket): Conversation {
-  const problem = takeError(client);
-  return silent(problem ? renderErrno(problem) : 'no connection');
 }
 
 function silent(why: string): Conversation {

@@ -82,11 +82,6 @@ const MASK = '***';
 /** Deeper than any configuration; what is below is masked. */
 const MAX_DEPTH = 64;
 
-/** A value as it may be shown; the original is unchanged. */
-export function redact(value: unknown): unknown {
-  return redactAt(value, 0);
-}
-
 /** A text as it may be shown: JSON, lines of JSON, or any other. */
 export function redactText(text: string): string {
   const whole = parseJson(text);
@@ -101,7 +96,8 @@ export function redactText(text: string): string {
     .join('\n');
 }
 
-function redactAt(value: unknown, depth: number): unknown {
+/** A value as it may be shown; the original is unchanged. */
+export function redact(value: unknown, depth = 0): unknown {
   if (depth > MAX_DEPTH) return MASK;
   if (typeof value === 'string') return redactString(value, depth);
   if (Array.isArray(value)) {
@@ -110,7 +106,7 @@ function redactAt(value: unknown, depth: number): unknown {
     return value.map((one, i) => {
       const before: unknown = value[i - 1];
       const isNamed = typeof before === 'string' && (isPair || before.startsWith('-')) && isSecret(before);
-      return isNamed && typeof one === 'string' ? MASK : redactAt(one, depth + 1);
+      return isNamed && typeof one === 'string' ? MASK : redact(one, depth + 1);
     });
   }
   if (!isObject(value)) return value;
@@ -121,7 +117,7 @@ function redactAt(value: unknown, depth: number): unknown {
       if (isEmpty(one)) return [key, one];
       if (isSecret(key) && !(key === 'key' && typeof one === 'string' && isSecretEntry)) return [key, MASK];
       if (isSecretEntry && key === 'value') return [key, MASK];
-      return [key, ENVIRONMENT.test(key) ? maskValues(one) : redactAt(one, depth + 1)];
+      return [key, ENVIRONMENT.test(key) ? maskValues(one) : redact(one, depth + 1)];
     }),
   );
 }
@@ -129,9 +125,9 @@ function redactAt(value: unknown, depth: number): unknown {
 /** A string may contain a configuration, as the cached results of libcni do in base64. */
 function redactString(text: string, depth: number): unknown {
   const inner = parseJson(text);
-  if (inner !== undefined) return JSON.stringify(redactAt(inner, depth + 1));
+  if (inner !== undefined) return JSON.stringify(redact(inner, depth + 1));
   const decoded = /^[\w+/]{16,}={0,2}$/.test(text) ? parseJson(atobUtf8(text)) : undefined;
-  if (decoded !== undefined) return { decoded: redactAt(decoded, depth + 1) };
+  if (decoded !== undefined) return { decoded: redact(decoded, depth + 1) };
   return maskText(redactPatterns(text));
 }
 

@@ -152,7 +152,8 @@ export async function readInUse(call: CommandCall): Promise<InUse> {
   const addresses = devices.flatMap(({ name, addresses: own }) =>
     own.map(text => {
       const [address = ''] = text.split('/');
-      return taken(hostCidr(address), `address ${address} of "${name}"`);
+      const ip = findIp(address);
+      return taken(ip && { ip, prefix: IP_BITS[ip.family] }, `address ${address} of "${name}"`);
     }),
   );
   const { attachments } = await readNodeFor(call, { facts });
@@ -171,9 +172,4 @@ export async function readInUse(call: CommandCall): Promise<InUse> {
 function taken(cidr: Cidr | undefined, by: string): Taken[] {
   if (cidr === undefined || cidr.prefix === 0) return [];
   return EVERYWHERE.some(one => cidrsOverlap(one, cidr)) ? [] : [{ cidr, by }];
-}
-
-function hostCidr(address: string): Cidr | undefined {
-  const ip = findIp(address);
-  return ip === undefined ? undefined : { ip, prefix: IP_BITS[ip.family] };
 }

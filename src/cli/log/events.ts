@@ -66,9 +66,8 @@ export function eventsOfRepair(
 }
 
 /** Names as the history has them: without a namespace of pods, the name is the container's. */
-export function podIn({ podNamespace, podName, containerName }: Named): PodName {
+export function podIn({ podNamespace, podName, containerName }: Named) {
   return defined({ podNamespace, podName: podName ?? containerName });
 }
 
 type Named = { readonly [Key in keyof ContainerNames]: ContainerNames[Key] | undefined };
-type PodName = Pick<HistoryEvent, 'podNamespace' | 'podName'>;

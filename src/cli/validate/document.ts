@@ -150,7 +150,8 @@ export function findUnknownKeys(
   const known = [...new Set(defs.flatMap(({ shape = {} }) => Object.keys(shape)))];
   if (!known.length) return [];
   return Object.entries(value).flatMap(([key, member]) => {
-    const name = known.find(one => one === key) ?? (exact ? undefined : known.find(one => isSame(one, key)));
+    const folded = known.find(one => !exact && one.toLowerCase() === key.toLowerCase());
+    const name = known.find(one => one === key) ?? folded;
     if (name === undefined) {
       if (/^[_$#]|\//.test(key)) return [];
       return [{ path: [...path, key], message: `key "${key}" is not known${didYouMean(key, known)}` }];
@@ -179,8 +180,4 @@ function nearKey(value: unknown, path: Path): string {
   if (!isObject(parent) || typeof missing !== 'string') return '';
   const near = Object.keys(parent).find(key => didYouMean(key, [missing]) !== '');
   return near === undefined ? '' : `; is "${near}" a typo?`;
-}
-
-function isSame(a: string, b: string): boolean {
-  return a.toLowerCase() === b.toLowerCase();
 }

@@ -85,8 +85,9 @@ export async function readNetwork(file: string, catalog: PluginCatalog): Promise
   const beside = single ? [] : besideOf(document).map(readDocument);
   findings.push(...beside.flatMap(one => one.findings));
   const documents = beside.flatMap(one => one.document ?? []);
+  const inlined = Array.isArray(value.plugins) ? value.plugins : [];
   const places: (readonly [Document, Path])[] = [
-    ...(single ? [[document, []] as const] : inlinedIn(value).map(path => [document, path] as const)),
+    ...(single ? [[document, []] as const] : inlined.map((_, i) => [document, ['plugins', i]] as const)),
     ...documents.map(one => [one, []] as const),
   ];
   const plugins: PlacedPlugin[] = [];
@@ -120,10 +121,6 @@ function judgeListKeys(document: Document): Finding[] {
     return atKey(document, path, ['warning', 'unknown-key', message]);
   });
   return [...shape, ...unknown];
-}
-
-function inlinedIn({ plugins }: JsonObject): Path[] {
-  return Array.isArray(plugins) ? plugins.map((_, i) => ['plugins', i]) : [];
 }
 
 function besideOf({ file, value }: Document): string[] {

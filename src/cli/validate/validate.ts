@@ -164,11 +164,12 @@ async function judgeFile(
   executables: Executables,
 ): Promise<Finding[]> {
   if (network === undefined) return findings;
-  const inside = network.plugins.flatMap(plugin => [
-    ...judgePlugin(plugin, executables.isForeign),
-    ...judgeCapabilities(plugin),
+  const inside = network.plugins.flatMap((placed, index) => [
+    ...judgePlugin(placed, executables.isForeign),
+    ...judgeCapabilities(placed),
+    ...judgePlace(placed, index, network.plugins),
   ]);
-  const all = [...findings, ...inside, ...judgeOrder(network), ...judgeMissingVersion(network)];
+  const all = [...findings, ...inside, ...judgeMissingVersion(network)];
   // The runtime's own error is reported only if no finding explains it.
   const explained = all.some(({ severity, rule }) => severity === 'error' && rule === 'shape');
   const shown = refusal && (!explained || refusal.rule === 'version');
@@ -191,11 +192,7 @@ function inOrder(findings: readonly Finding[], files: readonly string[]): Findin
   });
 }
 
-/** Finds plugins in the wrong position; the right position of a third-party plugin is unknown. */
-function judgeOrder({ plugins }: PlacedNetwork): Finding[] {
-  return plugins.flatMap((placed, index) => judgePlace(placed, index, plugins));
-}
-
+/** Finds a plugin in the wrong position; the right position of a third-party plugin is unknown. */
 function judgePlace(placed: PlacedPlugin, index: number, plugins: readonly PlacedPlugin[]): Finding[] {
   const { plugin, conf } = placed;
   if (plugin?.about === undefined) return [];

@@ -283,9 +283,13 @@ export class Exam {
     const host = createHost();
     let beside: { readonly pid: number } | undefined;
     try {
-      makeBridge(host.namespace, this.subject);
-      if (this.subject.beside !== undefined)
-        beside = await startBeside(this.subject.beside, host.namespace.netns);
+      const { netns, route } = host.namespace;
+      const { bridge, beside: executable } = this.subject;
+      if (bridge !== undefined) {
+        createLink(route, { name: bridge, kind: 'bridge' });
+        setLink(route, getLink(route, bridge).index, { up: true });
+      }
+      if (executable !== undefined) beside = await startBeside(executable, netns);
       if (beside) this.#besides.add(beside.pid);
       return await play(new Scene(this, host));
     } finally {
@@ -501,13 +505,6 @@ function makePod(host: TestHost, subject: Subject): Pod {
   }
   if (!chained) return { container, prevResult: undefined };
   return { container, prevResult: connect(namespace, container, subject) };
-}
-
-/** Makes the bridge of the subject, if it has one. */
-function makeBridge({ route }: Namespace, { bridge }: Subject): void {
-  if (bridge === undefined) return;
-  createLink(route, { name: bridge, kind: 'bridge' });
-  setLink(route, getLink(route, bridge).index, { up: true });
 }
 
 /** A veth pair with the addresses of the result, routed as the first plugin of a chain would do it. */
