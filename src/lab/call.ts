@@ -47,7 +47,7 @@ export interface Reply {
 
 /** The environment of a call as a runtime sets it, without variables that the call does not specify. */
 export function environmentOf(verb: Verb, call: CallOptions): Record<string, string> {
-  const all: Record<string, string | undefined> = {
+  const all = {
     CNI_COMMAND: verb,
     CNI_CONTAINERID: call.container?.id,
     CNI_NETNS: call.container?.path,
@@ -56,18 +56,13 @@ export function environmentOf(verb: Verb, call: CallOptions): Record<string, str
     CNI_PATH: call.pluginDirs?.join(':') ?? '',
     ...call.env,
   };
-  return Object.fromEntries(
-    Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined),
-  );
+  return defined(all) as Record<string, string>;
 }
 
 /** The text for standard input. */
 export function requestOf({ conf, prevResult, valid }: CallOptions): string {
   if (typeof conf === 'string') return conf;
-  return JSON.stringify({
-    ...conf,
-    ...defined({ prevResult, [VALID_ATTACHMENTS]: valid }),
-  });
+  return JSON.stringify({ ...conf, ...defined({ prevResult, [VALID_ATTACHMENTS]: valid }) });
 }
 
 /** Parses a plugin's output as result or error. */

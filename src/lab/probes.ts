@@ -343,12 +343,10 @@ function portProbes(scene: Scene): Probe[] {
 }
 
 function mappingsOf({ plugins }: Scene): PortMapping[] {
-  return plugins.flatMap(({ runtimeConfig }) => {
-    const { portMappings } = runtimeConfig;
-    return portMappings === undefined
-      ? []
-      : decode(z.array(PortMapping), portMappings, 'capability argument "portMappings"');
-  });
+  const what = 'capability argument "portMappings"';
+  return plugins.flatMap(({ runtimeConfig: { portMappings = [] } }) =>
+    decode(z.array(PortMapping), portMappings, what),
+  );
 }
 
 /** The host's address that the mapping is for; undefined when this host does not have it, or it is of the other family. */
@@ -405,11 +403,8 @@ function sysctlProbes(scene: Scene): Probe[] {
 
 /** Parameters that a plugin's configuration sets, by path below /proc/sys. */
 export function sysctlsOf(conf: JsonObject, ifname: string): Map<string, string> {
-  const { sysctl } = conf;
-  if (sysctl === null || typeof sysctl !== 'object') return new Map();
-  return new Map(
-    Object.entries(sysctl).map(([name, value]) => [pathOf(name.replaceAll('IFNAME', ifname)), String(value)]),
-  );
+  const entries = Object.entries(isObject(conf.sysctl) ? conf.sysctl : {});
+  return new Map(entries.map(([name, value]) => [pathOf(name.replaceAll('IFNAME', ifname)), String(value)]));
 }
 
 /** If the first separator is a slash, dots belong to interface names (sysctl.d(5)). */
@@ -423,8 +418,7 @@ function lookAtSysctl({ container, lab, sysctlsBefore }: Scene, path: string, wa
   const inside = inNetns(container.place.netns, () => findSysctl(path));
   const outside = inNetns(lab.host.netns, () => findSysctl(path));
   if (inside === undefined) return finding(false, 'the container has no such parameter');
-  const same = spaced(inside) === spaced(wanted);
-  if (!same) return finding(false, `inside it is ${inside}`);
+  if (spaced(inside) !== spaced(wanted)) return finding(false, `inside it is ${inside}`);
   const before = sysctlsBefore.get(path);
   if (outside !== before) return finding(false, `outside it changed from ${before} to ${outside}`);
   return finding(true, `outside it is ${outside ?? 'absent'}`);
@@ -487,11 +481,11 @@ function measure(
 
 /** An address of the host in the subnet of one of the container's addresses, and that address. */
 function addressPair({ lab, container }: Scene): { host: Ip; container: Ip } | undefined {
+  if (!containerIps(container).length) return undefined;
   const subnets = (container.result.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
-  const own = containerIps(container);
   for (const { cidr } of listAddresses(lab.host.route)) {
     const subnet = subnets.find(one => cidrContains(one, cidr.ip));
-    if (subnet && own.length) return { host: cidr.ip, container: subnet.ip };
+    if (subnet) return { host: cidr.ip, container: subnet.ip };
   }
   return undefined;
 }

@@ -311,10 +311,9 @@ function readSysctls(netns: Netns, more: readonly string[]): StateObject[] {
     [...new Set([...WATCHED, ...more])].flatMap(path => {
       const value = findSysctl(path);
       if (value === undefined) return [];
+      const state = { [path]: value.replace(/\s+/g, ' ') };
       // Never judged: they belong to the whole host, or end with their namespace.
-      return [
-        { key: `sysctl ${path}`, words: `${path} = ${value}`, state: { [path]: value.replace(/\s+/g, ' ') } },
-      ];
+      return { key: `sysctl ${path}`, words: `${path} = ${value}`, state };
     }),
   );
 }

@@ -200,10 +200,8 @@ function observeAddresses({ addresses }: Tables, nameOf: NameOf) {
 function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed])[] {
   const { dst, oif, gateway, ways, source, table = RT_TABLE_MAIN, scope, priority, mtu, advmss } = route;
   if (dst.ip.family === 6 && (dst.ip.value >> 118n === 0x3fan || isMulticast(dst.ip))) return [];
-  const at = [
-    `${dst.prefix === 0 ? `default IPv${dst.ip.family}` : renderCidr(dst)} on ${nameOf(oif)}`,
-    ...(table === RT_TABLE_MAIN ? [] : [`in table ${table}`]),
-  ];
+  const where = dst.prefix === 0 ? `default IPv${dst.ip.family}` : renderCidr(dst);
+  const name = `${where} on ${nameOf(oif)}${table === RT_TABLE_MAIN ? '' : ` in table ${table}`}`;
   const nexthops = ways?.map(
     way => `${way.gateway ? renderIp(way.gateway) : 'direct'} on ${nameOf(way.oif)}`,
   );
@@ -215,7 +213,7 @@ function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed
     mtu: mtu || undefined,
     advmss: advmss || undefined,
   };
-  return [[at.join(' '), flatten(object)]];
+  return [[name, flatten(object)]];
 }
 
 /** The kernel adds these entries itself. */
