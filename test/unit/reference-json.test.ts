@@ -32,7 +32,7 @@ test(`${PAGE} has the shapes of the answers`, () => {
     const shown = constants.map(text =>
       text
         .replace(/^export type .*\n?/gm, '')
-        .replace(/^export const /m, 'const ')
+        .replace(/^export (?=const |function )/m, '')
         .trimEnd(),
     );
     return ['', `### ${first}`, '', '```ts', ...shown.join('\n\n').split('\n'), '```'];
