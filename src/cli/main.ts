@@ -11,13 +11,11 @@ import { parseArguments, type Values } from './arguments.ts';
 import { type Command, type CommandCall, type CommandContext, optionsOf, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { COMPLETE } from './completion/question.ts';
+import { FAILURE, SUCCESS, WRONG_COMMAND_LINE } from './exit-codes.ts';
 import { callByName, renderFailure, showable, toFailureJson } from './failure.ts';
 import { asksForData, isData, readFormat } from './output/format.ts';
 import { foldText, widthOf } from './terminal/lines.ts';
 import { TOOL_VERSION } from './tool-version.ts';
-
-/** Exit codes of the tool. */
-const ExitCode = { success: 0, failure: 1, usage: 2 } as const;
 
 /**
  * Runs a command line; the only function that catches errors. Results are written to standard output, everything else to standard
@@ -38,7 +36,7 @@ export async function runMain(args: readonly string[], surroundings: CommandCont
       const failure = usage ? new CniError(ErrorCode.invalidEnvironment, error.message) : error;
       write(2, `${JSON.stringify(toFailureJson(failure))}\n`);
     } else tell(usage ? `catena: ${error.message}\n` : renderFailure(error));
-    return usage ? ExitCode.usage : ExitCode.failure;
+    return usage ? WRONG_COMMAND_LINE : FAILURE;
   }
 }
 
@@ -55,7 +53,7 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
   const [name, ...rest] = args;
   const show = (text: string): number => {
     writerOf(surroundings)(1, text);
-    return ExitCode.success;
+    return SUCCESS;
   };
   const help = async () => {
     const { renderCommandUsage, renderUsage } = await import('./usage.ts');

@@ -41,7 +41,8 @@ export async function run(call: CommandCall): Promise<number> {
   const targets = targetsOf(model.attachments, facts.attachments().attachments);
   const chosen = targets.filter(({ shown }) => id === undefined || shown.containerId === id);
   const started = performance.now();
-  const probes = chosen.length ? await sendAll(call, { model, targets, chosen, wanted }) : [];
+  const open = () => new Traffic(targets, wanted, runDir(call.env));
+  const probes = chosen.length ? await sendAll(call, model, open(), chosen) : [];
   const outcomes = new Set(probes.map(({ outcome }) => outcome));
   const outcome = outcomes.has('failed')
     ? 'failed'
@@ -53,15 +54,13 @@ export async function run(call: CommandCall): Promise<number> {
   return EXIT_CODES[outcome];
 }
 
-interface Job {
-  readonly model: NodeModel;
-  readonly targets: readonly Target[];
-  readonly chosen: readonly Target[];
-  readonly wanted: ExtraTraffic;
-}
-
 /** What is printed for people is printed as soon as it is known. */
-async function sendAll(call: CommandCall, { model, targets, chosen, wanted }: Job): Promise<Seen[]> {
+async function sendAll(
+  call: CommandCall,
+  model: NodeModel,
+  traffic: Traffic,
+  chosen: readonly Target[],
+): Promise<Seen[]> {
   const all: Seen[] = [];
   const progress = openProgress(call, 'traffic');
   const tell = (lines: readonly string[]) => {
@@ -71,7 +70,6 @@ async function sendAll(call: CommandCall, { model, targets, chosen, wanted }: Jo
   };
   let told: readonly string[] = [];
   const { signal } = call;
-  const traffic = new Traffic(targets, wanted, runDir(call.env));
   try {
     for (const target of chosen) {
       const { network, containerId, ifname, addresses } = target.shown;

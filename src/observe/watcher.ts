@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { RequestWatcher } from '../chain/run/runtime.ts';
 import { findTraceParent } from '../chain/run/trace-context.ts';
 import type { Request } from '../cli/answers/daemon.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type ValueOf } from '../cni/json.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIfThere } from '../files/read-file.ts';
@@ -93,17 +94,17 @@ export function listTraces(dir: string): { records: RequestRecord[]; damaged: st
 
 /**
  * The record whose id has this prefix.
- * @throws Error if there is none, or more than one
+ * @throws CniError 0 if there is none, or more than one
  */
 export function findTrace(dir: string, start: string): RequestRecord {
   const names = namesIfThere(dir, 'traces').filter(name => NAME.test(name) && name.startsWith(start));
   const [name] = names;
   const record = name === undefined ? undefined : readRecord(join(dir, name));
-  if (record === 'damaged')
-    throw new Error(`Cannot read trace "${start}": "${join(dir, name ?? '')}" is damaged`);
-  if (names.length > 1)
-    throw new Error(`Cannot find trace "${start}": ${names.length} ids in "${dir}" start with it`);
-  if (record === undefined) throw new Error(`Cannot find trace "${start}": "${dir}" has no trace of that id`);
+  const cannot = (what: string, why: string) =>
+    new CniError(ErrorCode.unknown, `Cannot ${what} trace "${start}": ${why}`);
+  if (record === 'damaged') throw cannot('read', `"${join(dir, name ?? '')}" is damaged`);
+  if (names.length > 1) throw cannot('find', `${names.length} ids in "${dir}" start with it`);
+  if (record === undefined) throw cannot('find', `"${dir}" has no trace of that id`);
   return record;
 }
 

@@ -103,9 +103,11 @@ function placeOf(call: CommandCall, hasSockets: boolean): DaemonPlace {
   };
 }
 
+type DaemonCall = CommandCall & { readonly asPlugin: AsPlugin };
+
 /** The parts of a daemon, which know of each other only through it. */
 class Daemon {
-  readonly #call: CommandCall & { readonly asPlugin: AsPlugin };
+  readonly #call: DaemonCall;
   readonly #place: DaemonPlace;
   readonly #end: DaemonEnd;
   readonly #pool: WorkerPool;
@@ -122,11 +124,7 @@ class Daemon {
   /** Calls that it declined, and that a daemon in its place could have served. */
   #passedBy = 0;
 
-  constructor(
-    call: CommandCall & { readonly asPlugin: AsPlugin },
-    place: DaemonPlace,
-    settings: CheckedSettings,
-  ) {
+  constructor(call: DaemonCall, place: DaemonPlace, settings: CheckedSettings) {
     [this.#call, this.#place, this.#settings] = [call, place, settings];
     this.#end = new DaemonEnd(call.signal, text => call.err(`catena: ${text}\n`));
     this.#node = call.text('node-name') ?? nodeNameGiven(call.env);

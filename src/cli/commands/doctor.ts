@@ -4,7 +4,7 @@ import { runDir } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { loadAbouts } from '../../cni/plugin-about.ts';
-import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
+import { type Colour, count, oneLine, painter, type Style } from '../../lab/words.ts';
 import { checkAttachments } from '../../node/doctor/checks/state.ts';
 import {
   type DoctorVerdict,
@@ -114,14 +114,9 @@ export function renderDiagnosis(
       ...(mend === undefined ? [] : [`${GAP}fix: ${oneLine(mend)}`]),
     ];
   });
-  const hidden =
-    fine.length > 0 && !all
-      ? [
-          fine.length === 1
-            ? '1 check found no problem; --all shows it'
-            : `${fine.length} checks found no problem; --all shows them`,
-        ]
-      : [];
+  const them = fine.length === 1 ? 'it' : 'them';
+  const note = `${count(fine.length, 'check')} found no problem; --all shows ${them}`;
+  const hidden = fine.length > 0 && !all ? [note] : [];
   const verdict = paint(state === 'healthy' ? 'green' : state === 'blind' ? 'yellow' : 'red', summary);
   return [...lines, ...hidden, verdict, ''].join('\n');
 }

@@ -33,18 +33,10 @@ export async function run(call: CommandCall): Promise<number> {
     mode: call.on('dry-run') ? ('look' as const) : ('do' as const),
     force: call.on('force'),
   };
-  const handovers = await during(
-    call,
-    'handover',
-    `${attached.length} attachments, and a trial of each kind`,
-    () => handOverAll(attached, plan, call, runtime),
-  );
-  await printList(
-    call,
-    'HandoverList',
-    handovers,
-    () => `${renderHandovers(handovers, readTitles(call))}${renderRefusal(handovers)}`,
-  );
+  const what = `${attached.length} attachments, and a trial of each kind`;
+  const handovers = await during(call, 'handover', what, () => handOverAll(attached, plan, call, runtime));
+  const text = () => `${renderHandovers(handovers, readTitles(call))}${renderRefusal(handovers)}`;
+  await printList(call, 'HandoverList', handovers, text);
   return handovers.some(({ state }) => state === 'refused') ? 1 : 0;
 }
 

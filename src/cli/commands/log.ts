@@ -23,11 +23,6 @@ import { runtimeOf } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
 import { traceDirFor } from '../watched.ts';
 
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
-
 /**
  * The moment that a text means: `90s`, `15min`, `2h`, `3d` and `1w` ago; `today` and `yesterday` at midnight, local time; or an ISO date or time.
  * @returns Unix time in milliseconds
@@ -41,27 +36,19 @@ export function parseMoment(text: string, now = Date.now()): number {
   midnight.setHours(0, 0, 0, 0);
   if (text === 'today') return midnight.getTime();
   if (text === 'yesterday') return midnight.setDate(midnight.getDate() - 1);
-  const moment = /^\d{4}-\d\d-\d\d/.test(text)
-    ? Date.parse(isDate(text) ? `${text}T00:00` : text)
-    : Number.NaN;
+  const [date, time] = /^\d{4}-\d\d-\d\d(.+)?$/.exec(text) ?? [];
+  const moment = date === undefined ? Number.NaN : Date.parse(time === undefined ? `${date}T00:00` : date);
   if (!Number.isNaN(moment)) return moment;
   throw new UsageError(
     `Cannot read time "${text}": expected such as 15min, 2h, 3d, today, yesterday, 2026-01-31 or 2026-01-31T08:00Z`,
   );
 }
 
+const HOUR = 3_600_000;
 const UNITS: Readonly<Record<string, number>> = {
-  s: SECOND,
-  m: MINUTE,
-  min: MINUTE,
-  h: HOUR,
-  d: DAY,
-  w: 7 * DAY,
+  ...{ s: 1_000, m: 60_000, min: 60_000 },
+  ...{ h: HOUR, d: 24 * HOUR, w: 7 * 24 * HOUR },
 };
-
-function isDate(text: string): boolean {
-  return /^\d{4}-\d\d-\d\d$/.test(text);
-}
 
 /** Milliseconds between two looks of `--follow`. */
 const LOOK_AGAIN_MS = 500;
@@ -92,10 +79,9 @@ export async function run(call: CommandCall): Promise<number> {
 /** What the history cannot have: a plugin that a runtime starts notes nothing, as that would cost every start. */
 async function gapIn(call: CommandCall): Promise<string> {
   const { kind } = await viewDaemon(runDir(call.env));
-  return kind === 'none' || kind === 'gone' ? NO_DAEMON : '';
+  if (kind !== 'none' && kind !== 'gone') return '';
+  return 'no daemon runs: of what runtimes did, only what is still attached is listed\n';
 }
-
-const NO_DAEMON = 'no daemon runs: of what runtimes did, only what is still attached is listed\n';
 
 /** Prints what the history gets; each event is an answer of its own. */
 async function follow(call: CommandCall, stateDir: string, before: number): Promise<number> {
@@ -106,11 +92,8 @@ async function follow(call: CommandCall, stateDir: string, before: number): Prom
     // After a rotation it is shorter: what remains has been shown, except for the last.
     const fresh = events.slice(events.length < seen ? -1 : seen);
     seen = events.length;
-    const entries = fresh.map(fromHistory);
-    await print(
-      call,
-      entries.filter(one => isWanted(call, one)),
-    );
+    const entries = fresh.map(fromHistory).filter(one => isWanted(call, one));
+    await print(call, entries);
   }
   return 0;
 }
@@ -171,17 +154,11 @@ type LogEntry = AnswerOf<'LogEntry'>;
 /** Two reports of one operation differ by its duration, at most by that of the slowest plugin. */
 const SAME_MS = 60_000;
 
-/** Where the time line comes from. */
-interface LogSources {
-  readonly node: NodeModel;
-  readonly stateDir: string;
-}
-
 /**
  * Everything on this node that has a time, oldest first. The history comes first: what another source says of the same operation is left
  * out.
  */
-export function readTimeline({ node, stateDir }: LogSources): LogEntry[] {
+export function readTimeline({ node, stateDir }: { node: NodeModel; stateDir: string }): LogEntry[] {
   const history = byChain(readHistory(stateDir).map(fromHistory));
   const entries = [...history];
   for (const one of [...fromRecords(node), ...fromLeases(node)]) {
@@ -225,20 +202,10 @@ function fromLeases({ networks }: NodeModel): LogEntry[] {
         const owner = parseOwner(readLease(dir, address) ?? '');
         const written = statSync(join(dir, address), { throwIfNoEntry: false });
         if (owner === undefined || written === undefined) return [];
-        const { containerId, ifname } = owner;
-        return [
-          {
-            time: written.mtime.toISOString(),
-            what: 'LEASE',
-            network: name,
-            containerId,
-            ...(ifname === undefined ? {} : { ifname }),
-            by: 'unknown',
-            code: 0,
-            message: `${address} was leased`,
-            source: 'lease',
-          },
-        ];
+        const time = written.mtime.toISOString();
+        const whose = { network: name, containerId: owner.containerId, ...defined({ ifname: owner.ifname }) };
+        const how = { by: 'unknown', code: 0, message: `${address} was leased`, source: 'lease' } as const;
+        return [{ time, what: 'LEASE', ...whose, ...how }];
       }),
     ),
   );
@@ -290,7 +257,7 @@ async function showRequests(call: CommandCall): Promise<number> {
   const [id] = call.positionals;
   const dir = traceDirFor(call);
   if (id !== undefined) {
-    const record = traceIn(dir, id);
+    const record = findTrace(dir, id);
     await printAnswer(call, 'Request', toRequest(record), {
       text: () => renderWaterfall(record, call.on('kernel'), widthOf(call)),
       wide: () => renderWaterfall(record, true),
@@ -306,13 +273,4 @@ async function showRequests(call: CommandCall): Promise<number> {
   for (const file of damaged)
     call.warn(new CniError(ErrorCode.decodingFailure, `Cannot read trace "${file}"`));
   return 0;
-}
-
-function traceIn(dir: string, id: string): ReturnType<typeof findTrace> {
-  try {
-    return findTrace(dir, id);
-  } catch (cause) {
-    if (cause instanceof CniError) throw cause;
-    throw new CniError(ErrorCode.unknown, (cause as Error).message, { cause });
-  }
 }

@@ -49,10 +49,7 @@ function settingsOf(call: CommandCall): Settings {
   if (max !== undefined && !/^\d{1,6}$/.test(max)) {
     throw new UsageError(`Cannot use --max-conf-num "${max}": expected a number of files, 0 for all`);
   }
-  return {
-    ...(max === undefined ? {} : { maxConfNum: Number(max) }),
-    ...defined({ defaultNetwork }),
-  };
+  return defined({ maxConfNum: max === undefined ? undefined : Number(max), defaultNetwork });
 }
 
 function render(
@@ -102,13 +99,8 @@ function toJson(
     confDir: dir,
     files: candidates.map(({ list, extension: _, ...file }) => ({
       ...file,
-      ...(list
-        ? {
-            network: list.name,
-            cniVersion: list.version,
-            plugins: list.plugins.map(({ type }) => type),
-          }
-        : {}),
+      ...defined({ network: list?.name, cniVersion: list?.version }),
+      ...defined({ plugins: list?.plugins.map(({ type }) => type) }),
     })),
     runtimes: choices,
     notes,
@@ -123,20 +115,16 @@ async function showVersions(call: CommandCall, what: string): Promise<number> {
   const usable = plugins.every(({ supportedVersions }) => supportedVersions.includes(version));
   const highestCommon = findHighestCommon(plugins) ?? null;
   const shown = { network: name, cniVersion: version, usable, highestCommon, plugins };
-  const words = `${usable ? 'which every plugin supports' : 'which not every plugin supports'}; ${
+  const common =
     highestCommon === null
       ? 'they have no version in common'
-      : `the highest version of all is ${highestCommon}`
-  }`;
+      : `the highest version of all is ${highestCommon}`;
+  const words = `which ${usable ? 'every' : 'not every'} plugin supports; ${common}`;
   const rows = plugins.map(({ type, supportedVersions }) => [
     type,
     ...SPEC_VERSIONS.map(one => (supportedVersions.includes(one) ? one : '-')),
   ]);
-  await printAnswer(
-    call,
-    'NetworkVersions',
-    shown,
-    () => `network ${name}, CNI ${version}, ${words}\n${renderTable(rows, widthOf(call))}`,
-  );
+  const text = () => `network ${name}, CNI ${version}, ${words}\n${renderTable(rows, widthOf(call))}`;
+  await printAnswer(call, 'NetworkVersions', shown, text);
   return usable ? 0 : 1;
 }

@@ -29,10 +29,7 @@ export function changeOf(call: CommandCall): Change {
   const [capabilityArgs, conf] = [capabilitiesOf(call), call.text('conf')];
   if (call.text('cap') === undefined && conf === undefined && Object.keys(capabilityArgs).length === 0)
     throw new UsageError('Cannot change anything: --port, --rate, --cap or --conf is missing');
-  return {
-    capabilityArgs,
-    options: conf === undefined ? {} : parseOptions(conf),
-  };
+  return { capabilityArgs, options: conf === undefined ? {} : parseOptions(conf) };
 }
 
 function parseOptions(text: string): Record<string, JsonObject> {

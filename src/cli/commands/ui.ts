@@ -1,5 +1,6 @@
 // What does `catena ui` do?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { isObject, tryParse } from '../../cni/json.ts';
 import { PAGE } from '../../ui/bundled-page.ts';
 import { serveUi, type UiServer } from '../../ui/server.ts';
 import { type Ask, openSources } from '../../ui/sources.ts';
@@ -73,9 +74,6 @@ function askIn(call: CommandCall): Ask {
 /** A failure is one JSON object, after warnings. */
 function messageIn(text: string): string {
   const line = text.trimEnd().split('\n').at(-1) ?? '';
-  try {
-    return String(JSON.parse(line).msg);
-  } catch {
-    return line;
-  }
+  const failure = tryParse(line);
+  return isObject(failure) ? String(failure.msg) : line;
 }

@@ -95,18 +95,12 @@ function render(
 }
 
 function toJson({ handovers, refusal, steps, purged }: Done): AnswerOf<'Uninstallation'> {
-  return {
-    steps,
-    ...defined({ purged }),
-    ...(handovers.length ? { attachments: handovers } : {}),
-    ...defined({ refusal }),
-  };
+  return { steps, ...defined({ purged, attachments: handovers.length ? handovers : undefined, refusal }) };
 }
 
 /** Deletes attachments that outlived their namespace, while there are plugins for it. */
 async function deleteGone(call: CommandCall): Promise<GoneAttachment[]> {
-  const runtime = runtimeOf(call);
-  const scope = { graceMs: 0, dryRun: call.on('dry-run') };
+  const [runtime, scope] = [runtimeOf(call), { graceMs: 0, dryRun: call.on('dry-run') }];
   return await collectGone(() => readRecords(runtime).standing, scope, runtime);
 }
 
@@ -183,26 +177,19 @@ async function purgePlacesOf(call: CommandCall, binDirs: readonly string[]): Pro
  */
 export async function purge(places: ToPurge, dryRun: boolean): Promise<PurgeStep[]> {
   const daemon = await findRunning(places.runDir);
-  const ended: PurgeStep[] = daemon
-    ? [{ action: 'remove', what: `daemon, process ${daemon.state?.pid ?? 'unknown'}` }]
-    : [];
   const problem = daemon && !dryRun ? await stopRunning(daemon) : undefined;
   if (problem !== undefined)
     throw new Error(
       `Cannot stop the daemon on "${daemon?.socket}": ${problem}; end it and repeat the command`,
     );
+  // Those to other nodes. Their devices and rules go with all others of ours.
+  const routes = listOwnRoutes();
+  if (!dryRun) removeOwnRoutes();
+  const removed = [...(daemon ? [`daemon, process ${daemon.state?.pid ?? 'unknown'}`] : []), ...routes];
   return [
-    ...ended,
-    ...purgeRoutes(dryRun),
+    ...removed.map(what => ({ action: 'remove' as const, what })),
     ...purgeKernel(dryRun),
     ...purgeIptables(places.chains, dryRun),
     ...purgeFiles(places, dryRun),
   ];
-}
-
-/** Those to other nodes. Their devices and rules go with all others of ours. */
-function purgeRoutes(dryRun: boolean): PurgeStep[] {
-  const routes = listOwnRoutes();
-  if (!dryRun) removeOwnRoutes();
-  return routes.map(what => ({ action: 'remove', what }));
 }

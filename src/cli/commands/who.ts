@@ -1,4 +1,5 @@
 // What does `catena who` do?
+import { defined } from '../../cni/json.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { findWho, type Owned } from '../../node/who.ts';
 import { renderAge, titleOf } from '../../node/words.ts';
@@ -11,21 +12,14 @@ export async function run(call: CommandCall): Promise<number> {
   const query = call.positionals.join(' ');
   const node = await readNodeFor(call);
   const owners = findWho(node, query);
-  const found = owners.map(({ attachment, evidence }) => ({
-    ...(attachment ? { attachment } : {}),
-    evidence,
-  }));
-  await printAnswer(
-    call,
-    'Owners',
-    { query, owners: found },
-    {
-      text: () =>
-        owners.map(one => render(one, Date.parse(node.time))).join('\n') ||
-        `nothing on this node has, or is, "${query}"\n`,
-      names: () => owners.flatMap(({ attachment }) => (attachment ? titleOf(attachment) : [])),
-    },
-  );
+  const found = owners.map(({ attachment, evidence }) => ({ ...defined({ attachment }), evidence }));
+  const answer = { query, owners: found };
+  await printAnswer(call, 'Owners', answer, {
+    text: () =>
+      owners.map(one => render(one, Date.parse(node.time))).join('\n') ||
+      `nothing on this node has, or is, "${query}"\n`,
+    names: () => owners.flatMap(({ attachment }) => (attachment ? titleOf(attachment) : [])),
+  });
   return owners.length ? 0 : 1;
 }
 

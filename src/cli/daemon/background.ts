@@ -180,7 +180,7 @@ function watchAttachments(
       isBusy,
       isInCall: containerId => calls.has(containerId),
       log: observer.log,
-      acted: podEvents({ confDir, env, observer }),
+      acted: podEvents(confDir, env, observer.log),
       async traced(verb, { id, known }, how, work, problemOf) {
         const facts = { verb, ...id, netns: known.netns, args: known.args, warm: true };
         const request = requests.begin(facts, env);
@@ -208,15 +208,6 @@ const EVENTS: Readonly<Record<Act, readonly [reason: string, type: 'Normal' | 'W
 const REPEATED_MS = 60 * 60_000;
 const TIMEOUT_MS = 5_000;
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
-/** What the telling needs of the daemon. */
-interface PodEventParts {
-  readonly confDir: string;
-  readonly env: Environment;
-  readonly observer: Pick<Observer, 'log'>;
-}
-
 /** Tells of an act. Returns at once and never throws. */
 type TellAct = (act: Act, attachment: WatchedAttachment, problem: string) => void;
 
@@ -224,7 +215,7 @@ type TellAct = (act: Act, attachment: WatchedAttachment, problem: string) => voi
  * Tells the cluster that a list of the configuration directory names, or that this process runs in; without one, nothing. Events are
  * sent one after the other, and their number is limited: the log has all of it.
  */
-function podEvents({ confDir, env, observer }: PodEventParts): TellAct {
+function podEvents(confDir: string, env: CommandCall['env'], log: Observer['log']): TellAct {
   const budget = new EventBudget(performance.now());
   let sending: Promise<void> = Promise.resolve();
   let isFailing = false;
@@ -234,8 +225,7 @@ function podEvents({ confDir, env, observer }: PodEventParts): TellAct {
     if (place === undefined || access === undefined) return;
     if (!budget.take(performance.now())) return;
     const omitted = budget.takeOmitted();
-    if (omitted > 0)
-      observer.log('info', 'events for the cluster were left out: there are too many', { omitted });
+    if (omitted > 0) log('info', 'events for the cluster were left out: there are too many', { omitted });
     try {
       const { openCluster } = await import('../../delegate/kubernetes.ts');
       const cluster = await openCluster(access);
@@ -247,7 +237,7 @@ function podEvents({ confDir, env, observer }: PodEventParts): TellAct {
       isFailing = false;
     } catch (error) {
       if (!isFailing)
-        observer.log('warn', 'cannot tell the cluster of attachments', { problem: describeError(error) });
+        log('warn', 'cannot tell the cluster of attachments', { problem: describeError(error) });
       isFailing = true;
     }
   };
@@ -263,7 +253,7 @@ function said(act: Act, { id, key }: WatchedAttachment, problem: string) {
 }
 
 /** How the runner's list says the cluster is reached. */
-function findAccess(confDir: string, env: Environment): ClusterAccess | undefined {
+function findAccess(confDir: string, env: CommandCall['env']): ClusterAccess | undefined {
   const timeoutMs = TIMEOUT_MS;
   for (const { list } of networksIn(confDir)) {
     for (const { conf } of list.plugins) {

@@ -53,13 +53,8 @@ export function shareClusters(
     const { watchClusters } = await import('../../delegate/watched-clusters.ts');
     const warn = (what: string) => (problem: unknown) =>
       observer.log('warn', what, { error: describeError(problem) });
-    const onProblem = warn('cannot watch a cluster');
-    return watchClusters({
-      nodeName,
-      onProblem,
-      onUntold: warn('cannot report an event to the cluster'),
-      onPod,
-    });
+    const onUntold = warn('cannot report an event to the cluster');
+    return watchClusters({ nodeName, onProblem: warn('cannot watch a cluster'), onUntold, onPod });
   };
   let shared: ReturnType<typeof load> | undefined;
   return {

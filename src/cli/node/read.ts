@@ -1,6 +1,7 @@
 // How does a command read the model of this node?
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
+import { defined } from '../../cni/json.ts';
 import { loadAbouts } from '../../cni/plugin-about.ts';
 import { type DaemonView, viewDaemon } from '../../node/doctor/finding.ts';
 import { factsIn, type NodeFacts, readRecords } from '../../node/facts.ts';
@@ -43,11 +44,7 @@ function daemonOf(view: DaemonView): NodeDaemon {
   if (view.kind === 'hidden') return { state: 'none' };
   if (view.kind !== 'answers') return { state: view.kind };
   const { version, pid } = view.state;
-  return {
-    state: view.kind,
-    ...(version === undefined ? {} : { version }),
-    ...(pid === undefined ? {} : { pid }),
-  };
+  return { state: view.kind, ...defined({ version, pid }) };
 }
 
 /** What people call attachments: `podnet web eth0`. The records are read now, so that what is deleted later has its name. */
