@@ -237,8 +237,7 @@ class Daemon {
     // The gRPC packages are loaded only if gRPC is enabled.
     const { openGrpcSocket } = await import('../daemon/grpc-socket.ts');
     const parts = { observer: this.#watcher, pool: this.#pool, call: callPlugin, env: call.env };
-    const isHealthy = () => this.#pool.ready();
-    this.#grpc = await openGrpcSocket({ ...parts, isHealthy, socketPath: grpcSocket });
+    this.#grpc = await openGrpcSocket({ ...parts, socketPath: grpcSocket });
   }
 
   /** Calls of plugins by workers, and of the delegate runner in this process. */

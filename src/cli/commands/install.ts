@@ -24,15 +24,14 @@ import { type InstallOptions, type InstallPlan, planInstall, type Step } from '.
 import { printFor } from '../install/print.ts';
 import type { Printable, PrintOptions } from '../install/print-options.ts';
 import {
-  disableUnits,
   enableUnits,
-  forgetUnits,
   installedStarter,
   isBooted,
   STARTERS,
   type Starter,
   startersFor,
   type TextFile,
+  withoutUnits,
 } from '../install/units.ts';
 import { noteDone } from '../log/events.ts';
 import { manPages } from '../man/page.ts';
@@ -341,10 +340,7 @@ function starterOf(call: CommandCall, binDir: string): Starting | undefined {
 function layDown(wanted: InstallOptions, starting: Starting | undefined): InstallPlan {
   const stops =
     starting?.before === 'systemd' && starting.starter !== 'systemd' && starting.isHere && isBooted();
-  if (stops) disableUnits();
-  const plan = install(wanted, TOOL_VERSION);
-  if (stops) forgetUnits();
-  return plan;
+  return withoutUnits(stops, () => install(wanted, TOOL_VERSION));
 }
 
 /** Enables the units, and has a daemon of the replaced executables replaced. */

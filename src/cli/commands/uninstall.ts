@@ -31,7 +31,7 @@ import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { type HandoverOutcome, handOverBefore, renderHandovers } from '../handover/hand-over-all.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../install/lay.ts';
-import { disableUnits, forgetUnits, installedStarter, isBooted } from '../install/units.ts';
+import { installedStarter, isBooted, withoutUnits } from '../install/units.ts';
 import { noteDone } from '../log/events.ts';
 import { readTitles } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
@@ -52,14 +52,9 @@ export async function run(call: CommandCall): Promise<number> {
   const gone = purges ? await deleteGone(call) : [];
   const handedOver = await handOverBefore(call, places.binDir, plan);
   const refusal = handedOver.refusal ?? (purges ? findPurgeObstacle(gone, call) : undefined);
-  const isManaged =
-    installedStarter(places.binDir)?.paths.some(path => path.startsWith('/etc/systemd/')) && isBooted();
-  const remove = (): UninstallStep[] => {
-    if (isManaged) disableUnits();
-    const removed = uninstall(places);
-    if (isManaged) forgetUnits();
-    return removed;
-  };
+  const { paths = [] } = installedStarter(places.binDir) ?? {};
+  const isManaged = paths.some(path => path.startsWith('/etc/systemd/')) && isBooted();
+  const remove = () => withoutUnits(isManaged, () => uninstall(places));
   // Before the kubeconfig is removed.
   const left = purges && refusal === undefined ? await leavePools(call) : [];
   const steps = refusal !== undefined ? [] : call.on('dry-run') ? plan : remove();

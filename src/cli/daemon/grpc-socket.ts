@@ -1,6 +1,7 @@
 // How is the daemon's optional gRPC socket set up?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { networkIn } from '../../cni/invocation.ts';
+import { isObject, type JsonObject } from '../../cni/json.ts';
 import type { WatchedCall } from '../../daemon/backend.ts';
 import { CODE_NAMES, type GrpcCall, type GrpcServer, grpcMethods, serveGrpc } from '../../daemon/grpc.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';
@@ -18,26 +19,19 @@ interface GrpcParts {
   readonly pool: WorkerPool;
   readonly call: WatchedCall;
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly isHealthy: () => Promise<boolean>;
 }
 
 /**
  * Listens. Calls are counted and logged, and are queued together with all other requests.
  * @throws SeatTaken if another daemon listens on the socket
  */
-export async function openGrpcSocket({
-  socketPath,
-  observer,
-  pool,
-  call,
-  env,
-  isHealthy,
-}: GrpcParts): Promise<GrpcServer> {
+export async function openGrpcSocket(parts: GrpcParts): Promise<GrpcServer> {
+  const { socketPath, observer, pool, call, env } = parts;
   const metrics = addGrpcMetrics(observer.metrics.registry, grpcMethods(), CODE_NAMES);
   const seat = await awaitSeat(socketPath);
   const grpc = await serveGrpc({
     socketPath,
-    isHealthy,
+    isHealthy: () => pool.ready(),
     env,
     async call(invocation, signal) {
       const asked = performance.now();
@@ -103,21 +97,15 @@ function fieldsOf(call: GrpcCall): LogFields {
     'grpc.code': code,
     ...(code === 'OK' ? {} : { 'grpc.error': maskText(message) }),
     'grpc.time_ms': Math.round(durationMs * 1000) / 1000,
-    ...tagsOf(call.request as Partial<Tagged> | undefined),
+    ...tagsOf(call.request as JsonObject | undefined),
   };
 }
 
 /** The parts of `CNIArgs` that identify a request. */
-interface Tagged {
-  readonly container_id: string;
-  readonly netns: string;
-  readonly ifname: string;
-  readonly args: Readonly<Record<string, string>>;
-}
-
-function tagsOf(request: Partial<Tagged> | undefined): LogFields {
-  if (request?.container_id === undefined) return {};
-  const { container_id, netns, ifname, args = {} } = request;
+function tagsOf(request: JsonObject = {}): LogFields {
+  const { container_id, netns, ifname } = request;
+  if (container_id === undefined) return {};
+  const args = isObject(request.args) ? request.args : {};
   return {
     'grpc.request.pod.name': args.K8S_POD_NAME ?? '',
     'grpc.request.pod.namespace': args.K8S_POD_NAMESPACE ?? '',

@@ -45,7 +45,7 @@ export function nameFirst(network: string, others: readonly string[]): string {
     others.every(other => Buffer.compare(Buffer.from(name), Buffer.from(other)) < 0),
   );
   if (found !== undefined) return found;
-  const first = [...others].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))[0];
+  const [first] = [...others].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
   throw new Error(`Cannot find a file name that sorts before "${first}": choose one with --conf-name`);
 }
 

@@ -44,22 +44,8 @@ export async function run(call: CommandCall): Promise<number> {
  * @throws CniError 7 without multus's list, or when it cannot be read; of the cluster
  */
 async function switchFromMultus(call: CommandCall, options: PrintOptions): Promise<string> {
-  const { confDir, binDir } = options;
-  if (call.multus === undefined)
-    throw new Error('Cannot read the list of multus: the plugins are not available');
-  const { translate, optionsOf } = await call.multus();
-  const found = await findMultusList(confDir);
-  const server = openServer(call, found);
-  const daemonConfig = found.hasDaemon ? await readDaemonConfig(confDir, server) : undefined;
-  const theirs = { ...found.plugin.conf, ...daemonConfig, type: found.plugin.type };
-  const { entry, dropped } = translate(theirs, kubeconfigIn(confDir));
-  const cluster = server && (await readMultusCluster(server));
-  const runner = optionsOf(entry, found.list.name, found.list.version);
-  const seen = await forecast(runner, cluster ?? { definitions: [], pods: [] }, capabilitiesOf(entry));
-  const { attachments } = listAttachments(String(entry.cniDir));
-  const standing = new Set(attachments.map(({ containerId }) => containerId)).size;
-  const confName = `${basename(found.file, extname(found.file))}-catena.conflist`;
-  const facts: Facts = { found, theirs, entry, dropped, cluster, seen, standing, confName, binDir, confDir };
+  const facts = await gather(call, options);
+  const { found, entry, confName } = facts;
   const text = [
     ['What was found', foundLines(facts)],
     ['What will differ', differences(facts)],
@@ -74,19 +60,26 @@ async function switchFromMultus(call: CommandCall, options: PrintOptions): Promi
   return `${comment.map(line => `# ${line}`.trimEnd()).join('\n')}\n${manifest}`;
 }
 
-interface Facts {
-  readonly found: MultusList;
-  /** What multus has read, and what catena will. */
-  readonly theirs: JsonObject;
-  readonly entry: JsonObject;
-  readonly dropped: readonly string[];
-  readonly cluster: MultusCluster | undefined;
-  readonly seen: Forecast;
-  /** Containers of this node that multus attached. */
-  readonly standing: number;
-  readonly confName: string;
-  readonly binDir: string;
-  readonly confDir: string;
+type Facts = Awaited<ReturnType<typeof gather>>;
+
+async function gather(call: CommandCall, { confDir, binDir }: PrintOptions) {
+  if (call.multus === undefined)
+    throw new Error('Cannot read the list of multus: the plugins are not available');
+  const { translate, optionsOf } = await call.multus();
+  const found = await findMultusList(confDir);
+  const server = openServer(call, found);
+  const daemonConfig = found.hasDaemon ? await readDaemonConfig(confDir, server) : undefined;
+  // What multus has read, and what catena will.
+  const theirs: JsonObject = { ...found.plugin.conf, ...daemonConfig, type: found.plugin.type };
+  const { entry, dropped } = translate(theirs, kubeconfigIn(confDir));
+  const cluster = server && (await readMultusCluster(server));
+  const runner = optionsOf(entry, found.list.name, found.list.version);
+  const seen = await forecast(runner, cluster ?? { definitions: [], pods: [] }, capabilitiesOf(entry));
+  const { attachments } = listAttachments(String(entry.cniDir));
+  // Containers of this node that multus attached.
+  const standing = new Set(attachments.map(({ containerId }) => containerId)).size;
+  const confName = `${basename(found.file, extname(found.file))}-catena.conflist`;
+  return { found, theirs, entry, dropped, cluster, seen, standing, confName, binDir, confDir };
 }
 
 function openServer(call: CommandCall, { plugin }: MultusList): ApiServer | undefined {
@@ -265,19 +258,11 @@ interface AskingPod extends Named {
 }
 
 /** The objects of a cluster that a switch is about. */
-interface MultusCluster {
-  readonly definitions: readonly (NetworkDefinition & { readonly namespace: string })[];
-  readonly pods: readonly AskingPod[];
-  /** Pools of whereabouts with the number of their addresses in use. */
-  readonly pools: readonly { readonly name: string; readonly inUse: number }[];
-  /** Multus's DaemonSets, and those of its controller of dynamic networks. */
-  readonly daemonSets: readonly (Named & { readonly isController: boolean })[];
-  /** What could not be read. */
-  readonly unread: readonly string[];
-}
+type MultusCluster = Awaited<ReturnType<typeof readMultusCluster>>;
 
 /** @throws CniError when the cluster cannot be reached, or refuses its pods or definitions */
-async function readMultusCluster(server: ApiServer): Promise<MultusCluster> {
+async function readMultusCluster(server: ApiServer) {
+  // What could not be read.
   const unread: string[] = [];
   // The account of multus need not be allowed to read these.
   const optional = async <T>(path: string, take: (object: JsonObject) => T[]): Promise<T[]> =>
@@ -294,7 +279,9 @@ async function readMultusCluster(server: ApiServer): Promise<MultusCluster> {
       })),
     ),
     pods: await listAll(server, 'api/v1/pods', askingPod),
+    // Pools of whereabouts.
     pools: await optional('apis/whereabouts.cni.cncf.io/v1alpha1/ippools', poolOf),
+    // Multus's DaemonSets, and those of its controller of dynamic networks.
     daemonSets: await optional('apis/apps/v1/daemonsets', daemonSetOf),
     unread,
   };
@@ -314,14 +301,15 @@ function askingPod(object: JsonObject): AskingPod[] {
   return [{ ...placeOf(object), annotations }];
 }
 
-function poolOf(object: JsonObject): MultusCluster['pools'][number][] {
+/** With the number of its addresses in use. */
+function poolOf(object: JsonObject) {
   const { allocations } = isObject(object.spec) ? object.spec : {};
   const inUse = Object.keys(isObject(allocations) ? allocations : {}).length;
   return [{ name: placeOf(object).name, inUse }];
 }
 
 /** By its containers: manifests name the object as they like. */
-function daemonSetOf(object: JsonObject): MultusCluster['daemonSets'][number][] {
+function daemonSetOf(object: JsonObject) {
   const text = JSON.stringify(isObject(object.spec) ? object.spec.template : {});
   const isController = text.includes('dynamic-networks-controller');
   return text.includes('multus') || isController ? [{ ...placeOf(object), isController }] : [];
@@ -332,35 +320,25 @@ function placeOf({ metadata }: JsonObject): Named {
   return { namespace: String(namespace ?? ''), name: String(name ?? '') };
 }
 
-/** What a plan of everything has shown. */
-interface Forecast {
-  /** Why no pod at all could be attached on this node. */
-  readonly defaultNetwork: string | undefined;
-  /** Pods whose next ADD would fail, each with the error; and definitions that no pod can use. */
-  readonly refused: readonly string[];
-  readonly broken: readonly string[];
-  /** Pods that name a device, and that name an IPAMClaim. */
-  readonly naming: { readonly device: readonly string[]; readonly claim: readonly string[] };
-  /** Definitions that multus gives what the runtime offers. */
-  readonly offered: readonly string[];
-}
-
 /** Plans the networks of every pod as an ADD on this node would. Changes nothing. */
 async function forecast(
   options: RunnerOptions,
   { definitions, pods }: Pick<MultusCluster, 'definitions' | 'pods'>,
   capabilities: JsonObject,
-): Promise<Forecast> {
+) {
   const planned = withDefinitions(options, definitions);
   const [first] = listConfigured(planned);
   const problem = first && (await problemOf(resolveNetwork(planned, first, 0)));
+  // Pods that name a device, and that name an IPAMClaim.
   const naming = { device: [] as string[], claim: [] as string[] };
+  // Pods whose next ADD would fail, each with the error.
   const refused: string[] = [];
   for (const pod of problem === undefined ? pods : []) {
     const name = `${pod.namespace}/${pod.name}`;
     const why = await problemOf(planPod(planned, pod, naming));
     if (why !== undefined) refused.push(`${name}: ${why}`);
   }
+  // Definitions that no pod can use, and those that multus gives what the runtime offers.
   const broken: string[] = [];
   const offered: string[] = [];
   for (const { namespace, name } of definitions) {
@@ -374,6 +352,7 @@ async function forecast(
       broken.push(`${namespace}/${name}: ${said(error)}`);
     }
   }
+  // Why no pod at all could be attached on this node.
   return { defaultNetwork: problem, refused, broken, naming, offered };
 }
 

@@ -116,14 +116,12 @@ export function enableUnits(): void {
   systemctl('try-restart', SERVICE_UNIT);
 }
 
-/** Stops both units, before their files are removed. */
-export function disableUnits(): void {
-  systemctl('disable', '--now', SOCKET_UNIT, SERVICE_UNIT);
-}
-
-/** After their files were removed. */
-export function forgetUnits(): void {
-  systemctl('daemon-reload');
+/** Does the work, which removes the files of the units; if systemd has them, stops both before. */
+export function withoutUnits<T>(hasThem: boolean, work: () => T): T {
+  if (hasThem) systemctl('disable', '--now', SOCKET_UNIT, SERVICE_UNIT);
+  const done = work();
+  if (hasThem) systemctl('daemon-reload');
+  return done;
 }
 
 /** @throws Error with what systemctl reports */
@@ -153,11 +151,7 @@ export type Starter = (typeof STARTERS)[number];
  */
 export function startersFor(
   starter: Starter,
-  {
-    binDir,
-    unitDir,
-    onDemand,
-  }: { readonly binDir: string; readonly unitDir: string; readonly onDemand: string },
+  { binDir, unitDir, onDemand }: Readonly<Record<'binDir' | 'unitDir' | 'onDemand', string>>,
 ): readonly TextFile[] {
   if (starter === 'systemd') return renderUnits(unitDir, binDir);
   if (starter === 'on-demand')

@@ -16,20 +16,12 @@ import { type InstalledRuntime, refusalOf } from './libcni.ts';
 const EXTENSIONS = ['.conf', '.conflist', '.json'] as const;
 
 /** An entry of the directory. */
-export interface Candidate {
-  readonly name: string;
-  readonly path: string;
+export interface Candidate
+  extends Omit<AnswerOf<'NetworkFiles'>['files'][number], 'network' | 'cniVersion' | 'plugins'> {
   /** Absent if no runtime would read the file; `ignored` says why. */
   readonly extension?: (typeof EXTENSIONS)[number];
-  readonly ignored?: string;
   /** The network in the file. */
   readonly list?: Pick<Conflist, 'name' | 'version' | 'plugins' | 'source'>;
-  /** Why libcni cannot load it. */
-  readonly broken?: string;
-  /** It contains no name; the conflist's name is that of the file. */
-  readonly nameless?: boolean;
-  /** Why no pod could be attached with it, although it loads. */
-  readonly unusable?: string;
 }
 
 /**
