@@ -104,14 +104,17 @@ export async function handOverAll(
   runtime: Runtime,
 ): Promise<Handover[]> {
   return await withPluginDir(plan.executables, async dir => {
-    const problems = new Map<string, string | undefined>();
+    const trials = new Map<string, Promise<string | undefined>>();
     const findProblem = async (one: HandedAttachment): Promise<string | undefined> => {
       const { list } = one;
       const missing = findMissing(one, plan.executables, plan.place);
       if (missing !== undefined || list === undefined || one.isGone || plan.force) return missing;
       const kind = kindOf(one);
-      if (!problems.has(kind)) problems.set(kind, await findTrialProblem(list, one, dir, plan.visible, call));
-      return problems.get(kind);
+      // While a trial takes long, that of another network begins: each has a file of its own.
+      const file = join(dir, `${trials.size}.conflist`);
+      const trial = trials.get(kind) ?? findTrialProblem(list, one, file, plan.visible, call);
+      trials.set(kind, trial);
+      return trial;
     };
     const limits = { groupOf: ({ network }: HandedAttachment) => network, signal: call.signal };
     const look = async (one: HandedAttachment): Promise<Handover> => {
@@ -146,23 +149,22 @@ function kindOf({ list, capabilityArgs }: HandedAttachment): string {
 /**
  * Runs the conflist with our plugins, hands over, and has the other executables delete.
  * @param example one of the attachments of a kind
- * @param dir directory with the other executables, to which the conflist is written
+ * @param file beside the other executables, to which the conflist is written
  * @param visible directories that these executables need
  * @returns why it does not work; undefined if it does
  */
 async function findTrialProblem(
   list: Conflist,
   { args, capabilityArgs, ifname }: HandedAttachment,
-  dir: string,
+  file: string,
   visible: readonly string[],
   call: CommandCall,
 ): Promise<string | undefined> {
-  const file = join(dir, 'list.conflist');
   const plugins = list.plugins.map(({ conf }) => conf);
   writeFileSync(file, JSON.stringify({ cniVersion: list.version, name: list.name, plugins }));
   const dirs = [dirname(process.execPath), ...visible];
   const argv = [
-    ...['compare', '--json', '--with', dir, '--scene', DELETED_AFTER_HANDOVER, '--ifname', ifname],
+    ...['compare', '--json', '--with', dirname(file), '--scene', DELETED_AFTER_HANDOVER, '--ifname', ifname],
     ...(args.length ? ['--args', renderCniArgs(args)] : []),
     ...(Object.keys(capabilityArgs).length ? ['--cap', JSON.stringify(capabilityArgs)] : []),
     ...dirs.flatMap(one => ['--bin-dir', one]),
