@@ -3,7 +3,7 @@
 import type { Deadlines, RequestWatcher, Watch } from '../chain/run/runtime.ts';
 import type { CniError } from '../cni/errors.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
-import type { JsonObject } from '../cni/json.ts';
+import { didYouMean, type JsonObject } from '../cni/json.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
 import type { SpecVersion } from '../cni/result.ts';
 import type { Cluster, ClusterAccess } from '../delegate/cluster.ts';
@@ -59,6 +59,20 @@ export interface CommandTable {
   readonly commands: readonly Command[];
   /** The options of every command. */
   readonly globalOptions: Readonly<Record<string, CommandOption>>;
+}
+
+/**
+ * The command of a name.
+ * @param action what cannot be done without it: `run`
+ * @param more what else there is besides commands, for the error
+ * @throws UsageError
+ */
+export function findCommand({ commands }: CommandTable, name: string, action: string, more: string): Command {
+  const command = commands.find(one => one.name === name);
+  if (command) return command;
+  const names = commands.map(one => one.name);
+  const near = didYouMean(name, names) || `; there are ${names.join(', ')}${more}`;
+  throw new UsageError(`Cannot ${action} "${name}": no such command${near}`);
 }
 
 /** Every option of a command: its own, and those of every command, of which it may replace one. */

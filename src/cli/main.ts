@@ -3,12 +3,18 @@ import { writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { didYouMean } from '../cni/json.ts';
 import { fileFailure } from '../files/read-file.ts';
 import { oneLine } from '../lab/words.ts';
 import { inEnvelope } from './answers/envelope.ts';
 import { parseArguments, type Values } from './arguments.ts';
-import { type Command, type CommandCall, type CommandContext, optionsOf, UsageError } from './command.ts';
+import {
+  type Command,
+  type CommandCall,
+  type CommandContext,
+  findCommand,
+  optionsOf,
+  UsageError,
+} from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { COMPLETE } from './completion/question.ts';
 import { FAILURE, SUCCESS, WRONG_COMMAND_LINE } from './exit-codes.ts';
@@ -55,26 +61,23 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
     writerOf(surroundings)(1, text);
     return SUCCESS;
   };
-  const help = async () => {
+  const usage = async (command?: Command) => {
     const { renderCommandUsage, renderUsage } = await import('./usage.ts');
     const width = widthOf({ env: surroundings.env ?? process.env });
-    return {
-      all: () => renderUsage(TABLE, width),
-      of: (command: Command) => renderCommandUsage(command, TABLE, width),
-    };
+    return command ? renderCommandUsage(command, TABLE, width) : renderUsage(TABLE, width);
   };
   if (name === '--version' || name === '-v') return show(`catena ${TOOL_VERSION}\n`);
   if (name === undefined) {
-    throw new UsageError(`Cannot run: no command given\n\n${(await help()).all().trimEnd()}`);
+    throw new UsageError(`Cannot run: no command given\n\n${(await usage()).trimEnd()}`);
   }
-  if (name === '--help' || name === '-h') return show((await help()).all());
+  if (name === '--help' || name === '-h') return show(await usage());
   if (name === COMPLETE) {
     const { answer } = await import('./completion/answer.ts');
     return show(answer(rest, { env: surroundings.env ?? process.env, types: surroundings.plugins.types }));
   }
-  const command = find(name);
+  const command = findCommand(TABLE, name, 'run', '; see catena help');
   const { values, positionals } = parse(command, rest);
-  if (values.help === true) return show((await help()).of(command));
+  if (values.help === true) return show(await usage(command));
   const { min, max } = command.positionals;
   if (positionals.length < min || positionals.length > max) {
     throw new UsageError(
@@ -94,14 +97,6 @@ function parse({ name, options }: Command, args: readonly string[]): ReturnType<
   } catch (cause) {
     throw new UsageError(`${(cause as Error).message}; see catena help ${name}`, { cause });
   }
-}
-
-function find(name: string): Command {
-  const command = COMMANDS.find(one => one.name === name);
-  if (command) return command;
-  const names = COMMANDS.map(one => one.name);
-  const near = didYouMean(name, names) || `; there are ${names.join(', ')}; see catena help`;
-  throw new UsageError(`Cannot run "${name}": no such command${near}`);
 }
 
 function toCall(

@@ -371,13 +371,12 @@ const MAY_LOAD_LAZILY = [
   'src/node/doctor/node-view',
   // YAML, for who asks for it.
   'src/cli/output/format',
-  // Nor for gRPC, but who asked for its socket.
+  // Nor for gRPC or a cluster, but who asked for them.
   'src/cli/commands/daemon',
   // Nor for a plugin whose DEL never succeeds, but who gives it up.
   'src/cli/commands/del',
   // Nor for a cluster, but whose configuration names one.
   'src/cli/daemon/background',
-  'src/cli/daemon/parts',
 ];
 
 /** Where a word that is also a plugin's name means something else, file by file. */

@@ -3,6 +3,7 @@
 import { dirname } from 'node:path';
 import { BETWEEN_SETTINGS } from '../../between/plan.ts';
 import { RUN_DIR } from '../../cni/directories.ts';
+import { describeError } from '../../cni/errors.ts';
 import { nodeNameGiven } from '../../cni/node-name.ts';
 import {
   callByWorker,
@@ -30,6 +31,7 @@ import {
   watchSettings,
 } from '../../daemon/settings.ts';
 import { SeatTaken } from '../../daemon/who-listens.ts';
+import type { Cluster, ClusterAccess } from '../../delegate/cluster.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
 import { withHistory } from '../../observe/history.ts';
 import { chooseObserver, type Observer, openObserver } from '../../observe/observer.ts';
@@ -38,9 +40,9 @@ import { compileEagerly } from '../../sys/process.ts';
 import { notifyServiceManager, takeListeningSockets } from '../../sys/service-manager.ts';
 import { WATCH_SETTINGS } from '../../watch/settings.ts';
 import { type AsPlugin, type CommandCall, secondsOf, UsageError } from '../command.ts';
+import type { Background } from '../daemon/background.ts';
 import { DaemonEnd, petWatchdog, watchIdle } from '../daemon/daemon-end.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
-import { type Background, shareClusters } from '../daemon/parts.ts';
 import { metricsAddressOf, readingsOf, serveMetrics, sourcesOf } from '../daemon/readings.ts';
 import { SOCKET_TAKEN } from '../exit-codes.ts';
 import { deadlinesOf, pathOf, runDirOf, stateDirOf } from '../target.ts';
@@ -322,4 +324,31 @@ function follow(
     call.err(`catena: reloaded settings from "${file}"\n`);
   };
   return watchSettings(file, base, call.env, report, problem => call.err(`catena: warning: ${problem}\n`));
+}
+
+/**
+ * Opens clusters for the calls of a daemon. A cluster and its packages are loaded only if a configuration names one.
+ * @param nodeName node whose pods are watched as well
+ * @param onPod called with each of these pods that is new or changed
+ */
+function shareClusters(
+  nodeName: string | undefined,
+  observer: Pick<Observer, 'log'>,
+  onPod: Background['podChanged'],
+) {
+  const load = async () => {
+    const { watchClusters } = await import('../../delegate/watched-clusters.ts');
+    const warn = (what: string) => (problem: unknown) =>
+      observer.log('warn', what, { error: describeError(problem) });
+    const onUntold = warn('cannot report an event to the cluster');
+    return watchClusters({ nodeName, onProblem: warn('cannot watch a cluster'), onUntold, onPod });
+  };
+  let shared: ReturnType<typeof load> | undefined;
+  return {
+    async open(access: ClusterAccess): Promise<Cluster> {
+      shared ??= load();
+      return (await shared).open(access);
+    },
+    close: () => void shared?.then(clusters => clusters.close()),
+  };
 }

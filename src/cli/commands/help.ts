@@ -1,8 +1,7 @@
 // What does `catena help` do, and what does an error code mean?
 import { ADDRESS_TAKEN, ErrorCode } from '../../cni/errors.ts';
-import { didYouMean } from '../../cni/json.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type Command, type CommandCall, UsageError } from '../command.ts';
+import { type CommandCall, findCommand, UsageError } from '../command.ts';
 import { SCRIPTS, type Shell } from '../completion/scripts.ts';
 import { renderCommand, renderTop } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
@@ -19,7 +18,8 @@ export async function run(call: CommandCall): Promise<number> {
   if (shell !== undefined) call.out(SCRIPTS[shell as Shell]);
   else if (what !== undefined && /^\d+$/.test(what)) await explain(call, Number(what));
   else {
-    const command = what === undefined ? undefined : find(call, what);
+    const command =
+      what === undefined ? undefined : findCommand(call.table, what, 'help with', ', and error codes');
     const width = widthOf(call);
     if (call.on('man')) call.out(command ? renderCommand(command, call.table) : renderTop(call.table));
     else call.out(command ? renderCommandUsage(command, call.table, width) : renderUsage(call.table, width));
@@ -37,14 +37,6 @@ async function explain(call: CommandCall, code: number): Promise<void> {
   await printAnswer(call, 'CodeExplanation', explanation, () =>
     renderCode(explanation, widthOf(call) ?? WIDTH),
   );
-}
-
-function find({ table }: CommandCall, name: string): Command {
-  const command = table.commands.find(one => one.name === name);
-  if (command) return command;
-  const names = table.commands.map(one => one.name);
-  const near = didYouMean(name, names) || `; there are ${names.join(', ')}, and error codes`;
-  throw new UsageError(`Cannot help with "${name}": no such command${near}`);
 }
 
 /** An error code, explained. */

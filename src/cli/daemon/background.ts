@@ -13,6 +13,8 @@ import { describeError } from '../../cni/errors.ts';
 import { errorIn, type Invocation } from '../../cni/invocation.ts';
 import { defined, memberOf } from '../../cni/json.ts';
 import { NODE_VARIABLE, nodeName } from '../../cni/node-name.ts';
+import type { WatchedCall } from '../../daemon/backend.ts';
+import type { WorkerPool } from '../../daemon/pool.ts';
 import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
 import type { DaemonSettings } from '../../daemon/settings.ts';
 import { Upkeep } from '../../daemon/upkeep.ts';
@@ -23,6 +25,7 @@ import { FollowedPods } from '../../delegate/followed-pods.ts';
 import { bootId } from '../../files/process-stat.ts';
 import { appendHistory, withHistory } from '../../observe/history.ts';
 import type { Observer } from '../../observe/observer.ts';
+import type { CallsInProgress } from '../../observe/watcher.ts';
 import type { WatchedAttachment } from '../../watch/attachments.ts';
 import type { Act } from '../../watch/caretaker.ts';
 import type { WatchSettings } from '../../watch/settings.ts';
@@ -30,13 +33,28 @@ import { startWatching, type Watching } from '../../watch/watcher.ts';
 import type { CommandCall } from '../command.ts';
 import { recoveryEvent } from '../log/events.ts';
 import { confDirOf, pathOf, runDirOf, runtimeOf } from '../target.ts';
-import type { Background, BackgroundParts } from './parts.ts';
+
+/** What the work beside requests needs of the daemon. */
+export interface BackgroundParts {
+  readonly call: CommandCall;
+  readonly stateDir: string;
+  /** The name of this node, if it was given one. */
+  readonly node: string | undefined;
+  readonly pool: WorkerPool;
+  readonly observer: Observer;
+  /** Those that the daemon serves. */
+  readonly calls: CallsInProgress;
+  /** Whether any is being served that goes before what is done here, apart from those that take long. */
+  isBusy(): boolean;
+  /** Serves a call as if a runtime had made it. */
+  readonly callPlugin: WatchedCall;
+}
+
+/** Recovery, upkeep, watch, routes to other nodes, and pods that follow their annotations. */
+export type Background = ReturnType<typeof startBackground>;
 
 /** Starts all of it, with the directories of the command line. */
-export function startBackground(
-  parts: BackgroundParts,
-  settings: Pick<DaemonSettings, 'watch' | 'between'>,
-): Background {
+export function startBackground(parts: BackgroundParts, settings: Pick<DaemonSettings, 'watch' | 'between'>) {
   const { call, stateDir, node, pool, observer, callPlugin } = parts;
   const env = { ...call.env, ...directoriesOf(call) };
   const stopRecovering = startRecovering(runtimeOf({ ...call, workers: pool }));
@@ -52,12 +70,15 @@ export function startBackground(
     get watch() {
       return watching.state;
     },
+    /** Undefined while there are no routes to keep. */
     get between() {
       return between.state;
     },
+    /** Attachments and nodes for which the daemon must go on. */
     kept: () => upkeeping.kept + (between.state ? 1 : 0),
-    podChanged: (...pod) => following.changed(...pod),
-    change(next) {
+    /** A pod is new or changed, or may be. */
+    podChanged: (...pod: Parameters<FollowedPods['changed']>) => following.changed(...pod),
+    change(next: typeof settings) {
       watching.change(next.watch);
       between.change(next.between);
     },
@@ -255,12 +276,10 @@ function said(act: Act, { id, key }: WatchedAttachment, problem: string) {
 /** How the runner's list says the cluster is reached. */
 function findAccess(confDir: string, env: CommandCall['env']): ClusterAccess | undefined {
   const timeoutMs = TIMEOUT_MS;
-  for (const { list } of networksIn(confDir)) {
-    for (const { conf } of list.plugins) {
-      const kubeconfig = memberOf(conf, 'kubeconfig');
-      if (typeof kubeconfig === 'string' && kubeconfig !== '') return { kubeconfig, timeoutMs };
-    }
-  }
+  const confs = networksIn(confDir).flatMap(({ list }) => list.plugins.map(({ conf }) => conf));
+  const named = confs.map(conf => memberOf(conf, 'kubeconfig')).filter(one => typeof one === 'string');
+  const kubeconfig = named.find(one => one !== '');
+  if (kubeconfig !== undefined) return { kubeconfig, timeoutMs };
   return isInCluster(env) ? { kubeconfig: undefined, timeoutMs } : undefined;
 }
 
