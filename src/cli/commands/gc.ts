@@ -65,12 +65,16 @@ function warnOfUnknown(call: CommandCall, list: Conflist, scope: GcScope): void 
   if (!('valid' in scope)) return;
   const valid = typeof scope.valid === 'function' ? scope.valid() : scope.valid;
   const { stale, kept } = planGarbage(list, { valid }, runtimeOf(call));
-  const known = new Set([...stale, ...kept].map(one => `${one.containerId}/${one.ifname}`));
-  for (const { containerID, ifname } of valid) {
-    if (known.has(`${containerID}/${ifname}`)) continue;
-    const text = `Cannot find "${containerID}/${ifname}" of --valid among the recorded attachments of network "${list.name}"`;
+  for (const key of unknownIn({ valid, stale, kept })) {
+    const text = `Cannot find "${key}" of --valid among the recorded attachments of network "${list.name}"`;
     call.warn(new CniError(ErrorCode.invalidConfig, text));
   }
+}
+
+/** Named as valid, and not on record. */
+function unknownIn({ valid, stale, kept }: Pick<GarbagePlan, 'valid' | 'stale' | 'kept'>): string[] {
+  const onRecord = new Set([...stale, ...kept].map(one => `${one.containerId}/${one.ifname}`));
+  return valid.map(key => `${key.containerID}/${key.ifname}`).filter(key => !onRecord.has(key));
 }
 
 /** The cache is shared with every runtime of the host, so deleting everything must be requested explicitly. */
@@ -105,8 +109,6 @@ function parseKey(text: string): AttachmentKey {
 function renderPlan(plan: GarbagePlan, all: boolean): string {
   if (plan.disabled) return `network ${plan.network}: nothing, since the list sets "disableGC"\n`;
   const why = all ? '--all keeps none' : 'no --valid names it';
-  const onRecord = new Set([...plan.stale, ...plan.kept].map(one => `${one.containerId}/${one.ifname}`));
-  const unknown = plan.valid.map(key => `${key.containerID}/${key.ifname}`).filter(key => !onRecord.has(key));
   const rows = [
     ...plan.stale.flatMap(one => [
       `DEL   ${one.containerId}/${one.ifname}: ${one.why ?? why}`,
@@ -117,7 +119,7 @@ function renderPlan(plan: GarbagePlan, all: boolean): string {
       `left  ${one.containerId}/${one.ifname}: the name of its container is unknown`,
       ...one.traces.map(trace => `      ${trace}`),
     ]),
-    ...unknown.map(key => `keep  ${key}: --valid names it; it is not recorded`),
+    ...unknownIn(plan).map(key => `keep  ${key}: --valid names it; it is not recorded`),
     ...plan.links.map(type => `GC    ${type}: deletes what it finds and is not listed as valid`),
     ...(plan.links.length ? [] : [`no GC for plugins${whyNoGc(plan)}`]),
   ];

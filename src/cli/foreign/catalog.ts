@@ -201,15 +201,14 @@ function typesWithSchema(dirs: readonly string[]): string[] {
 
 /** @param what names it in errors */
 function parseSchema(type: string, schema: JsonObject, what: string): ForeignPlugin {
-  const { description, [PLUGIN_KEYWORD]: words } = decode(Words, schema, what);
-  const { kind, capabilities } = words;
-  const summary = description ?? 'does not say what it does';
-  const config = configOf(schema, what);
-  return {
-    type,
+  const { description: summary = 'does not say what it does', [PLUGIN_KEYWORD]: words } = decode(
+    Words,
     schema,
-    about: { kind, summary, capabilities, config, fromSchema: true },
-  };
+    what,
+  );
+  const { kind, capabilities } = words;
+  const config = configOf(schema, what);
+  return { type, schema, about: { kind, summary, capabilities, config, fromSchema: true } };
 }
 
 /** @throws CniError 7 for what cannot be a schema, such as a pattern that is no regular expression */
@@ -240,7 +239,15 @@ export function withForeign(
 ): PluginCatalog {
   const known = new Map<string, ForeignPlugin | undefined>();
   const read = (type: string): ForeignPlugin | undefined => {
-    if (!known.has(type)) known.set(type, tryRead(type, dirs, onUnusable));
+    if (known.has(type)) return known.get(type);
+    // Whatever comes of it, it is read and told once.
+    known.set(type, undefined);
+    try {
+      known.set(type, readSchemaFile(type, dirs));
+    } catch (error) {
+      if (!(error instanceof CniError)) throw error;
+      onUnusable(error);
+    }
     return known.get(type);
   };
   const others = () =>
@@ -264,20 +271,6 @@ export function withForeign(
       };
     },
   };
-}
-
-function tryRead(
-  type: string,
-  dirs: readonly string[],
-  onUnusable: (problem: CniError) => void,
-): ForeignPlugin | undefined {
-  try {
-    return readSchemaFile(type, dirs);
-  } catch (error) {
-    if (!(error instanceof CniError)) throw error;
-    onUnusable(error);
-    return undefined;
-  }
 }
 
 /** The schema of lists, which holds the plugin's as a definition. */

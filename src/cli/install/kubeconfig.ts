@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { KUBECONFIG_BELOW, NODE_VARIABLE, renderNodeLine } from '../../cni/node-name.ts';
-import { type Files, UNFINISHED } from './files.ts';
+import { type Files, ifThere, UNFINISHED } from './files.ts';
 
 /** A service account, as mounted by the kubelet. */
 interface PodAccount {
@@ -69,13 +69,13 @@ export function judgeKubeconfig(
   confDir: string,
   text: string | undefined,
 ): 'absent' | 'same' | 'ours' | 'foreign' {
-  let there: string;
+  let there: string | undefined;
   try {
-    there = readFileSync(kubeconfigIn(confDir), 'utf8');
-  } catch (cause) {
-    const { code = '' } = cause as NodeJS.ErrnoException;
-    return ['ENOENT', 'ENOTDIR'].includes(code) ? 'absent' : 'foreign';
+    there = ifThere(() => readFileSync(kubeconfigIn(confDir), 'utf8'));
+  } catch {
+    return 'foreign';
   }
+  if (there === undefined) return 'absent';
   if (there === text) return 'same';
   return there.startsWith(`${MARK}\n`) ? 'ours' : 'foreign';
 }
