@@ -5,7 +5,7 @@ import { NetworkNotFound } from '../chain/config/load.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
+import type { Cluster, KubeletPod, KubernetesPod, NetworkStatus } from './cluster.ts';
 import type { AddOutcome, Pod, Runner } from './runner.ts';
 import { ANNOTATIONS_CAPABILITY } from './wanted.ts';
 
@@ -111,7 +111,7 @@ const MAX_MESSAGE = 1024;
 
 /** An event of a pod. Its name follows from its content, so the API server refuses to repeat it. */
 export function eventOf(
-  { namespace, name }: { readonly namespace: string; readonly name: string },
+  { namespace, name }: Pick<KubeletPod, 'namespace' | 'name'>,
   { uid }: Pick<KubernetesPod, 'uid'>,
   { reason, message, about, type = 'Warning' }: Said,
 ): JsonObject {
@@ -136,20 +136,13 @@ export function eventOf(
   };
 }
 
-/** A pod in its cluster. */
-interface ToldPod {
-  readonly namespace: string;
-  readonly name: string;
-  readonly uid: string;
-}
-
 /**
  * Tells the cluster of a pod, all at the same time.
  * @param warn gets why something could not be told: no verb fails for it
  */
 export async function tellCluster(
   { addEvent }: Pick<Cluster, 'addEvent'>,
-  pod: ToldPod,
+  pod: KubeletPod & { readonly uid: string },
   said: readonly Said[],
   warn: (message: string, fields: { error: string }) => void,
 ): Promise<void> {

@@ -44,8 +44,6 @@ export class DefaultRoutes {
     for (const family of FAMILIES) {
       const isMissing = index === this.#chosen[family] && !present.includes(family);
       if (isMissing && this.#networks[index]?.selection.defaultRoute?.length === 0) this.#choosesNone(family);
-    }
-    for (const family of FAMILIES) {
       if (present.includes(family)) this.#found[family] ??= index;
     }
     const remove = FAMILIES.filter(family => {

@@ -88,10 +88,11 @@ function networkOf(
 ): FoundNetwork {
   const { name, resource } = definition;
   const label = `${definition.namespace ?? namespace}/${name}`;
-  if (definition.config.trim() === '')
-    return { label, list: loadNetwork(confDir, name), ...defined({ resource }) };
   const what = `configuration of NetworkAttachmentDefinition "${label}"`;
-  const list = makeNetwork(parseObject(definition.config, what), { name, cniVersion }, what);
+  const isInFile = definition.config.trim() === '';
+  const list = isInFile
+    ? loadNetwork(confDir, name)
+    : makeNetwork(parseObject(definition.config, what), { name, cniVersion }, what);
   return { label, list, ...defined({ resource }) };
 }
 

@@ -55,7 +55,8 @@ export function clusterAt(server: ApiServer): Cluster {
       for await (const { items } of listPages(server, `api/v1/namespaces/${enc(namespace)}/pods`, query))
         for (const item of items) {
           const { uid, annotations } = podOf(item);
-          pods.push({ uid, annotations, name: nameOf(item), isOver: isOver(item) });
+          const { name } = isObject(item.metadata) ? item.metadata : {};
+          pods.push({ uid, annotations, name: textOf(name), isOver: isOver(item) });
         }
       return pods;
     },
@@ -175,10 +176,6 @@ function machineOf(
 ): PodMachine | undefined {
   if (!uid) return undefined;
   return { uid, isTarget: !!migration, isActive: !!ready || (!!runsOn && runsOn === node) };
-}
-
-function nameOf({ metadata }: JsonObject): string {
-  return textOf(isObject(metadata) ? metadata.name : undefined);
 }
 
 function isOver({ status }: JsonObject): boolean {

@@ -95,16 +95,10 @@ async function* runProcesses(start: StartPlugin, segment: Segment): AsyncGenerat
   }
 }
 
-/** One call of a plugin, with all its inputs. */
-export interface ExecCall {
-  /** The executable that was found. */
-  readonly path: string;
-  readonly env: Readonly<Record<string, string | undefined>>;
+/** One call of a plugin, with all its inputs. A caller that runs it elsewhere must honour its deadline, in milliseconds, and the signal. */
+export interface ExecCall extends Pick<PluginCall, 'path' | 'env'>, Pick<Segment, 'deadlineMs' | 'signal'> {
   /** Standard input. */
   readonly request: string;
-  /** Milliseconds it may take. A caller that runs it elsewhere must honour this and the signal. */
-  readonly deadlineMs: number;
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** How the call went; the default is exit code 0 and no output. */
