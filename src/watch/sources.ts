@@ -1,5 +1,6 @@
 // From where does the daemon learn that something on this host has changed, and which attachments does that concern?
 import { type FSWatcher, statSync, watch } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import { type AttachmentId, findOwner, isContainer } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
 import type { Envelope } from '../netlink/codec.ts';
@@ -44,16 +45,7 @@ interface SourceEvents {
  */
 export function openSources(confDir: string, events: SourceEvents): () => void {
   const hints = new DeviceHints([]);
-  const tell = (read: () => readonly Hint[]): void => {
-    let found: readonly Hint[];
-    try {
-      found = read();
-    } catch (error) {
-      events.lost((error as Error).message);
-      return;
-    }
-    if (found.length > 0) events.hints(found);
-  };
+  const tell = (read: () => readonly Hint[]): void => told(events, read, events.lost);
   const devices = openMonitor(
     NETLINK_ROUTE,
     ROUTE_GROUPS,
@@ -89,20 +81,23 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
   };
 }
 
+function told(events: SourceEvents, read: () => readonly Hint[], unread: (why: string) => void): void {
+  let found: readonly Hint[];
+  try {
+    found = read();
+  } catch (error) {
+    unread((error as Error).message);
+    return;
+  }
+  if (found.length > 0) events.hints(found);
+}
+
 /** Listens to the namespaces that devices of this host lead to. @returns a function that stops this */
 function listenInside(hints: DeviceHints, events: SourceEvents): () => void {
-  const all = (why: string): Hint => ({ of: 'all', isLikely: false, why });
+  const unread = (why: string): void => events.hints([{ of: 'all', isLikely: false, why }]);
   try {
     return openPeerMonitor(NETLINK_ROUTE, PEER_GROUPS, ROUTE_FILTER, {
-      changed(notifications) {
-        let found: readonly Hint[];
-        try {
-          found = hints.hintsInside(notifications);
-        } catch (error) {
-          found = [all((error as Error).message)];
-        }
-        if (found.length > 0) events.hints(found);
-      },
+      changed: notifications => told(events, () => hints.hintsInside(notifications), unread),
       lost: events.missed,
     });
   } catch {
@@ -207,15 +202,12 @@ export class DeviceHints {
 
   /** Hints from what other namespaces notified, about devices whose other end has changed, or lost something. */
   hintsInside(notifications: readonly PeerMessages[]): Hint[] {
-    const hints: Hint[] = [];
-    for (const { nsid, messages } of notifications) {
-      for (const message of messages) {
-        const change = decodeRouteNotification(message);
-        const device = change && this.#ends.get(endOf(nsid, change.index));
-        if (device) hints.push(...hintsAbout(device, change));
-      }
-    }
-    return hints;
+    const all = notifications.flatMap(({ nsid, messages }) => messages.map(message => ({ nsid, message })));
+    return all.flatMap(({ nsid, message }) => {
+      const change = decodeRouteNotification(message);
+      const device = change && this.#ends.get(endOf(nsid, change.index));
+      return device ? hintsAbout(device, change) : [];
+    });
   }
 
   #learn(index: number, device: Omit<HostDevice, 'index'>, isNew: boolean): void {
@@ -267,17 +259,11 @@ function hintsAbout(device: Known, change: RouteNotification): Hint[] {
   const before = device.inside;
   const { name, isGone, isUp, mac, mtu } = change;
   device.inside = { name, isGone, isUp, mac, mtu };
-  if (before !== undefined && isSame(before, device.inside)) return [];
+  if (isDeepStrictEqual(before, device.inside)) return [];
   if (isGone) return [hint];
   // As on the host.
   if (device.isNew && !isUp && before?.isUp !== true) return [];
   return [{ ...hint, end: { name, isUp, mac, hasOtherMtu: before?.isUp === true && before.mtu !== mtu } }];
-}
-
-function isSame(a: Inside, b: Inside): boolean {
-  return (
-    a.name === b.name && a.isGone === b.isGone && a.isUp === b.isUp && a.mac === b.mac && a.mtu === b.mtu
-  );
 }
 
 /** What may have been damaged. */
@@ -372,8 +358,8 @@ export function chooseConcerned(
     if (hint.of === 'device') devices.add(hint.name);
   }
   if (owners.size === 0 && devices.size === 0) return new Set();
-  const found = select(known, [...owners.values()], devices);
-  return found.isComplete ? found.keys : select(relist(), [...owners.values()], devices).keys;
+  const found = withDevices(known, devices, [...owners.values()]);
+  return found.isComplete ? found.keys : withDevices(relist(), devices, [...owners.values()]).keys;
 }
 
 /**
@@ -409,11 +395,9 @@ function ownersOf(
   known: Attachments,
 ): ReadonlyMap<string, readonly WatchedAttachment[]> {
   const owners = new Map<string, WatchedAttachment[]>();
-  if (devices.size === 0) return owners;
-  for (const one of known.values()) {
+  for (const one of devices.size > 0 ? known.values() : [])
     for (const name of one.devices)
       if (devices.has(name)) owners.set(name, [...(owners.get(name) ?? []), one]);
-  }
   return owners;
 }
 
@@ -429,20 +413,13 @@ function isAsMade(
 }
 
 /**
- * The attachments whose device on the host has one of these names.
- * @returns their keys, and whether each name is that of one
+ * The attachments whose device on the host has one of these names, or that are named.
+ * @returns their keys, and whether each name and each owner is that of one
  */
 export function withDevices(
   attachments: Attachments,
-  names: ReadonlySet<string>,
-): { readonly keys: ReadonlySet<string>; readonly isComplete: boolean } {
-  return select(attachments, [], names);
-}
-
-function select(
-  attachments: Attachments,
-  owners: readonly AttachmentId[],
   devices: ReadonlySet<string>,
+  owners: readonly AttachmentId[] = [],
 ): { readonly keys: Set<string>; readonly isComplete: boolean } {
   const keys = new Set<string>();
   const named = new Set<string>();
