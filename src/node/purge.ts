@@ -213,21 +213,16 @@ export function purgeKernel(dryRun: boolean): PurgeStep[] {
 }
 
 /** Devices of networks, with a port of the bridge that an attachment, or another program, has. */
-function judgeDevices(links: readonly Link[]): { readonly link: Link; readonly port?: string }[] {
+function judgeDevices(links: readonly Link[]): { readonly link: Link; readonly port: string | undefined }[] {
   const own = links.filter(isOfNetwork);
-  const portOf = (bridge: Link) =>
-    links.find(({ index, master }) => master === bridge.index && own.every(one => one.index !== index))?.name;
-  const used = new Map(
-    own.flatMap(link => {
-      const port = portOf(link);
-      return port === undefined ? [] : [[link.index, port] as const];
-    }),
-  );
+  const indexes = new Set(own.map(({ index }) => index));
+  const portOf = (bridge: number) =>
+    links.find(one => indexes.has(bridge) && one.master === bridge && !indexes.has(one.index))?.name;
   return own.map(link => {
     // Either end of a pair that carries the gateway of a VLAN.
     const ends = [link, ...own.filter(one => one.index === link.peer)];
-    const port = ends.flatMap(({ index, master }) => used.get(index) ?? used.get(master) ?? [])[0];
-    return port === undefined ? { link } : { link, port };
+    const [port] = ends.flatMap(({ index, master }) => portOf(index) ?? portOf(master) ?? []);
+    return { link, port };
   });
 }
 

@@ -18,15 +18,7 @@ import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
 import { CHECK_BUDGET_MS, checkAll } from '../watch/examine.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';
 import type { NodeFacts, RecordedAttachment } from './facts.ts';
-import type {
-  NodeAttachment,
-  NodeDaemon,
-  NodeHealth,
-  NodeModel,
-  NodeNetwork,
-  NodeOrigin,
-  NodePool,
-} from './model.ts';
+import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel, NodeNetwork, NodeOrigin } from './model.ts';
 import { namesOf, readStorageNames } from './names.ts';
 import { titleOf } from './words.ts';
 
@@ -118,14 +110,8 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
       addresses: addressesOf(known.result),
       ...effectsOf(known, findAbout),
       routes: [...(inside?.routes ?? [])],
-      ...defined({
-        why: unsettled,
-        since: sinceOf(one, runtime.env),
-        through,
-        device: inside?.device,
-        hostDevice,
-      }),
-      ...defined({ health: health.get(keyOf(known)) }),
+      ...defined({ why: unsettled, since: sinceOf(one, runtime.env), through }),
+      ...defined({ device: inside?.device, hostDevice, health: health.get(keyOf(known)) }),
     };
   });
   const lists = listsOf(networks, attachments);
@@ -139,7 +125,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
     networks: networksOf(networks, lists, shown, findAbout),
     attachments: shown.sort(byName),
     bridges: bridgesIn(host, names),
-    pools: poolsOf(lists, findAbout),
+    pools: [...lists.values()].flatMap(list => rangeUsesOf(list, findAbout)),
     daemon,
     notes,
   };
@@ -154,9 +140,8 @@ function readNamespaces(
   const read = new Map<string, ReadonlyMap<string, Inside>>();
   for (const [i, path] of paths.entries()) {
     if (performance.now() > deadline) {
-      notes.push(
-        `Cannot read ${paths.length - i} of ${paths.length} namespaces: ${NAMESPACES_MS} ms have passed`,
-      );
+      const left = `${paths.length - i} of ${paths.length} namespaces`;
+      notes.push(`Cannot read ${left}: ${NAMESPACES_MS} ms have passed`);
       break;
     }
     const inside = readInside(path);
@@ -166,21 +151,17 @@ function readNamespaces(
 }
 
 async function readHealth({ facts, runtime, openSegments }: NodePlaces): Promise<Map<string, NodeHealth>> {
-  const checks = await checkAll(facts.attachments().standing, runtime, {
-    ...{ budgetMs: CHECK_BUDGET_MS, openSegments },
-  });
+  const scope = { budgetMs: CHECK_BUDGET_MS, openSegments };
+  const checks = await checkAll(facts.attachments().standing, runtime, scope);
   return new Map(checks.map(one => [keyOf(one), { state: one.state, ...defined({ problem: one.problem }) }]));
 }
 
 function addressesOf(result: RecordedAttachment['known']['result']): string[] {
-  const ips = result === undefined ? undefined : memberOf(result, 'ips');
+  const [ips, ...older] = ['ips', 'ip4', 'ip6'].map(key => result && memberOf(result, key));
   const listed = (Array.isArray(ips) ? ips : []).map(one => (isObject(one) ? one.address : undefined));
   // Results up to 0.2.0 have one address of each family.
-  const older = ['ip4', 'ip6'].map(key => {
-    const one = result === undefined ? undefined : memberOf(result, key);
-    return isObject(one) ? one.ip : undefined;
-  });
-  return [...listed, ...older].filter(text => typeof text === 'string');
+  const single = older.map(one => (isObject(one) ? one.ip : undefined));
+  return [...listed, ...single].filter(text => typeof text === 'string');
 }
 
 /** As it is shown first, then by network and interface. */
@@ -212,12 +193,20 @@ function effectsOf({ source, capabilityArgs }: CachedAttachment, find: FindAbout
 }
 
 function requestsOf(source: string | undefined, capabilityArgs: CachedAttachment['capabilityArgs']) {
-  if (source === undefined) return [];
+  const list = findFrozen(source);
   try {
-    const list = parseFrozen(source);
-    return list.plugins.map(entry => buildRequest(list, entry, { capabilityArgs }));
+    return list ? list.plugins.map(entry => buildRequest(list, entry, { capabilityArgs })) : [];
   } catch {
     return [];
+  }
+}
+
+/** A list that cannot be parsed tells nothing. */
+function findFrozen(source: string | undefined): Conflist | undefined {
+  try {
+    return source === undefined ? undefined : parseFrozen(source);
+  } catch {
+    return undefined;
   }
 }
 
@@ -237,12 +226,8 @@ function listsOf(
 ): ReadonlyMap<string, Conflist> {
   const lists = new Map(networks.map(({ list }) => [list.name, list]));
   for (const { known } of attachments) {
-    if (lists.has(known.network) || known.source === undefined) continue;
-    try {
-      lists.set(known.network, parseFrozen(known.source));
-    } catch {
-      // Its pools are unknown without a list.
-    }
+    const list = lists.has(known.network) ? undefined : findFrozen(known.source);
+    if (list) lists.set(known.network, list);
   }
   return lists;
 }
@@ -261,16 +246,10 @@ function networksOf(
     const [file, list] = [files.get(name), lists.get(name)];
     return {
       name,
-      ...(file === undefined ? {} : { file }),
-      ...(list === undefined ? {} : { cniVersion: list.version }),
+      ...defined({ file, cniVersion: list?.version }),
       plugins: list?.plugins.map(({ type }) => type) ?? [],
       leaseDirs: list === undefined ? [] : leaseDirsOf(list, find),
       attachments: counts.get(name) ?? 0,
     };
   });
-}
-
-/** The ranges that the lists hand out. */
-function poolsOf(lists: ReadonlyMap<string, Conflist>, find: FindAbout): NodePool[] {
-  return [...lists.values()].flatMap(list => rangeUsesOf(list, find));
 }

@@ -5,7 +5,7 @@ import { visitNamespaces } from '../ipam/holders.ts';
 import { isLease } from '../ipam/lease-files.ts';
 import { findOwnerOf } from '../ipam/range-use.ts';
 import { findIp, renderIp } from '../net/ip.ts';
-import { renderFields } from '../netlink/nft/table.ts';
+import { type FieldValue, renderFields } from '../netlink/nft/table.ts';
 import { Tables } from '../netlink/tables.ts';
 import { findNetnsIdentity } from '../sys/netns-identity.ts';
 import type { NodeAttachment, NodeModel, NodeNetwork } from './model.ts';
@@ -38,29 +38,23 @@ const LEAST_OF_ID = 4;
  */
 export function findWho(node: NodeModel, text: string): Owned[] {
   const query = parseQuery(text.trim());
-  const byAttachment = new Map<NodeAttachment, string[]>();
-  const others: string[] = [];
-  const note = (attachment: NodeAttachment | undefined, evidence: string): void => {
-    if (attachment === undefined) others.push(evidence);
-    else byAttachment.set(attachment, [...(byAttachment.get(attachment) ?? []), evidence]);
-  };
-  for (const attachment of node.attachments) {
-    for (const evidence of recordedIn(attachment, query)) note(attachment, evidence);
-  }
-  for (const network of node.networks) {
-    for (const [attachment, evidence] of leasesIn(node, network, query)) note(attachment, evidence);
-  }
-  for (const mark of findMarks(new Tables(), query)) {
-    const attachment = ownerIn(node, mark.comment);
-    note(attachment, attachment ? mark.what : `${mark.what}, ${describeComment(mark)}`);
-  }
-  for (const found of interfacesFor(query)) {
-    const attachment = attachmentAt(node, found);
-    note(attachment, describeInterface(found));
-  }
+  const found: (readonly [NodeAttachment | undefined, string])[] = [
+    ...node.attachments.flatMap(one => recordedIn(one, query).map(evidence => [one, evidence] as const)),
+    ...node.networks.flatMap(network => leasesIn(node, network, query)),
+    ...findMarks(new Tables(), query).map(({ what, comment }) => {
+      const owner = ownerIn(node, comment);
+      return [owner, owner ? what : `${what}, ${describeComment(comment)}`] as const;
+    }),
+    ...interfacesFor(query).map(one => [attachmentAt(node, one), describeInterface(one)] as const),
+  ];
+  const owners = new Set(found.map(([attachment]) => attachment));
+  owners.delete(undefined);
+  const evidenceFor = (attachment: NodeAttachment | undefined): string[] => [
+    ...new Set(found.flatMap(([owner, evidence]) => (owner === attachment ? evidence : []))),
+  ];
   return [
-    ...[...byAttachment].map(([attachment, evidence]) => ({ attachment, evidence: [...new Set(evidence)] })),
-    ...[...new Set(others)].map(evidence => ({ attachment: undefined, evidence: [evidence] })),
+    ...[...owners].map(attachment => ({ attachment, evidence: evidenceFor(attachment) })),
+    ...evidenceFor(undefined).map(evidence => ({ attachment: undefined, evidence: [evidence] })),
   ];
 }
 
@@ -87,22 +81,18 @@ function recordedIn(one: NodeAttachment, { text, ip, mac, port, protocol }: Quer
   );
   const pod = one.podName === undefined ? undefined : `${one.podNamespace}/${one.podName}`;
   const isName = [pod, one.podName, one.containerName].includes(text);
+  const isId = text.length >= LEAST_OF_ID && containerId.startsWith(text);
+  const relation = isBelow(one) ? 'device below' : 'other end of';
   return [
     ...one.addresses.filter(isOwn).map(address => `the result of its ADD has ${address}`),
-    ...(mac !== undefined && device?.mac === mac ? [`its interface "${device.name}" has it`] : []),
-    ...(mac !== undefined && hostDevice?.mac === mac
-      ? [`its device "${hostDevice.name}" on the host has it`]
-      : []),
-    ...(hostDevice?.name === text
-      ? [`"${text}" is the ${isBelow(one) ? 'device below' : 'other end of'} its interface "${one.ifname}"`]
-      : []),
+    ...(mac && device?.mac === mac ? [`its interface "${device.name}" has it`] : []),
+    ...(mac && hostDevice?.mac === mac ? [`its device "${hostDevice.name}" on the host has it`] : []),
+    ...(hostDevice?.name === text ? [`"${text}" is the ${relation} its interface "${one.ifname}"`] : []),
     ...ports.map(
       mapped => `${mapped.protocol} port ${port} of the host leads to its port ${mapped.containerPort}`,
     ),
     ...(isName ? ['its runtime named it so'] : []),
-    ...(text.length >= LEAST_OF_ID && containerId.startsWith(text)
-      ? [`its container id is "${containerId}"`]
-      : []),
+    ...(isId ? [`its container id is "${containerId}"`] : []),
   ];
 }
 
@@ -116,20 +106,19 @@ function leasesIn(
     const owner = findOwnerOf(dir, ip);
     if (owner === undefined) return [];
     const { containerId, ifname } = owner;
-    const attachment = node.attachments.find(
-      one =>
-        one.network === name &&
-        one.containerId === containerId &&
-        (ifname === undefined || one.ifname === ifname),
-    );
+    const attachment = node.attachments.find(one => {
+      const isIt = one.network === name && one.containerId === containerId;
+      return isIt && (ifname === undefined || one.ifname === ifname);
+    });
     const words = `"${join(dir, ip)}" leases it to container "${containerId}"`;
     return [[attachment, attachment ? words : `${words}, which has no attachment on record`] as const];
   });
 }
 
-function interfacesFor({ ip, mac, text, port, handle }: Query): FoundInterface[] {
-  if (ip !== undefined || mac !== undefined) return findInterfaces({ ip, mac });
-  return port === undefined && handle === undefined ? findInterfaces({ name: text }) : [];
+function interfacesFor(query: Query): FoundInterface[] {
+  const { ip, mac, text, port, handle } = query;
+  if (ip !== undefined || mac !== undefined) return findInterfaces(query);
+  return port === undefined && handle === undefined ? findInterfaces(query, text) : [];
 }
 
 /** By its own comment or alias; those too long for a container id have a digest of it. */
@@ -142,7 +131,7 @@ function ownerIn(node: NodeModel, comment: string | undefined): NodeAttachment |
   );
 }
 
-function describeComment({ comment }: Mark): string {
+function describeComment(comment: string | undefined): string {
   return comment === undefined
     ? 'which all attachments share, or which is not ours'
     : `with the comment "${comment}"`;
@@ -183,30 +172,19 @@ function findMarks(tables: Tables, { ip, port, handle }: Pick<Query, 'ip' | 'por
   try {
     const elements = ip === undefined && port === undefined ? [] : tables.ownElements;
     const rules = handle === undefined ? [] : tables.nftRules.filter(({ attrs }) => attrs.handle === handle);
+    const isOf = (one: FieldValue) => (typeof one === 'object' ? renderIp(one) === ip : one === port);
     return [
-      ...elements
-        .filter(({ key }) => key.some(one => (typeof one === 'object' ? renderIp(one) === ip : one === port)))
-        .map(({ key, set, table, comment }) => ({
-          what: `element ${renderFields(key)} of "${set}" in table ${table.family} ${table.name}`,
-          comment,
-        })),
-      ...rules.map(({ table, attrs: { chain, comment } }) => ({
-        what: `rule ${handle} of chain "${chain}" in table ${table.family} ${table.name}`,
-        comment,
-      })),
+      ...elements.flatMap(({ key, set, table: { family, name }, comment }) => {
+        const what = `element ${renderFields(key)} of "${set}" in table ${family} ${name}`;
+        return key.some(isOf) ? [{ what, comment }] : [];
+      }),
+      ...rules.map(({ table: { family, name }, attrs: { chain, comment } }) => {
+        return { what: `rule ${handle} of chain "${chain}" in table ${family} ${name}`, comment };
+      }),
     ];
   } catch {
     return [];
   }
-}
-
-/** What an interface is searched by. */
-interface InterfaceQuery {
-  /** Canonical text. */
-  readonly ip?: string | undefined;
-  /** Lower case, with colons. */
-  readonly mac?: string | undefined;
-  readonly name?: string | undefined;
 }
 
 /** An interface that matches. */
@@ -223,19 +201,17 @@ interface FoundInterface {
 }
 
 /** Looks into every namespace that a process is in or a name refers to, and that this process may enter. */
-function findInterfaces({ ip, mac, name }: InterfaceQuery): FoundInterface[] {
+function findInterfaces({ ip, mac }: Pick<Query, 'ip' | 'mac'>, name?: string): FoundInterface[] {
   const found: FoundInterface[] = [];
   visitNamespaces(({ path, pids, socket, hostId }) => {
     const tables = new Tables((_, talk) => talk(socket));
     const addresses = ip === undefined ? [] : tables.addresses;
-    const withIp = new Set(
-      addresses.filter(({ cidr }) => renderIp(cidr.ip) === ip).map(({ index }) => index),
-    );
-    for (const link of tables.links) {
-      if (!withIp.has(link.index) && (mac === undefined || link.mac !== mac) && link.name !== name) continue;
+    const withIp = addresses.flatMap(({ cidr, index }) => (renderIp(cidr.ip) === ip ? index : []));
+    for (const { index, name: ifname, mac: own, attrs } of tables.links) {
+      if (!withIp.includes(index) && (mac === undefined || own !== mac) && ifname !== name) continue;
       const isHost = hostId === undefined;
       const identity = findNetnsIdentity(path);
-      found.push({ ifname: link.name, netns: path, identity, pids, isHost, alias: link.attrs.alias });
+      found.push({ ifname, netns: path, identity, pids, isHost, alias: attrs.alias });
     }
   });
   return found;

@@ -143,11 +143,7 @@ function branchesOf({ uplinks, members }: Group, paint: Paint): string[] {
 }
 
 const COLOURS: Readonly<Partial<Record<Condition, Colour>>> = {
-  broken: 'red',
-  unsettled: 'yellow',
-  gone: 'yellow',
-  unknown: 'yellow',
-  sound: 'green',
+  ...{ broken: 'red', unsettled: 'yellow', gone: 'yellow', unknown: 'yellow', sound: 'green' },
 };
 
 function leafOf(one: NodeAttachment, paint: Paint): string {
