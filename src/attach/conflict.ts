@@ -1,4 +1,10 @@
 // Does another host of the link have an IPv4 address already?
+//
+// Where an interface shares its link with hosts that this node does not manage, IPAM cannot know their addresses. RFC 5227 asks before an
+// address is used: a probe claims nothing, so no host changes its cache, and the holder of the address answers. Its waits of up to nine
+// seconds are for links of 1998. Hosts of today answer within milliseconds, which is why other systems have settled for 200 ms. What
+// costs more than that here is a container that waits: so the gateways are asked, too. Once one has answered, packets pass in both
+// directions, and the link is as fast as that answer was; a silent link gets the whole time, since it may only be slow.
 
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { parseMac, renderMac } from '../net/interface.ts';
@@ -50,14 +56,6 @@ export function decodeArp(bytes: Uint8Array): ArpMessage | undefined {
   return { senderMac: renderMac(bytes.subarray(8, 14)), sender: ipAt(14), target: ipAt(24) };
 }
 
-// Does another host of the link have an IPv4 address already?
-//
-// Where an interface shares its link with hosts that this node does not manage, IPAM cannot know their addresses. RFC 5227 asks before an
-// address is used: a probe claims nothing, so no host changes its cache, and the holder of the address answers. Its waits of up to nine
-// seconds are for links of 1998. Hosts of today answer within milliseconds, which is why other systems have settled for 200 ms. What
-// costs more than that here is a container that waits: so the gateways are asked, too. Once one has answered, packets pass in both
-// directions, and the link is as fast as that answer was; a silent link gets the whole time, since it may only be slow.
-
 /** When the probes are sent, and how long a link without answers is listened to. */
 const PROBES_AT_MS = [0, 20, 80];
 const SILENT_MS = 200;
@@ -83,13 +81,9 @@ export async function probeAddresses(
 ): Promise<void> {
   setLink(call.container, link.index, { up: true });
   await awaitTraffic(call.log, stages);
+  const wanted = ips.map(({ cidr }) => cidr.ip);
   const gateways = ips.flatMap(({ gateway }) => gateway ?? []);
-  await refuseTakenAddresses(
-    call,
-    link,
-    ips.map(({ cidr }) => cidr.ip),
-    gateways,
-  );
+  await refuseTakenAddresses(call, link, wanted, gateways);
 }
 
 /**
@@ -127,9 +121,8 @@ export async function isAnsweredElsewhere(
   const links = ifnames.flatMap(name => findLink(container, name) ?? []);
   const answers = await Promise.all(
     links.map(({ index, mac }) => {
-      const own = listAddresses(container, index).flatMap(({ cidr }) =>
-        cidr.ip.family === 4 ? cidr.ip : [],
-      );
+      const present = listAddresses(container, index).map(({ cidr }) => cidr.ip);
+      const own = present.filter(({ family }) => family === 4);
       if (own.length === 0 || mac === undefined) return false;
       return probe({ containerNetns }, { index, mac }, own, (receive, elapsed) => {
         // Not who probes for it, as this container does.
@@ -193,7 +186,6 @@ interface Question {
 
 /**
  * Reads what has arrived.
- * @param receive the next frame, if there is one
  * @returns whether one of the gateways was heard
  * @throws CniError 11 when another host answers for one of the addresses
  */
@@ -201,18 +193,16 @@ export function readAnswers(receive: Receive, { wanted, gateways, name, own }: Q
   let hasAnswered = false;
   for (const message of messagesIn(receive)) {
     const ip = findTaken(message, wanted, own);
-    if (ip !== undefined) throw taken(ip, name, message.senderMac);
+    if (ip !== undefined) {
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot use ${renderIp(ip)} on "${name}": the host with hardware address ${message.senderMac} has it`,
+        { details: 'exclude the address from "ipam", or remove it from that host' },
+      );
+    }
     hasAnswered ||= message.senderMac !== own && includesIp(gateways, message.sender);
   }
   return hasAnswered;
-}
-
-function taken(ip: Ip, name: string, holder: string): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot use ${renderIp(ip)} on "${name}": the host with hardware address ${holder} has it`,
-    { details: 'exclude the address from "ipam", or remove it from that host' },
-  );
 }
 
 /** The holder answers or announces; a host that probes for the address at this moment will use it (RFC 5227, 2.1.1). */

@@ -1,4 +1,6 @@
 // How does a device in the container get what its IPAM plugin assigns, and is it still as ADD left it?
+//
+// The device exists before the IPAM plugin is called, because some of them talk through it: dhcp sends its requests from there.
 
 import { interimName, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -65,10 +67,6 @@ export function checkMac(name: string, reported: ResultInterface | undefined, li
 export function stateOf(link: Link): string {
   return link.flags & IFF_UP ? 'up' : 'down';
 }
-
-// How does a device in the container get what its IPAM plugin assigns?
-//
-// The device exists before the IPAM plugin is called, because some of them talk through it: dhcp sends its requests from there.
 
 /** A device of the container, and what was assigned to it. */
 interface Addressed {

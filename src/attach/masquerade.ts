@@ -22,6 +22,7 @@ import {
   NF_IP_PRI_FILTER,
   type NftSet,
   OWN_NAT,
+  type Rule,
 } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { isStaleNote, type KeptAttachments } from '../plugin/define.ts';
@@ -169,8 +170,8 @@ function entriesFor(owner: AttachmentId, cidrs: readonly Masqueraded[]): Entry[]
     const { ip } = cidr;
     return [
       { set: LOCAL[ip.family], element: { key: [ip, networkOf(cidr)], comment } },
-      { set: PODS[ip.family], element: { key: [ip], data: verdictFor(cidr), comment } },
-      { set: STRAYS[ip.family], element: { key: [ip], data: strayVerdictFor(cidr), comment } },
+      { set: PODS[ip.family], element: { key: [ip], data: goto(chainName(cidr)), comment } },
+      { set: STRAYS[ip.family], element: { key: [ip], data: goto(strayChain(cidr)), comment } },
     ];
   });
 }
@@ -178,11 +179,17 @@ function entriesFor(owner: AttachmentId, cidrs: readonly Masqueraded[]): Entry[]
 /** Our own table, which contains everything below. */
 export const TABLE: Table = { family: 'inet', name: 'catena_masquerade' };
 
-/** Maps a container address to the chain for its prefix length. */
-const PODS: Readonly<Record<4 | 6, NftSet>> = {
-  4: { table: TABLE, name: 'pods4', key: ['ipv4_addr'], data: 'verdict' },
-  6: { table: TABLE, name: 'pods6', key: ['ipv6_addr'], data: 'verdict' },
-};
+/** A map from a container address to a chain, for each family. */
+function verdictsOf(ipv4: string, ipv6: string): Readonly<Record<4 | 6, NftSet>> {
+  const map = { table: TABLE, data: 'verdict' } as const;
+  return {
+    4: { ...map, name: ipv4, key: ['ipv4_addr'] },
+    6: { ...map, name: ipv6, key: ['ipv6_addr'] },
+  };
+}
+
+/** To the chain for its prefix length and source. */
+const PODS = verdictsOf('pods4', 'pods6');
 
 /** A container address and its own subnet: destinations for which the source address is kept. */
 const LOCAL: Readonly<Record<4 | 6, NftSet>> = {
@@ -190,24 +197,11 @@ const LOCAL: Readonly<Record<4 | 6, NftSet>> = {
   6: { table: TABLE, name: 'local6', key: ['ipv6_addr', 'ipv6_addr'] },
 };
 
-/** Maps a container address to the chain that stops what connection tracking cannot translate. */
-const STRAYS: Readonly<Record<4 | 6, NftSet>> = {
-  4: { table: TABLE, name: 'strays4', key: ['ipv4_addr'], data: 'verdict' },
-  6: { table: TABLE, name: 'strays6', key: ['ipv6_addr'], data: 'verdict' },
-};
+/** To the chain that stops what connection tracking cannot translate. */
+const STRAYS = verdictsOf('strays4', 'strays6');
 
 /** Every set and map; their elements belong to one attachment each. */
 export const SETS: readonly NftSet[] = [PODS[4], PODS[6], LOCAL[4], LOCAL[6], STRAYS[4], STRAYS[6]];
-
-/** A jump to the chain that stops stray packets from an address of this prefix length. */
-function strayVerdictFor({ ip, prefix }: Cidr): ReturnType<typeof goto> {
-  return goto(strayChain(ip.family, prefix));
-}
-
-/** A jump to the chain that decides about traffic from an address of this prefix length, with this source. */
-function verdictFor(cidr: Masqueraded): ReturnType<typeof goto> {
-  return goto(chainName(cidr));
-}
 
 /**
  * The table, with the chains that subnets of these prefix lengths need. `admin` belongs to the operator: it is evaluated first, its
@@ -216,8 +210,8 @@ function verdictFor(cidr: Masqueraded): ReturnType<typeof goto> {
 export function planSkeleton(cidrs: readonly Masqueraded[]): Skeleton {
   const subnets = new Map(
     cidrs.flatMap(cidr => [
-      [chainName(cidr), subnetRules(cidr)],
-      [strayChain(cidr.ip.family, cidr.prefix), [...exceptions(cidr), 'drop']],
+      [chainName(cidr), rulesFor(cidr, translationOf(cidr))],
+      [strayChain(cidr), rulesFor(cidr, 'drop')],
     ]),
   );
   return {
@@ -244,22 +238,20 @@ export function planSkeleton(cidrs: readonly Masqueraded[]): Skeleton {
   };
 }
 
-function subnetRules(cidr: Masqueraded): string[] {
-  const { source } = cidr;
-  const word = cidr.ip.family === 4 ? 'ip' : 'ip6';
-  return [...exceptions(cidr), source ? `snat ${word} to ${renderIp(source)}` : 'masquerade'];
-}
-
-/** Destinations for which the source address is kept. */
-function exceptions(cidr: Cidr): string[] {
+/** Rules for destinations for which the source address is kept, then the one for all others. */
+function rulesFor(cidr: Cidr, otherwise: string): string[] {
   const netmask = renderIp(netmaskOf(cidr));
   return cidr.ip.family === 4
-    ? [`ip saddr . ip daddr & ${netmask} @local4 return`, 'ip daddr 224.0.0.0/4 return']
-    : [`ip6 saddr . ip6 daddr & ${netmask} @local6 return`, 'ip6 daddr ff00::/8 return'];
+    ? [`ip saddr . ip daddr & ${netmask} @local4 return`, 'ip daddr 224.0.0.0/4 return', otherwise]
+    : [`ip6 saddr . ip6 daddr & ${netmask} @local6 return`, 'ip6 daddr ff00::/8 return', otherwise];
 }
 
-function strayChain(family: 4 | 6, prefix: number): string {
-  return `stray${family}_${prefix}`;
+function translationOf({ ip, source }: Masqueraded): string {
+  return source ? `snat ${ip.family === 4 ? 'ip' : 'ip6'} to ${renderIp(source)}` : 'masquerade';
+}
+
+function strayChain({ ip, prefix }: Cidr): string {
+  return `stray${ip.family}_${prefix}`;
 }
 
 function chainName({ ip, prefix, source }: Masqueraded): string {
@@ -273,8 +265,7 @@ const CHAIN = 'masq_checks';
 
 /** Removes the rules that the reference made for an attachment. Table and chains remain, as after the reference's DEL. */
 export function removeReferenceMasquerade(socket: NetlinkSocket, owner: AttachmentId): void {
-  const key = attachmentKey(owner);
-  removeRules(socket, comment => comment.startsWith(key));
+  removeRules(socket, attachmentKey(owner));
 }
 
 /** Removes the rules that the reference made for attachments of the network that GC does not keep. */
@@ -283,37 +274,32 @@ export function removeStaleReferenceMasquerade(
   network: string,
   kept: KeptAttachments,
 ): void {
-  const own = `${networkKey(network)}-`;
-  removeRules(
-    socket,
-    comment => comment.startsWith(own) && !kept.some(one => comment.startsWith(attachmentKey(one))),
-  );
+  const isKept = (comment = '') => kept.some(one => comment.startsWith(attachmentKey(one)));
+  removeRules(socket, `${networkKey(network)}-`, ({ comment }) => !isKept(comment));
 }
 
 /** Number of addresses of an attachment that the reference masquerades. */
 export function countReferenceRules(socket: NetlinkSocket, owner: AttachmentId): number {
-  const key = attachmentKey(owner);
-  return findRules(socket, comment => comment.startsWith(key)).length;
+  return findRules(socket, attachmentKey(owner)).length;
 }
 
-function removeRules(socket: NetlinkSocket, isGone: (comment: string) => boolean): void {
+function removeRules(socket: NetlinkSocket, key: string, isGone: (rule: Rule) => boolean = () => true): void {
   if (!hasTable(socket, REFERENCE_TABLE)) return;
-  commitAfterReading(socket, () =>
-    findRules(socket, isGone).map(({ handle }) => deleteRule(REFERENCE_TABLE, CHAIN, handle)),
-  );
+  commitAfterReading(socket, () => {
+    const gone = findRules(socket, key).filter(isGone);
+    return gone.map(({ handle }) => deleteRule(REFERENCE_TABLE, CHAIN, handle));
+  });
 }
 
-function findRules(socket: NetlinkSocket, isWanted: (comment: string) => boolean) {
-  return listRules(socket, REFERENCE_TABLE, CHAIN).filter(
-    ({ comment }) => comment !== undefined && isWanted(comment),
-  );
+function findRules(socket: NetlinkSocket, key: string): Rule[] {
+  return listRules(socket, REFERENCE_TABLE, CHAIN).filter(({ comment }) => comment?.startsWith(key));
 }
+
+/** A container on a network, as iptables knows it: without the interface. */
+export type ChainOwner = Pick<AttachmentId, 'network' | 'containerId'>;
 
 /** The iptables chain of a container on a network. */
-export function attachmentChain({
-  network,
-  containerId,
-}: Pick<AttachmentId, 'network' | 'containerId'>): string {
+export function attachmentChain({ network, containerId }: ChainOwner): string {
   return `CNI-${hash(network + containerId).slice(0, 24)}`;
 }
 

@@ -26,6 +26,7 @@ import { confirm, tryAll } from '../plugin/steps.ts';
 import {
   attachmentChain,
   backendOf,
+  type ChainOwner,
   checkMasquerade,
   countReferenceRules,
   ensureMasquerade,
@@ -56,14 +57,13 @@ export function startMasquerading(call: Call, conf: MasqConf, cidrs: readonly Ma
     ensureMasquerade(hostNft, owner, cidrs, refuserFor(call));
     return;
   }
-  const addresses = cidrs.map(({ ip }) => ip);
   refuserFor(call)([
     ...findOtherOwners(hostNft, owner, cidrs),
-    ...findOtherIptablesOwners(hostNft, owner, addresses),
+    ...findOtherIptablesOwners(hostNft, owner, cidrs),
   ]);
   call.onFailure('stop masquerading', () => {
     removeMasquerade(hostNft, owner, cidrs);
-    removeIptablesMasquerade(hostNft, owner, () => addresses);
+    removeIptablesMasquerade(hostNft, owner, () => cidrs.map(({ ip }) => ip));
   });
   ensureIptablesMasquerade(hostNft, owner, cidrs);
   stopStrays(call, owner, cidrs);
@@ -142,18 +142,15 @@ export async function stopStaleMasquerading(call: Call, kept: KeptAttachments): 
 export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Masqueraded[]): void {
   const owner = attachmentOf(call);
   const { hostNft } = call;
-  const checks = [checkMasquerade, checkIptablesMasquerade];
-  const [first, other] = backend === 'iptables' ? checks.reverse() : checks;
+  const inSets = () => checkMasquerade(hostNft, owner, cidrs);
+  const inIptables = () => checkIptablesMasquerade(hostNft, owner, cidrs);
+  const [check, other] = backend === 'iptables' ? [inIptables, inSets] : [inSets, inIptables];
   try {
-    first?.(hostNft, owner, cidrs);
+    check();
   } catch (thrown) {
     // ADD takes the other packet filter when that leaves more to others.
     const isChosen = cidrs.some(({ source }) => source);
-    if (
-      isChosen ||
-      !(isMasquerading(other, call, cidrs) || countReferenceRules(hostNft, owner) >= cidrs.length)
-    )
-      throw thrown;
+    if (isChosen || !(passes(other) || countReferenceRules(hostNft, owner) >= cidrs.length)) throw thrown;
   }
 }
 
@@ -182,14 +179,10 @@ function addressesIfShared(call: Call, owner: AttachmentId): readonly Ip[] | und
   return ips.flatMap(({ address, interface: at }) => (at === own ? parseCidr(address).ip : []));
 }
 
-function isMasquerading(
-  check: typeof checkMasquerade | undefined,
-  call: Call,
-  cidrs: readonly Cidr[],
-): boolean {
+function passes(check: () => void): boolean {
   try {
-    check?.(call.hostNft, attachmentOf(call), cidrs);
-    return check !== undefined;
+    check();
+    return true;
   } catch {
     return false;
   }
@@ -212,22 +205,14 @@ export function handOverMasquerading(call: Call, cidrs: readonly Cidr[], mode: H
   if (mode === 'do') {
     // Rewriting existing rules would leave connections that start at this moment without them.
     const stands = listMarkedEnds(call).length > 0;
-    if (stands && !isInIptables(call, cidrs)) ensureIptablesMasquerade(hostNft, owner, cidrs);
+    const isMade = () => passes(() => checkIptablesMasquerade(hostNft, owner, cidrs));
+    if (stands && !isMade()) ensureIptablesMasquerade(hostNft, owner, cidrs);
     removeMasquerade(hostNft, owner, cidrs);
     // A concurrent DEL may have looked for the rules before they existed.
     if (listMarkedEnds(call).length === 0)
       removeIptablesMasquerade(hostNft, owner, () => cidrs.map(({ ip }) => ip));
   }
   return [`masquerading of ${cidrs.map(({ ip }) => renderIp(ip)).join(' and ')}`];
-}
-
-function isInIptables(call: Call, cidrs: readonly Cidr[]): boolean {
-  try {
-    checkIptablesMasquerade(call.hostNft, attachmentOf(call), cidrs);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 const POSTROUTING = 'POSTROUTING';
@@ -238,16 +223,15 @@ const MULTICAST: Readonly<Record<Family, Cidr>> = { 4: parseCidr('224.0.0.0/4'),
  * one network share a chain, as in the reference, so existing rules are kept.
  */
 function ensureIptablesMasquerade(socket: NetlinkSocket, owner: AttachmentId, cidrs: readonly Cidr[]): void {
-  for (const family of FAMILIES) {
-    const own = cidrs.filter(({ ip }) => ip.family === family);
-    if (own.length === 0) continue;
-    const chain = attachmentChain(owner);
+  const chain = attachmentChain(owner);
+  for (const [family, own] of byFamily(cidrs)) {
     // An ADD that died may have left rules for these addresses, which would then exist twice.
     removeRules(socket, family, chain, () => own.map(({ ip }) => ip));
     const present = listChain(socket, family, chain);
     const kept = present.filter(rule => rule.target === 'ACCEPT' && rule.destination);
-    const rules = mergeRules(kept, rulesFor(owner, family, own));
-    restoreNat(family, [`:${chain} - [0:0]`, ...rules.map(rule => `-A ${renderRule(rule)}`)]);
+    // Rules of other interfaces first, each rule once.
+    const rules = new Set([...kept, ...rulesFor(owner, family, own)].map(renderRule));
+    restoreNat(family, [`:${chain} - [0:0]`, ...[...rules].map(rule => `-A ${rule}`)]);
   }
 }
 
@@ -255,19 +239,22 @@ function ensureIptablesMasquerade(socket: NetlinkSocket, owner: AttachmentId, ci
 function findOtherIptablesOwners(
   socket: NetlinkSocket,
   owner: AttachmentId,
-  addresses: readonly Ip[],
+  cidrs: readonly Cidr[],
 ): FormerOwner[] {
-  return FAMILIES.flatMap(family => {
-    const own = addresses.filter(ip => ip.family === family);
-    if (own.length === 0) return [];
-    const rules = [...listNftNat(socket, family, POSTROUTING), ...listLegacyNat(family)];
-    return rules.flatMap(({ chain, target, source, comment }) => {
-      const ip = own.find(one => isSource(source, one));
+  return byFamily(cidrs).flatMap(([family, own]) =>
+    listChain(socket, family, POSTROUTING).flatMap(({ target, source, comment }) => {
+      const ip = own.find(one => isSource(source, one.ip))?.ip;
       const other = ownerIn(comment);
-      const isOther = chain === POSTROUTING && other !== undefined && target === attachmentChain(other);
+      const isOther = other !== undefined && target === attachmentChain(other);
       return isOther && ip && target !== attachmentChain(owner) ? { ip, owner: other } : [];
-    });
-  });
+    }),
+  );
+}
+
+/** The families that have addresses, with these. */
+function byFamily(cidrs: readonly Cidr[]): (readonly [Family, readonly Cidr[]])[] {
+  const parts = FAMILIES.map(family => [family, cidrs.filter(({ ip }) => ip.family === family)] as const);
+  return parts.filter(([, own]) => own.length > 0);
 }
 
 /**
@@ -277,7 +264,7 @@ function findOtherIptablesOwners(
  */
 function removeIptablesMasquerade(
   socket: NetlinkSocket,
-  owner: Pick<AttachmentId, 'network' | 'containerId'>,
+  owner: ChainOwner,
   addresses: () => readonly Ip[] | undefined,
 ): void {
   for (const family of FAMILIES) removeRules(socket, family, attachmentChain(owner), addresses);
@@ -301,12 +288,8 @@ function removeStaleIptablesMasquerade(socket: NetlinkSocket, network: string, k
 /** @throws Error naming the rules that should exist, and those that do */
 function checkIptablesMasquerade(socket: NetlinkSocket, owner: AttachmentId, cidrs: readonly Cidr[]): void {
   const chain = attachmentChain(owner);
-  for (const family of FAMILIES) {
-    const own = cidrs.filter(({ ip }) => ip.family === family);
-    if (own.length === 0) continue;
-    const jumps = [...listNftNat(socket, family, POSTROUTING), ...listLegacyNat(family)].filter(
-      rule => rule.chain === POSTROUTING && rule.target === chain,
-    );
+  for (const [family, own] of byFamily(cidrs)) {
+    const jumps = listChain(socket, family, POSTROUTING).filter(({ target }) => target === chain);
     const found = [...listChain(socket, family, chain), ...jumps].map(renderRule);
     const missing = rulesFor(owner, family, own)
       .map(renderRule)
@@ -318,7 +301,7 @@ function checkIptablesMasquerade(socket: NetlinkSocket, owner: AttachmentId, cid
 /** The rules that the reference would add, in an order that exempts every subnet before masquerading. */
 function rulesFor(owner: AttachmentId, family: Family, cidrs: readonly Cidr[]): NatRule[] {
   const chain = attachmentChain(owner);
-  const comment = commentOf(owner);
+  const comment = `name: "${owner.network}" id: "${owner.containerId}"`;
   const accepted = cidrs.map(cidr => ({ cidr: subnetOf(cidr), not: false }));
   return [
     ...accepted.map(destination => ({ chain, target: 'ACCEPT', destination, comment })),
@@ -332,14 +315,8 @@ function rulesFor(owner: AttachmentId, family: Family, cidrs: readonly Cidr[]): 
   ];
 }
 
-/** Rules of other interfaces first, each rule once. */
-function mergeRules(kept: readonly NatRule[], own: readonly NatRule[]): NatRule[] {
-  const byText = new Map([...kept, ...own].map(rule => [renderRule(rule), rule]));
-  return [...byText.values()];
-}
-
 function listChain(socket: NetlinkSocket, family: Family, chain: string): NatRule[] {
-  const isHere = hasChain(socket, natTable(family), chain);
+  const isHere = chain === POSTROUTING || hasChain(socket, natTable(family), chain);
   return [
     ...(isHere ? listNftNat(socket, family, chain) : []),
     ...listLegacyNat(family).filter(rule => rule.chain === chain),
@@ -387,11 +364,7 @@ function isSource(source: NatRule['source'], ip: Ip): boolean {
   return source !== undefined && renderIp(source.cidr.ip) === renderIp(ip);
 }
 
-function commentOf({ network, containerId }: Pick<AttachmentId, 'network' | 'containerId'>): string {
-  return `name: "${network}" id: "${containerId}"`;
-}
-
-function ownerIn(comment: string | undefined): Pick<AttachmentId, 'network' | 'containerId'> | undefined {
+function ownerIn(comment: string | undefined): ChainOwner | undefined {
   const [, network, containerId] = /^name: "([^"]*)" id: "([^"]*)"$/.exec(comment ?? '') ?? [];
   return network !== undefined && containerId !== undefined ? { network, containerId } : undefined;
 }

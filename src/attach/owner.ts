@@ -127,11 +127,7 @@ export function findFormerOwners(
 export function findUnnamedHolder(call: Call, ips: readonly Ip[]): string | undefined {
   const use = findUse();
   const witnesses = { use, links: listLinks(call.host), own: call.findContainerNetns() };
-  for (const ip of ips) {
-    const life = findLife({ ip, owner: undefined }, witnesses);
-    if (life) return life;
-  }
-  return undefined;
+  return ips.map(ip => findLife({ ip, owner: undefined }, witnesses)).find(Boolean);
 }
 
 interface Witnesses {
@@ -148,9 +144,7 @@ function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witn
   });
   const named =
     typeof owner === 'string'
-      ? aliases.find(
-          ({ link, attachment }) => link.kind !== 'ifb' && filterOwnerOf(attachment).note === owner,
-        )
+      ? aliases.find(({ link, attachment }) => link.kind !== 'ifb' && noteOf(attachment) === owner)
       : undefined;
   if (named) {
     const { index, name } = named.link;

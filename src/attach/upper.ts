@@ -1,6 +1,6 @@
 // On which device of the host is the container's device made?
 
-import { type AttachmentId, findOwner, interimName, renderOwner } from '../cni/attachment.ts';
+import { findOwner, interimName, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { Result, ResultInterface } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
@@ -168,7 +168,8 @@ export function explainRefusal(thrown: unknown, refused: RefusedUpper): unknown 
 
 function whyRefused(thrown: unknown, { lower, socket, kind }: RefusedUpper): string | undefined {
   if (isNetlinkError(thrown, Errno.EBUSY)) {
-    if (lower.master) return `it is a port of "${nameOf(socket, lower.master)}"; use that as master`;
+    const port = lower.master ? (findLink(socket, lower.master)?.name ?? `index ${lower.master}`) : undefined;
+    if (port !== undefined) return `it is a port of "${port}"; use that as master`;
     const other = { macvlan: 'ipvlan', macvtap: 'ipvlan', ipvlan: 'macvlan', vlan: undefined }[kind];
     if (other === undefined) return undefined;
     return `it is in use by another driver; interfaces of kind macvlan and ipvlan exclude each other on one master, so delete those of kind ${other} or use another master`;
@@ -183,10 +184,6 @@ function whyRefused(thrown: unknown, { lower, socket, kind }: RefusedUpper): str
     return `this kernel has no devices of kind ${kind}, or the master does not support them; load module ${kind === 'vlan' ? '8021q' : kind}`;
   }
   return undefined;
-}
-
-function nameOf(socket: NetlinkSocket, index: number): string {
-  return listLinks(socket).find(link => link.index === index)?.name ?? `index ${index}`;
 }
 
 /** The keys of a configuration that CHECK compares. */
@@ -255,15 +252,6 @@ export function probeUpper(
 
 // Such a device usually ended with its container. If the namespace still exists, its address could not be handed out again.
 
-/** A device with the alias of an attachment, and the namespace that it is in. */
-interface Found {
-  readonly owner: AttachmentId;
-  readonly path: string;
-  readonly index: number;
-  readonly name: string;
-  readonly alias: string | undefined;
-}
-
 /**
  * Deletes the network's devices whose attachments GC does not keep, and has the addresses collected. Only devices count whose lower
  * device is in this namespace: a node that runs inside this machine has attachments of its own.
@@ -282,14 +270,12 @@ export async function removeStaleUppers(
 }
 
 function removeStale(call: Call, kind: UpperKind, kept: KeptAttachments): void {
-  const stale = listUppers(call.network, kind).filter(({ owner }) => !kept.has(owner));
-  if (stale.length === 0) return;
   const problems: unknown[] = [];
-  visitNamespaces(({ path, socket }) => {
-    for (const found of stale.filter(one => one.path === path)) {
-      const { owner, name, index, alias } = found;
-      // Another namespace may have come to the path since.
-      if (findLink(socket, index)?.attrs.alias !== alias) continue;
+  visitNamespaces(({ socket, hostId }) => {
+    if (hostId === undefined) return;
+    for (const { index, name, kind: present, attrs } of listLinks(socket)) {
+      const owner = present === kind && attrs.linkNetnsId === hostId ? findOwner(attrs.alias) : undefined;
+      if (owner?.network !== call.network || kept.has(owner)) continue;
       call.log.info(`Deleting interface "${name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
       try {
         removeLink(socket, index);
@@ -299,18 +285,4 @@ function removeStale(call: Call, kind: UpperKind, kept: KeptAttachments): void {
     }
   });
   throwAll(problems);
-}
-
-function listUppers(network: string, kind: UpperKind): Found[] {
-  const found: Found[] = [];
-  visitNamespaces(({ path, socket, hostId }) => {
-    if (hostId === undefined) return;
-    for (const { index, name, kind: present, attrs } of listLinks(socket)) {
-      const owner = present === kind && attrs.linkNetnsId === hostId ? findOwner(attrs.alias) : undefined;
-      if (owner?.network === network) {
-        found.push({ owner, path, index, name, alias: attrs.alias });
-      }
-    }
-  });
-  return found;
 }
