@@ -17,21 +17,17 @@ import { parseResult, type Result, type SpecVersion } from '../cni/result.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/schemas.ts';
 import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 import { type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
 import type { Call, Delegate, Done, KeptAttachments } from './define.ts';
-import { type CallPlugin, ContainerNetns, type WorkerState } from './invocation.ts';
+import { type CallPlugin, ContainerNetns, HostSockets, type WorkerState } from './invocation.ts';
 import { findStranger } from './netns-owner.ts';
 
 /** Shorter than the runner's deadline for a plugin, so the calling plugin still has time to report what happened. */
 const DELEGATE_DEADLINE_MS = 50_000;
 
 /** The call of the plugin that delegates. */
-interface Delegator {
-  readonly env: CniEnv;
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly request: JsonObject;
-  readonly version: SpecVersion;
+interface Delegator extends Pick<Call, 'env' | 'environment' | 'request' | 'version'> {
   readonly callSibling: CallPlugin;
 }
 
@@ -83,7 +79,7 @@ async function callDelegate(
     ? callSibling(type, { env, readStdin: () => stdin })
     : undefined;
   const outcome: Outcome & Pick<ExecOutcome, 'ended'> = sibling
-    ? withEmptyStderr(await sibling)
+    ? { ...(await sibling), stderr: '' }
     : await execute(path, env, stdin);
   const plugin: CalledPlugin = {
     network: String(memberOf(request, 'name')),
@@ -103,10 +99,6 @@ async function callDelegate(
   return { outcome, plugin };
 }
 
-function withEmptyStderr({ exitCode, stdout }: { exitCode: number; stdout: string }): Outcome {
-  return { exitCode, stdout, stderr: '' };
-}
-
 /** Ends shortly after the deadline at the latest, whatever the plugin prints and even if a child holds its pipes open. */
 async function execute(path: string, env: Delegator['environment'], stdin: string): Promise<ExecOutcome> {
   const outcome = await startPlugin({ path, env, deadlineMs: DELEGATE_DEADLINE_MS }).send(stdin);
@@ -121,17 +113,20 @@ const ENDED_FOR: Readonly<Record<NonNullable<ExecOutcome['ended']>, string>> = {
   interrupt: 'was interrupted',
 };
 
+/** What a call says of itself. */
+type Said =
+  | 'env'
+  | 'environment'
+  | 'network'
+  | 'version'
+  | 'conf'
+  | 'request'
+  | 'requestText'
+  | 'prevResult'
+  | 'log';
+
 /** What is known about an invocation before any kernel call. */
-interface CallFacts {
-  readonly env: CniEnv;
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly network: string;
-  readonly version: SpecVersion;
-  readonly conf: unknown;
-  readonly request: JsonObject;
-  readonly requestText: string;
-  readonly prevResult: Result | undefined;
-  readonly log: Log;
+interface CallFacts extends Pick<Call, Said> {
   readonly callSibling: CallPlugin;
   /** Name of the plugin. */
   readonly link: string;
@@ -145,12 +140,19 @@ const MAY_WAIT: readonly Command[] = ['DEL', 'GC'];
 
 /** A {@link Call} on the real system: opens each resource once, when it is first used, and closes it at the end. */
 export class LiveCall implements Call<never> {
+  readonly env!: CniEnv;
+  readonly environment!: Call['environment'];
+  readonly network!: string;
+  readonly version!: SpecVersion;
+  readonly conf!: never;
+  readonly request!: JsonObject;
+  readonly requestText!: string;
+  readonly prevResult: Result | undefined;
+  readonly log!: Log;
   readonly #facts: CallFacts;
   readonly #undo: { what: string; undo: () => Done }[] = [];
-  readonly #open: { close(): void }[] = [];
+  readonly #sockets: HostSockets;
   #args?: CniArgs;
-  #host?: NetlinkSocket;
-  #hostNft?: NetlinkSocket;
   #netns?: ContainerNetns | undefined;
   /** Whether the namespace may have become another attachment's. */
   #mayBeOthers = false;
@@ -162,39 +164,15 @@ export class LiveCall implements Call<never> {
   #kept?: KeptAttachments | undefined;
 
   constructor(facts: CallFacts) {
+    const { env, environment, network, version, conf, request, requestText, prevResult, log } = facts;
+    Object.assign(this, { env, environment, network, version, conf, request, requestText, prevResult, log });
     this.#facts = facts;
+    this.#sockets = facts.workplace?.sockets ?? new HostSockets();
   }
 
-  get env(): CniEnv {
-    return this.#facts.env;
-  }
-  get environment(): CallFacts['environment'] {
-    return this.#facts.environment;
-  }
   get args(): CniArgs {
     this.#args ??= parseCniArgs(this.env.args);
     return this.#args;
-  }
-  get network(): string {
-    return this.#facts.network;
-  }
-  get version(): SpecVersion {
-    return this.#facts.version;
-  }
-  get conf(): never {
-    return this.#facts.conf as never;
-  }
-  get request(): JsonObject {
-    return this.#facts.request;
-  }
-  get requestText(): string {
-    return this.#facts.requestText;
-  }
-  get prevResult(): Result | undefined {
-    return this.#facts.prevResult;
-  }
-  get log(): Log {
-    return this.#facts.log;
   }
 
   get validAttachments(): readonly AttachmentKey[] | undefined {
@@ -210,17 +188,11 @@ export class LiveCall implements Call<never> {
   }
 
   get host(): NetlinkSocket {
-    const { workplace } = this.#facts;
-    if (workplace) return workplace.sockets.route;
-    this.#host ??= this.#keep(new NetlinkSocket(NETLINK_ROUTE));
-    return this.#host;
+    return this.#sockets.route;
   }
 
   get hostNft(): NetlinkSocket {
-    const { workplace } = this.#facts;
-    if (workplace) return workplace.sockets.netfilter;
-    this.#hostNft ??= this.#keep(new NetlinkSocket(NETLINK_NETFILTER));
-    return this.#hostNft;
+    return this.#sockets.netfilter;
   }
 
   get container(): NetlinkSocket {
@@ -268,14 +240,9 @@ export class LiveCall implements Call<never> {
   }
 
   delegate(type: string, request: JsonObject = this.request): Delegate {
-    const { environment, callSibling } = this.#facts;
-    return findDelegate(type, {
-      env: this.env,
-      environment: this.#isGone ? { ...environment, CNI_NETNS: '' } : environment,
-      request,
-      version: this.version,
-      callSibling,
-    });
+    const { env, version, callSibling } = this.#facts;
+    const environment = this.#isGone ? { ...this.environment, CNI_NETNS: '' } : this.environment;
+    return findDelegate(type, { env, environment, request, version, callSibling });
   }
 
   /**
@@ -386,13 +353,8 @@ export class LiveCall implements Call<never> {
   }
 
   #release(): void {
-    for (const open of this.#open.splice(0)) open.close();
+    if (this.#facts.workplace === undefined) this.#sockets.close();
     this.#netns?.release();
     this.#netns = undefined;
-  }
-
-  #keep(socket: NetlinkSocket): NetlinkSocket {
-    this.#open.push(socket);
-    return socket;
   }
 }

@@ -8,7 +8,7 @@ import { statSync } from 'node:fs';
 import type { Snapshot } from '../attachments/snapshot.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { Log } from '../log.ts';
-import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, inNetns, type Netns, openNetns, sameNetns } from '../sys/netns.ts';
 import type { PluginDefinition } from './define.ts';
 import type { Removals } from './delete-devices.ts';
@@ -81,14 +81,8 @@ export interface ServedCall extends Pick<Invocation, 'env'> {
   readonly readStdin: () => string;
   /** What a worker keeps between calls; undefined in a process that serves a single call. */
   readonly worker?: WorkerState | undefined;
-  /** Set if another plugin in this process makes the call as a part of its own. */
-  readonly outer?: OuterCall | undefined;
-}
-
-/** What a call inherits from the one that it is a part of. */
-interface OuterCall {
-  /** The snapshot that GC uses; undefined for other verbs. */
-  readonly snapshot: Snapshot | undefined;
+  /** Set if another plugin in this process makes the call as a part of its own; with the snapshot that GC uses, undefined for other verbs. */
+  readonly outer?: { readonly snapshot: Snapshot | undefined } | undefined;
 }
 
 /** Kept from one call to the next by a worker. */
@@ -102,11 +96,27 @@ export interface WorkerState {
 }
 
 /** Sockets in the namespace of the process, opened on first use. */
-export interface HostSockets {
+export class HostSockets {
+  #route: NetlinkSocket | undefined;
+  #netfilter: NetlinkSocket | undefined;
+
   /** rtnetlink. */
-  readonly route: NetlinkSocket;
+  get route(): NetlinkSocket {
+    this.#route ??= new NetlinkSocket(NETLINK_ROUTE);
+    return this.#route;
+  }
+
   /** nf_tables. */
-  readonly netfilter: NetlinkSocket;
+  get netfilter(): NetlinkSocket {
+    this.#netfilter ??= new NetlinkSocket(NETLINK_NETFILTER);
+    return this.#netfilter;
+  }
+
+  /** Those of a worker stay open: closing one for nf_tables after a deletion waits until the kernel has freed it (10 to 20 ms). */
+  close(): void {
+    this.#route?.close();
+    this.#netfilter?.close();
+  }
 }
 
 /** The reply. Log lines, which become its standard error, stay in `log` until they are flushed. */

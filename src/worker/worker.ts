@@ -5,16 +5,10 @@ import { withPrevResult } from '../chain/run/segment.ts';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
-import {
-  type Exchange,
-  listenToExchanges,
-  NETLINK_NETFILTER,
-  NETLINK_ROUTE,
-  NetlinkSocket,
-} from '../netlink/socket.ts';
+import { type Exchange, listenToExchanges } from '../netlink/socket.ts';
 import type { Done } from '../plugin/define.ts';
 import { deleteDevices, Removals } from '../plugin/delete-devices.ts';
-import { type HostSockets, type PluginLookup, SegmentNetns, type WorkerState } from '../plugin/invocation.ts';
+import { HostSockets, type PluginLookup, SegmentNetns, type WorkerState } from '../plugin/invocation.ts';
 import { replyTo } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
 import { compileEagerly, endWithParent, rest } from '../sys/process.ts';
@@ -41,7 +35,7 @@ export async function runWorker(plugins: PluginLookup): Promise<never> {
   }
   process.on('uncaughtException', die);
   process.on('unhandledRejection', die);
-  const context: WorkerContext = { sockets: openWhenAsked(), chains: new Map() };
+  const context: WorkerContext = { sockets: new HostSockets(), chains: new Map() };
   const lines = new LineSplitter();
   const chunk = new Uint8Array(1 << 16);
   for (let length = readChunk(chunk); length > 0; length = readChunk(chunk)) {
@@ -151,25 +145,6 @@ const DONE: WorkerReply = { exitCode: 0, stdout: '', stderr: '' };
 
 function failed(error: CniError): WorkerReply {
   return { exitCode: 1, stdout: JSON.stringify(error.toReply()), stderr: '' };
-}
-
-/**
- * Sockets that stay open. Closing one for nf_tables after a deletion waits until the kernel has freed what was deleted
- * (10 to 20 ms).
- */
-function openWhenAsked(): HostSockets {
-  let route: NetlinkSocket | undefined;
-  let netfilter: NetlinkSocket | undefined;
-  return {
-    get route() {
-      route ??= new NetlinkSocket(NETLINK_ROUTE);
-      return route;
-    },
-    get netfilter() {
-      netfilter ??= new NetlinkSocket(NETLINK_NETFILTER);
-      return netfilter;
-    },
-  };
 }
 
 /** Copies the call's environment into the process: some code far below a call reads variables, such as the directory of locks. */
