@@ -8,7 +8,7 @@ import { explainRefusal } from '../../src/attach/upper.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { invalidConfig } from '../../src/cni/errors.ts';
-import { findHolders } from '../../src/ipam/holders.ts';
+import { findUse } from '../../src/ipam/holders.ts';
 import { parseMac } from '../../src/net/interface.ts';
 import {
   type Cidr,
@@ -186,7 +186,7 @@ function listHostRoutes(host: NetlinkSocket, { index }: Link): Route[] {
 function withoutUnheld(routes: readonly Route[], isOfGone: (route: Route) => boolean): Route[] {
   const doubtful = routes.filter(route => !isOfGone(route));
   if (doubtful.length === 0) return [];
-  const holders = findHolders();
+  const holders = findUse()?.holders;
   if (holders === undefined) return doubtful;
   return doubtful.filter(({ dst }) => holders.get(renderIp(dst.ip))?.some(({ isHere }) => !isHere));
 }

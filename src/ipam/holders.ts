@@ -1,7 +1,7 @@
 // Which network namespaces of this machine use an address, or hold the other end of a device?
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { namesIn } from '../files/read-file.ts';
+import { namesIn, tryRead } from '../files/read-file.ts';
 import { renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { type Link, listLinks, netnsIdOf } from '../netlink/rtnl/link.ts';
@@ -48,7 +48,8 @@ export function findUse(): Use | undefined {
       if (hostId !== undefined && attrs.linkNetnsId === hostId && peer > 0) farEnds.set(peer, path);
     }
     const [first] = pids;
-    const process = first === undefined ? undefined : `${nameOf(first)} (${first})`;
+    const process =
+      first === undefined ? undefined : `${tryRead(`/proc/${first}/comm`)?.trim() ?? 'ended'} (${first})`;
     const isElsewhere = ({ attrs: { linkNetnsId } }: Link) =>
       hostId !== undefined && linkNetnsId !== undefined && linkNetnsId !== hostId;
     for (const { cidr, index } of listAddresses(socket)) {
@@ -62,11 +63,6 @@ export function findUse(): Use | undefined {
     }
   });
   return looked ? { holders, farEnds } : undefined;
-}
-
-/** The interfaces that have an address, by its text; undefined when this process may not inspect namespaces. */
-export function findHolders(): Use['holders'] | undefined {
-  return findUse()?.holders;
 }
 
 /** A namespace being inspected. */
@@ -110,29 +106,16 @@ export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
 function listNamespaces(): Map<string, number[]> {
   const byInode = new Map<number, { path: string; pids: number[] }>();
   const meet = (path: string, pid?: number) => {
-    const ino = inodeOf(path);
-    if (ino === undefined) return;
-    const known = byInode.get(ino) ?? { path, pids: [] };
-    byInode.set(ino, known);
-    if (pid !== undefined) known.pids.push(pid);
+    try {
+      const { ino } = statSync(path);
+      const known = byInode.get(ino) ?? { path, pids: [] };
+      byInode.set(ino, known);
+      if (pid !== undefined) known.pids.push(pid);
+    } catch {
+      // It has ended since it was listed.
+    }
   };
   for (const dir of NAME_DIRS) for (const name of namesIn(dir)) meet(join(dir, name));
   for (const name of namesIn('/proc')) if (/^\d+$/.test(name)) meet(`/proc/${name}/ns/net`, Number(name));
   return new Map(Array.from(byInode.values(), ({ path, pids }) => [path, pids]));
-}
-
-function inodeOf(path: string): number | undefined {
-  try {
-    return statSync(path).ino;
-  } catch {
-    return undefined;
-  }
-}
-
-function nameOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
-  } catch {
-    return 'ended';
-  }
 }

@@ -77,10 +77,7 @@ let current: Boot | undefined;
 
 /** The current boot. */
 export function thisBoot(): Boot {
-  current ??= {
-    bootId: bootId(),
-    machine: tryRead('/etc/machine-id')?.trim() || hostname(),
-  };
+  current ??= { bootId: bootId(), machine: tryRead('/etc/machine-id')?.trim() || hostname() };
   return current;
 }
 

@@ -6,7 +6,7 @@ import { fileExists, fileFailure } from '../files/read-file.ts';
 import type { Log } from '../log.ts';
 import { type Family, findIp, findIpv4Number, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
-import { findHolders } from './holders.ts';
+import { findUse } from './holders.ts';
 import {
   type BootOfLease,
   bootOf,
@@ -64,7 +64,9 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
       { mode: 0o750, deadlineMs: options.deadlineMs, ...(options.create ? { directoryMode: 0o755 } : {}) },
     );
   } catch (cause) {
-    if (entered || isOfFileSystem(cause)) throw inWords(cause, dir);
+    // Errors of the file system say which operation failed, but not what it was for.
+    if (isOfFileSystem(cause)) throw fileFailure('use lease directory', dir, cause);
+    if (entered) throw cause;
     throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
   }
 }
@@ -172,14 +174,14 @@ export class LeaseStore {
 
   /** Those addresses whose lease names the attachment, or if there are none, only its container. */
   #heldBy({ containerId, ifname }: Owner, addresses: readonly string[]): string[] {
-    const held = addresses.flatMap(address => {
-      const holder = this.findOwner(address);
-      return holder?.containerId === containerId ? [{ address, ifname: holder.ifname }] : [];
-    });
-    const exact = held.filter(lease => lease.ifname === ifname);
-    return (exact.length ? exact : held.filter(lease => lease.ifname === undefined)).map(
-      ({ address }) => address,
-    );
+    const owners = new Map(addresses.map(address => [address, this.findOwner(address)]));
+    const heldAs = (name: string | undefined) =>
+      addresses.filter(one => {
+        const holder = owners.get(one);
+        return holder?.containerId === containerId && holder.ifname === name;
+      });
+    const exact = heldAs(ifname);
+    return exact.length ? exact : heldAs(undefined);
   }
 
   /** Reads every lease not yet noted in this boot, including those under known names. */
@@ -190,8 +192,7 @@ export class LeaseStore {
 
   /** The owner of the address; undefined when it is not leased or the file cannot be parsed. */
   findOwner(address: string): Owner | undefined {
-    const text = readLease(this.#dir, address);
-    return text === undefined ? undefined : parseOwner(text);
+    return parseOwner(readLease(this.#dir, address) ?? '');
   }
 
   /** When the lease was written, in milliseconds; undefined if it does not exist. */
@@ -348,7 +349,7 @@ export function findGarbage(
 export function unusedGarbage(store: LeaseStore, dir: string, kept: Kept, log: Log): string[] {
   store.meetAll();
   const garbage = findGarbage(store, listLeases(dir), kept);
-  const holders = garbage.length ? findHolders() : undefined;
+  const holders = garbage.length ? findUse()?.holders : undefined;
   const isUsed = (address: string) => holders?.get(address)?.some(({ isHere }) => !isHere) ?? false;
   for (const address of garbage.filter(isUsed)) {
     const owner = store.findOwner(address) ?? { containerId: '' };
@@ -362,11 +363,6 @@ export function unusedGarbage(store: LeaseStore, dir: string, kept: Kept, log: L
 /** Sets of numbers are several times as fast as sets of large ones. */
 function keyOf(family: Family, value: bigint): number | bigint {
   return family === 4 ? Number(value) : value;
-}
-
-/** File system errors say which operation failed, but not what it was for. */
-function inWords(cause: unknown, dir: string): unknown {
-  return isOfFileSystem(cause) ? fileFailure('use lease directory', dir, cause) : cause;
 }
 
 function isOfFileSystem(cause: unknown): boolean {

@@ -104,10 +104,7 @@ export function findDeadLeases(dir: string, network: string, addresses: readonly
   const use = suspects.length ? findUse() : undefined;
   if (use === undefined) return [];
   const living = containersWithPairs(network, use);
-  const witnesses = {
-    holders: use.holders,
-    findRecord: (owner: Owner) => findRecord(network, owner),
-  };
+  const witnesses = { holders: use.holders, findRecord: (owner: Owner) => findRecord(network, owner) };
   return suspects.filter(address => {
     const lease = inspectLease(dir, address, witnesses);
     return lease?.state === 'unused' && lease.owner !== undefined && !living.has(lease.owner.containerId);

@@ -61,32 +61,33 @@ interface Header {
 /** The index of one directory; to be used under the directory's lock. */
 export class OwnerIndex {
   readonly #dir: string;
-  readonly #madeBytes: number;
-  #stampMs: number;
+  readonly #file: string;
+  #header: Header;
   /** No other program has changed the directory since the index was saved. */
   readonly isCurrent: boolean;
-  /** Leases of earlier boots were deleted when it was made, and every time it was brought up to date. */
-  swept: boolean;
-  /** It lists the owner of every lease, not only of those with new names. */
-  complete: boolean;
   /** False when the disk is full: the index exists only in memory, and the next call makes another one. */
   readonly #isOnDisk: boolean;
   #text: Buffer | undefined;
 
-  private constructor(
-    dir: string,
-    isCurrent: boolean,
-    { stampMs, madeBytes, swept, complete }: Header,
-    { text, isOnDisk }: { readonly text?: Buffer | undefined; readonly isOnDisk: boolean },
-  ) {
-    this.#dir = dir;
+  private constructor(dir: string, isCurrent: boolean, header: Header, text?: Buffer, isOnDisk = true) {
+    [this.#dir, this.#file] = [dir, join(dir, INDEX)];
     this.isCurrent = isCurrent;
-    this.#stampMs = stampMs;
-    this.#madeBytes = madeBytes;
-    this.swept = swept;
-    this.complete = complete;
+    this.#header = header;
     this.#isOnDisk = isOnDisk;
     this.#text = text;
+  }
+
+  get swept(): boolean {
+    return this.#header.swept;
+  }
+
+  get complete(): boolean {
+    return this.#header.complete;
+  }
+
+  /** Notes what it covers now. */
+  mark(covered: Pick<Header, 'swept' | 'complete'>): void {
+    this.#header = { ...this.#header, ...covered };
   }
 
   /** The index, if one of this boot exists. Call it before changing the directory. */
@@ -94,8 +95,7 @@ export class OwnerIndex {
     const { header, text } = read(dir) ?? {};
     if (header === undefined || header.bootId !== thisBoot().bootId) return undefined;
     const { mtimeNs } = statSync(dir, { bigint: true });
-    const isCurrent = mtimeNs === BigInt(header.stampMs) * 1_000_000n;
-    return new OwnerIndex(dir, isCurrent, header, { text, isOnDisk: true });
+    return new OwnerIndex(dir, mtimeNs === BigInt(header.stampMs) * 1_000_000n, header, text);
   }
 
   /** Makes a new index of all leases; {@link save} makes it valid. */
@@ -106,22 +106,22 @@ export class OwnerIndex {
   ): OwnerIndex {
     const lines = Array.from(leases, ([address, owner]) => renderLine(address, owner));
     const madeBytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), HEADER_BYTES);
-    const sizes = { madeBytes, savedBytes: madeBytes };
-    const header = { bootId: thisBoot().bootId, stampMs: 0, ...sizes, swept, complete: true };
+    const { bootId } = thisBoot();
+    const header = { bootId, stampMs: 0, madeBytes, savedBytes: madeBytes, swept, complete: true };
     const text = [renderHeader(header), ...lines].join('');
     try {
       putFile(join(dir, INDEX), text, { unfinished: join(dir, UNFINISHED_INDEX) });
     } catch {
       // A full disk must not prevent releasing a lease. The old file would not know of notes still to come.
       removeFile(join(dir, INDEX));
-      return new OwnerIndex(dir, true, header, { text: Buffer.from(text), isOnDisk: false });
+      return new OwnerIndex(dir, true, header, Buffer.from(text), false);
     }
-    return new OwnerIndex(dir, true, header, { isOnDisk: true });
+    return new OwnerIndex(dir, true, header);
   }
 
   /** True when it lists mostly deleted leases, so that a new one would be smaller. */
   get isWorn(): boolean {
-    return this.#isWorn(statSync(join(this.#dir, INDEX)).size);
+    return this.#isWorn(statSync(this.#file).size);
   }
 
   /** Addresses that it lists and that were not released since. */
@@ -158,7 +158,7 @@ export class OwnerIndex {
   }
 
   #whole(): Buffer {
-    this.#text ??= readFileSync(join(this.#dir, INDEX));
+    this.#text ??= readFileSync(this.#file);
     return this.#text;
   }
 
@@ -192,10 +192,10 @@ export class OwnerIndex {
     }
     this.#text = undefined;
     try {
-      appendFileSync(join(this.#dir, INDEX), text);
+      appendFileSync(this.#file, text);
     } catch (cause) {
       // Without an index the notes are not used; half a line would be worse.
-      rmSync(join(this.#dir, INDEX), { force: true });
+      rmSync(this.#file, { force: true });
       throw cause;
     }
   }
@@ -203,18 +203,15 @@ export class OwnerIndex {
   /** Declares that the index covers the directory as it is now. */
   save(): void {
     if (!this.#isOnDisk) return;
-    const fd = openSync(join(this.#dir, INDEX), 'r+');
+    const fd = openSync(this.#file, 'r+');
     try {
       // Without a stamp the next call finds the index out of date and makes a smaller one.
       const { size } = fstatSync(fd);
       if (this.#isWorn(size)) return;
       // Never use the same stamp twice: an earlier state must not look like this one.
-      this.#stampMs = Math.max(Date.now() - DAY_MS, this.#stampMs + 1);
-      const stampMs = this.#stampMs;
-      const sizes = { madeBytes: this.#madeBytes, savedBytes: size };
-      const { swept, complete } = this;
-      const header = { bootId: thisBoot().bootId, stampMs, ...sizes, swept, complete };
-      writeSync(fd, renderHeader(header), 0);
+      const stampMs = Math.max(Date.now() - DAY_MS, this.#header.stampMs + 1);
+      this.#header = { ...this.#header, bootId: thisBoot().bootId, stampMs, savedBytes: size };
+      writeSync(fd, renderHeader(this.#header), 0);
       utimesSync(this.#dir, new Date(), new Date(stampMs));
     } finally {
       closeSync(fd);
@@ -222,18 +219,12 @@ export class OwnerIndex {
   }
 
   #isWorn(size: number): boolean {
-    return size > 2 * this.#madeBytes + SLACK_BYTES;
+    return size > 2 * this.#header.madeBytes + SLACK_BYTES;
   }
 }
 
-interface Opening {
-  readonly header: Header;
-  /** The whole file including the header, if it is small. */
-  readonly text: Buffer | undefined;
-}
-
-/** Also undefined for a truncated file. */
-function read(dir: string): Opening | undefined {
+/** The header, and the whole file including it if that is small. Also undefined for a truncated file. */
+function read(dir: string): { readonly header: Header; readonly text: Buffer | undefined } | undefined {
   try {
     const fd = openSync(join(dir, INDEX), 'r');
     try {
@@ -264,14 +255,8 @@ function renderHeader({ bootId, stampMs, madeBytes, savedBytes, swept, complete 
   return `catena-owners 6 ${bootId.padEnd(36)} ${numbers.join(' ')}\n`;
 }
 
-const HEADER_BYTES = renderHeader({
-  bootId: '',
-  stampMs: 0,
-  madeBytes: 0,
-  savedBytes: 0,
-  swept: false,
-  complete: false,
-}).length;
+const EMPTY: Header = { bootId: '', stampMs: 0, madeBytes: 0, savedBytes: 0, swept: false, complete: false };
+const HEADER_BYTES = renderHeader(EMPTY).length;
 
 /** Neither container ids nor interface names contain a tab or a newline. Without a container the address was released. */
 function renderLine(address: string, { containerId, ifname = '' }: Owner): string {
@@ -346,8 +331,7 @@ export class IndexKeeper {
     if (index === known) {
       known.forget([...listed].filter(name => !present.has(name)).concat(gone));
       known.add(owners);
-      known.swept &&= this.#reclaim;
-      known.complete = scope === 'all leases';
+      known.mark({ swept: known.swept && this.#reclaim, complete: scope === 'all leases' });
     }
     // From now on the index lists their owners.
     for (const address of unnoted) noteBoot(join(this.#dir, address));
@@ -360,8 +344,13 @@ export class IndexKeeper {
   }
 
   /** Reads leases not yet noted in this boot, and deletes those that must not remain. */
-  #meet(addresses: Iterable<string>): Met {
-    const met: Met = { unnoted: [], owners: [], gone: [] };
+  #meet(addresses: Iterable<string>) {
+    /** Leases without a note, the owners of the remaining ones where stated, and what was deleted. */
+    const met = {
+      unnoted: [] as string[],
+      owners: [] as [address: string, owner: Owner][],
+      gone: [] as string[],
+    };
     for (const address of addresses) {
       const [text, boot] = [readLease(this.#dir, address), bootOf(join(this.#dir, address))];
       if (this.#reclaim && (boot === 'earlier' || text?.trim() === '')) {
@@ -376,13 +365,4 @@ export class IndexKeeper {
     }
     return met;
   }
-}
-
-/** The results of reading leases. */
-interface Met {
-  /** Leases without a note. */
-  readonly unnoted: string[];
-  /** Owners of the remaining leases, where stated. */
-  readonly owners: [address: string, owner: Owner][];
-  readonly gone: string[];
 }

@@ -4,7 +4,7 @@ import { readdirSync } from 'node:fs';
 import { cniCacheDir, runDir } from '../../../src/cni/directories.ts';
 import type { HandoverMode } from '../../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import { findHolders } from '../../../src/ipam/holders.ts';
+import { findUse } from '../../../src/ipam/holders.ts';
 import { FAMILIES, type Family, type Ip, ipToBytes, renderIp } from '../../../src/net/ip.ts';
 import {
   decodeNatRule,
@@ -141,7 +141,7 @@ export function sweepHostportRules(socket: NetlinkSocket, kept: KeptAttachments)
   if (suspects.length === 0) return [];
   const isForgotten = forgottenBy(recordsOf(kept));
   // A runtime writes its record only after the last plugin, so a container that is being attached has none yet.
-  const holders = findHolders();
+  const holders = findUse()?.holders;
   const isInUse = (pod: Ip) => holders?.get(renderIp(pod))?.some(({ isHere }) => !isHere) ?? false;
   return suspects.flatMap(({ containerId, pods }) => {
     if (isForgotten(containerId) && !pods.some(isInUse)) return removeHostportRules(socket, containerId, []);

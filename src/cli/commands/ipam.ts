@@ -8,7 +8,7 @@ import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { inventoriesOf, leaseDirsOf, loadAbouts, typesOf } from '../../cni/plugin-about.ts';
-import { findHolders } from '../../ipam/holders.ts';
+import { findUse } from '../../ipam/holders.ts';
 import { DEFAULT_DATA_DIR, listLeases } from '../../ipam/lease-files.ts';
 import { withStore } from '../../ipam/lease-store.ts';
 import { type InspectedLease, inspectLease, type Witnesses } from '../../ipam/lease-use.ts';
@@ -171,7 +171,7 @@ function findWitnesses(call: CommandCall, network: string): Witnesses {
       attachments
         .map(({ known }) => known)
         .find(one => one.containerId === containerId && (ifname === undefined || one.ifname === ifname)),
-    holders: findHolders(),
+    holders: findUse()?.holders,
   };
 }
 
