@@ -64,7 +64,10 @@ export async function obtain<T>(
     for (let failures = 0; ; ) {
       const found = tryReserve();
       if (found !== undefined) return found;
-      if (performance.now() > giveUpAt) throw outOfTime(claimant);
+      if (performance.now() > giveUpAt) {
+        const text = `Cannot obtain addresses for network "${claimant.network}" in time`;
+        throw new CniError(ErrorCode.tryAgainLater, text);
+      }
       try {
         const held = heldIn(claimant);
         const look = async () => {
@@ -250,8 +253,4 @@ function exhausted(pool: Pool, claimed: number): CniError {
         'give the pool another subnet, or a smaller "blockSize" in a new pool, which leaves less unused on each node',
     },
   );
-}
-
-function outOfTime({ network }: Claimant): CniError {
-  return new CniError(ErrorCode.tryAgainLater, `Cannot obtain addresses for network "${network}" in time`);
 }

@@ -1,5 +1,6 @@
 // Does the store have the blocks that this node knows, and no others of it?
 import { defined } from '../cni/json.ts';
+import type { LeaseStore } from '../ipam/lease-store.ts';
 import {
   BLOCK_KINDS,
   type BlockOwner,
@@ -20,7 +21,7 @@ import {
 } from './held.ts';
 import { compareGuests, guestFrom, joinedBy } from './keep.ts';
 import { isInUse } from './lease.ts';
-import { type Claimant, type Compared, changeHeld, heldIn, isCompared, ownerIn } from './place.ts';
+import { type Claimant, type Compared, changeHeld, heldIn, isCompared, lookAt, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
 import { isRestored, markRestored } from './restored.ts';
 
@@ -63,7 +64,7 @@ export async function compare(
   });
   for (const object of shared.values()) if (isOwn(object, owner)) own.set(object.name, object);
   const reclaimed: string[] = [];
-  for (const block of inUse(claimant)) {
+  for (const block of lookAt(claimant, inUse)) {
     if (own.has(block.name)) continue;
     const object = await claimAgain(claimant, block, owner, restored);
     if (object === undefined) continue;
@@ -144,14 +145,15 @@ async function isFromBackup(claimant: Claimant, object: StoredObject): Promise<b
   return true;
 }
 
+/** What the object says of those who share the address. */
+function shareOf(object: StoredObject): Pick<HeldBlock, 'guest' | 'turn'> {
+  const { guest, turn } = guestFrom(object) ?? {};
+  return defined({ guest, turn });
+}
+
 /** Blocks that pods have addresses of. An idle one was there to be taken over: the store knows what became of it. */
-function inUse(claimant: Claimant): HeldBlock[] {
-  let used: HeldBlock[] = [];
-  changeHeld(claimant, (held, leases) => {
-    used = held.blocks.filter(block => !block.idle && !block.guest && isInUse(block, leases));
-    return held;
-  });
-  return used;
+function inUse({ blocks }: Held, leases: LeaseStore): HeldBlock[] {
+  return blocks.filter(block => !block.idle && !block.guest && isInUse(block, leases));
 }
 
 /**
@@ -184,12 +186,6 @@ async function takeFrom(
 ): Promise<StoredObject | undefined> {
   const marked = await store.replace(kind, { ...object, spec: { ...object.spec, orphaned: true } });
   return marked && store.replace(kind, ownedBy(marked, owner));
-}
-
-/** What the object says of those who share the address. */
-function shareOf(object: StoredObject): Pick<HeldBlock, 'guest' | 'turn'> {
-  const { guest, turn } = guestFrom(object) ?? {};
-  return defined({ guest, turn });
 }
 
 /** What is noted here counts, and what the store does not know yet will be told. */

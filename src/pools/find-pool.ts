@@ -41,13 +41,9 @@ export async function findPool(
     const all = await listAll(store, 'pools', {});
     const object = all.find(one => one.name === name);
     if (object === undefined && configured === undefined) {
-      throw new CniError(
-        ErrorCode.invalidConfig,
-        `Cannot find pool "${name}": the store has no object of that name`,
-        {
-          details: 'create one of kind Pool, or give "subnets" in the configuration',
-        },
-      );
+      const text = `Cannot find pool "${name}": the store has no object of that name`;
+      const details = 'create one of kind Pool, or give "subnets" in the configuration';
+      throw new CniError(ErrorCode.invalidConfig, text, { details });
     }
     const pool = parsed(name, configured ?? object?.spec);
     refuseTaken(pool, all);
@@ -137,7 +133,9 @@ async function noteIn(
   const { name, layout, blockSize } = pool;
   const pairs = pairsOf(pool).map(textOf);
   if (object === undefined) {
-    const subnets = pool.subnets.map(({ families }) => specOf(families));
+    const subnets = pool.subnets.map(({ families }) =>
+      Object.fromEntries(families.map(({ cidr }) => [`ipv${cidr.ip.family}`, renderCidr(cidr)])),
+    );
     const annotations = { [SIZE_ANNOTATION]: size, [SUBNETS_ANNOTATION]: pairs.join(' ') };
     const spec = { subnets, layout, blockSize };
     return store.create('pools', { name, labels: {}, annotations, spec });
@@ -170,22 +168,13 @@ function notedIn(annotations: StoredObject['annotations']): Pair[] {
   return texts.map(text => text.split(',').flatMap(one => findCidr(one) ?? []));
 }
 
-function specOf(families: Pool['subnets'][number]['families']): Record<string, string> {
-  return Object.fromEntries(families.map(({ cidr }) => [`ipv${cidr.ip.family}`, renderCidr(cidr)]));
-}
-
 function parsed(name: string, spec: unknown): Pool {
   try {
     return parsePool(name, PoolSpec.parse(spec));
   } catch (cause) {
     if (cause instanceof CniError) throw cause;
     const problem = (cause as Error).message;
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      problem.startsWith('Cannot') ? problem : `Cannot use pool "${name}": ${problem}`,
-      {
-        cause,
-      },
-    );
+    const text = problem.startsWith('Cannot') ? problem : `Cannot use pool "${name}": ${problem}`;
+    throw new CniError(ErrorCode.invalidConfig, text, { cause });
   }
 }

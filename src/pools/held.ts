@@ -1,4 +1,4 @@
-// Which blocks does this node hold, as it knows without asking, and what do their objects say?
+// Which blocks does this node hold, as it knows without asking, how are they stored, whatever the store is, and what do their objects say?
 
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +12,6 @@ import {
   findCidr,
   findIp,
   IP_BITS,
-  type Ip,
   networkOf,
   parseIp,
   renderCidr,
@@ -36,11 +35,6 @@ export function isSameMachine(one: string | undefined, other: string | undefined
   const [a, b] = [one.split(' '), other.split(' ')];
   return a.length === b.length ? a[0] === b[0] : a.at(-1) === b.at(-1);
 }
-
-// How are pools, blocks and addresses stored, whatever the store is?
-//
-// Creating an object is the lock: of all nodes that create one of the same name, one succeeds. Nothing else locks, so there is no
-// leader, and a node that is gone holds up no other.
 
 /** API group and version of all kinds. */
 export const GROUP = 'catena.cni.cncf.io';
@@ -219,12 +213,7 @@ export type HeldBlock = z.output<typeof HeldBlock>;
 export type Held = z.output<typeof Held>;
 
 /** Addresses of a block, as {@link HeldBlock} has them in text. */
-export interface Usable {
-  readonly from: Ip;
-  readonly to: Ip;
-  readonly prefix: number;
-  readonly gateway: string | undefined;
-}
+export type Usable = ReturnType<typeof usableOf>[number];
 
 /** What this process read or wrote last, so that a list of hundreds of single addresses is not decoded for every step. */
 const lastRead = new Map<string, { readonly text: string; readonly held: Held }>();
@@ -282,18 +271,14 @@ export function newlyHeld(pool: string, size: number, { name, ranges }: BlockSha
     size,
     state: 'claiming',
     ranges: ranges.map(({ stretch: [from, to], prefix, gateway }) => {
-      return {
-        from: renderIp(from),
-        to: renderIp(to),
-        prefix,
-        ...(gateway && { gateway: renderIp(gateway) }),
-      };
+      const ends = { from: renderIp(from), to: renderIp(to) };
+      return { ...ends, prefix, ...(gateway && { gateway: renderIp(gateway) }) };
     }),
   };
 }
 
 /** The addresses of a block. */
-export function usableOf({ ranges }: HeldBlock): Usable[] {
+export function usableOf({ ranges }: HeldBlock) {
   return ranges.map(({ from, to, prefix, gateway }) => {
     return { from: parseIp(from), to: parseIp(to), prefix, gateway };
   });

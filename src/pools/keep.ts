@@ -1,8 +1,6 @@
 // How does a pod get the address of the pod before it, on another node, too, and a machine that moves keep its own?
 //
-// The node that it moves to joins the owner of the kept address: the object names it as `next`, and it is the only one. It may lease the
-// address for that machine, and for nothing else. When the attachment of the owner ends, the owner passes the address on instead of
-// marking it idle; when that of the guest ends first, it leaves, and nothing has changed.
+// README.md says it: a kept address changes hands by replacement, and a machine that moves joins as the `next` of the object.
 
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
@@ -26,7 +24,7 @@ import {
   type StoredObject,
 } from './held.ts';
 import { blockContains, claimOfKey, isInUse, type Wish } from './lease.ts';
-import { type Claimant, changeHeld, ownerIn } from './place.ts';
+import { type Claimant, changeHeld, lookAt, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
 import { isFromBefore, restoredStore, withNewest } from './restored.ts';
 
@@ -79,39 +77,25 @@ export async function compareGuests(
   owner: BlockOwner,
   isRestored: (object: StoredObject) => Promise<boolean>,
 ): Promise<Map<string, StoredObject>> {
-  let guests: HeldBlock[] = [];
-  const used = new Set<string>();
-  changeHeld(claimant, (held, leases) => {
-    guests = held.blocks.filter(({ guest }) => guest !== undefined);
-    for (const block of guests) if (isInUse(block, leases)) used.add(block.name);
-    return held;
-  });
+  const guests = lookAt(claimant, ({ blocks }, leases) =>
+    blocks.filter(({ guest }) => guest).map(block => ({ block, isUsed: isInUse(block, leases) })),
+  );
   const found = new Map<string, StoredObject>();
-  for (const block of guests) {
-    const object = await claimant.store.find(KIND, block.name);
-    const present = await joinedAgain(
-      claimant,
-      owner,
-      { block, object, isUsed: used.has(block.name) },
-      isRestored,
-    );
+  for (const { block, isUsed } of guests) {
+    const present = await joinedAgain(claimant, owner, block, isUsed, isRestored);
     if (present) found.set(block.name, present);
   }
   return found;
 }
 
-interface Guest {
-  readonly block: HeldBlock;
-  readonly object: StoredObject | undefined;
-  readonly isUsed: boolean;
-}
-
 async function joinedAgain(
   { store }: Claimant,
   owner: BlockOwner,
-  { block, object, isUsed }: Guest,
+  block: HeldBlock,
+  isUsed: boolean,
   isRestored: (object: StoredObject) => Promise<boolean>,
 ): Promise<StoredObject | undefined> {
+  const object = await store.find(KIND, block.name);
   if (object === undefined) {
     if (!isUsed || block.guest === undefined) return undefined;
     // In the name of the one whose attachment has it: that one claims it again, too.
@@ -125,13 +109,6 @@ async function joinedAgain(
   const isIdle = spec?.idle && !(await isRestored(object));
   return (await store.replace(KIND, isIdle ? ownedBy(object, owner) : joinedBy(object, owner))) ?? object;
 }
-
-// How does a pod get the address of the pod before it, on another node, too?
-//
-// A kept address is an Address object that says for whom it is. When its attachment ends, its node marks it `idle` instead of deleting
-// it: from then on any node may take it over, by a replacement of the very version that it read. Each change of hands counts `turn` up,
-// so that a request that comes late names a version that is gone. The node notes `idle` durably before the store knows it, and asks the
-// store before it leases the address again.
 
 /**
  * Takes over what is kept for the wish, if that is anywhere; to be called while `claiming`.
@@ -148,38 +125,18 @@ export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Prom
     if (spec?.keptFor !== keptFor || block === undefined) continue;
     // It was kept before a claim was given others.
     if (!wish.addresses.every(ip => blockContains(block, ip))) continue;
-    const isLeased = isLeasedHere(claimant, block);
-    if (isOwn(object, ownerIn(claimant)) ? !isLeased : spec.idle) {
-      await own(claimant, pool, object);
-      return true;
-    }
-    if (wish.joins && !isLeased && canJoin(object, ownerIn(claimant))) {
-      await join(claimant, pool, object);
-      return true;
-    }
+    // On another node the store knows whether it is in use; of this one, its leases.
+    const isLeased = lookAt(claimant, (_, leases) => isInUse(block, leases));
+    const owner = ownerIn(claimant);
+    // Whether it was this node's before or not: a late request of another then has the wrong version.
+    if (isOwn(object, owner) ? !isLeased : spec.idle)
+      return take(claimant, pool, ownedBy(object, owner), heldFrom);
+    // Beside the node that has it, and later from that one.
+    if (wish.joins && !isLeased && canJoin(object, owner))
+      return take(claimant, pool, joinedBy(object, owner), guestFrom);
     if (isPromise) throw inUseBy(object.name, spec.node);
   }
   return false;
-}
-
-/** On another node the store knows whether it is in use; of this one, its leases. */
-function isLeasedHere(claimant: Claimant, block: HeldBlock): boolean {
-  let isLeased = false;
-  changeHeld(claimant, (held, leases) => {
-    isLeased = isInUse(block, leases);
-    return held;
-  });
-  return isLeased;
-}
-
-/** Makes a kept address this node's, whether it was before or not: a late request of another then has the wrong version. */
-function own(claimant: Claimant, pool: Pool, object: StoredObject): Promise<void> {
-  return take(claimant, pool, ownedBy(object, ownerIn(claimant)), heldFrom);
-}
-
-/** Has a kept address beside the node that has it, and gets it from that one. */
-function join(claimant: Claimant, pool: Pool, object: StoredObject): Promise<void> {
-  return take(claimant, pool, joinedBy(object, ownerIn(claimant)), guestFrom);
 }
 
 async function take(
@@ -187,7 +144,7 @@ async function take(
   pool: Pool,
   object: StoredObject,
   blockOf: typeof heldFrom,
-): Promise<void> {
+): Promise<true> {
   const replaced = await claimant.store.replace(KIND, object);
   const block = replaced && blockOf(replaced);
   if (replaced === undefined || block === undefined) {
@@ -199,6 +156,7 @@ async function take(
   // Its holder since then claims it again.
   if (await isFromBefore(claimant, pool, replaced)) throw restoredStore(pool);
   changeHeld(claimant, held => withBlock(held, block));
+  return true;
 }
 
 /** Keeps the address of a node that has vanished, on behalf of those for whom it is. @returns whether that very version was replaced */
@@ -228,10 +186,9 @@ export async function tellIdle(claimant: Claimant): Promise<void> {
       const isNewlyIdle = (block: HeldBlock): boolean =>
         block.state === 'held' && block.keptFor !== undefined && !block.idle && !isInUse(block, leases);
       if (!held.blocks.some(isNewlyIdle)) return held;
-      return {
-        ...held,
-        blocks: held.blocks.map(block => (isNewlyIdle(block) ? { ...block, idle: 'noted' as const } : block)),
-      };
+      const noted = (block: HeldBlock): HeldBlock =>
+        isNewlyIdle(block) ? { ...block, idle: 'noted' } : block;
+      return { ...held, blocks: held.blocks.map(noted) };
     },
     () => true,
   );

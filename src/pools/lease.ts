@@ -111,10 +111,8 @@ export function useOf(
     const used = ranges.reduce((sum, { from, to }) => sum + store.countTaken(from, to), 0);
     return [{ size, used, free: size - used }];
   });
-  return counts.reduce(
-    (least, one) => (one.free < least.free ? one : least),
-    counts[0] ?? { size: 0, used: 0, free: 0 },
-  );
+  const [least] = counts.sort((a, b) => a.free - b.free);
+  return least ?? { size: 0, used: 0, free: 0 };
 }
 
 /** Whether an address of the block is leased. */

@@ -116,9 +116,14 @@ export function changeHeld(
   });
 }
 
+/** Looks at the list of blocks and the leases, and changes neither. */
+export function lookAt<T>(place: Place, look: (held: Held, store: LeaseStore) => T): T {
+  return inPlace(place, (store, held) => look(held ?? { ...emptyList(place), boot: place.boot }, store));
+}
+
 /** The list of blocks as it is now. */
 export function heldIn(place: Place): Held {
-  return changeHeld(place, held => held);
+  return lookAt(place, held => held);
 }
 
 /** One that was never compared. */

@@ -1,7 +1,7 @@
 // Does this node hold what the store says, and neither too few blocks nor too many, nor those of nodes that are gone?
 //
-// Any node may find such a block, and frees it after a time of grace by its own clock. It marks the block first: the node that holds it
-// takes the mark off when it looks after its blocks, which changes the version, and only the marked version is ever deleted.
+// The daemon asks this from time to time, and once addresses become few. Without a daemon, GC does. Any node may find a block of one that
+// is gone, and frees it after a time of grace by its own clock, in the very version that it marked.
 
 import { defined } from '../cni/json.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
@@ -19,7 +19,7 @@ import {
 } from './held.ts';
 import { adoptKept, findEndedClaims, tellIdle } from './keep.ts';
 import { isInUse, useOf } from './lease.ts';
-import { type Claimant, type Compared, changeHeld, claiming, heldIn, ownerIn } from './place.ts';
+import { type Claimant, type Compared, changeHeld, claiming, heldIn, lookAt, ownerIn } from './place.ts';
 import { countUsable, type Pool } from './pool.ts';
 
 /** So many of all nodes look at the whole pool in each interval, on average: one alone might be the one that is gone. */
@@ -32,12 +32,6 @@ const MOST_ASKED = 100;
 const MOST_MARKED = 1_024;
 
 type Owner = Pick<Orphan, 'node' | 'machine'>;
-
-/** A node, and what it has of a pool. */
-interface Owned {
-  readonly owner: Owner;
-  readonly names: [kind: Orphan['kind'], name: string][];
-}
 
 /**
  * Marks blocks of nodes that are gone, and deletes those that have borne the mark for the time of grace.
@@ -53,7 +47,7 @@ async function look(claimant: Claimant, pool: Pool): Promise<void> {
   const { store } = claimant;
   const labels = { [POOL_LABEL]: labelOf(pool.name) };
   // Names alone: objects can be large.
-  const byOwner = new Map<string, Owned>();
+  const byOwner = new Map<string, { owner: Owner; names: [kind: Orphan['kind'], name: string][] }>();
   const self = ownerIn(claimant);
   let claimed = 0;
   for (const kind of BLOCK_KINDS)
@@ -65,7 +59,7 @@ async function look(claimant: Claimant, pool: Pool): Promise<void> {
         // Another machine of that name is another node.
         const { node, machine } = spec;
         const key = JSON.stringify([node, machine]);
-        const one: Owned = byOwner.get(key) ?? { owner: { node, ...defined({ machine }) }, names: [] };
+        const one = byOwner.get(key) ?? { owner: { node, ...defined({ machine }) }, names: [] };
         byOwner.set(key, one);
         if (one.names.length < MOST_MARKED) one.names.push([kind, object.name]);
       }
@@ -83,13 +77,9 @@ async function look(claimant: Claimant, pool: Pool): Promise<void> {
       orphans.some(({ uid, version }) => uid === one.uid && version === one.version);
     const fresh = found.filter(one => !isKnown(one));
     const kept = orphans.filter(({ uid }) => !fresh.some(one => one.uid === uid));
-    const seen = { blocks: countUsable(pool), claimed, nodes: owners.length + 1 };
-    return {
-      ...rest,
-      nodes: seen.nodes,
-      pools: { ...rest.pools, [pool.name]: seen },
-      orphans: [...kept, ...fresh],
-    };
+    const nodes = owners.length + 1;
+    const pools = { ...rest.pools, [pool.name]: { blocks: countUsable(pool), claimed, nodes } };
+    return { ...rest, nodes, pools, orphans: [...kept, ...fresh] };
   });
 }
 
@@ -136,10 +126,6 @@ function sample<T>(all: readonly T[], random: () => number): T[] {
     .map(({ one }) => one);
 }
 
-// Does this node hold what the store says, and neither too few blocks nor too many?
-//
-// The daemon asks this from time to time, and once addresses become few. Without a daemon, GC does.
-
 /** How many addresses and blocks a node keeps. */
 export interface Limits {
   /** With fewer free addresses, another block is claimed before it is needed. */
@@ -176,11 +162,8 @@ export function tend(
 ): Promise<Tended> {
   return claiming(claimant, performance.now() + deadlineMs, async () => {
     await completeBegun(claimant);
-    const compared = await compare(
-      claimant,
-      pools.map(({ pool }) => pool),
-      searchEveryS,
-    );
+    const all = pools.map(({ pool }) => pool);
+    const compared = await compare(claimant, all, searchEveryS);
     let claimed = 0;
     if (!compared.restored) for (const one of pools) claimed += await refill(claimant, one);
     await tellIdle(claimant);
@@ -203,7 +186,8 @@ const NONE_KEPT: Limits = { lowWater: 0, coolDownS: 0 };
 async function refill(claimant: Claimant, { pool, limits: { lowWater } }: TendedPool): Promise<number> {
   if (lowWater === 0) return 0;
   for (let claimed = 0; ; claimed++) {
-    if (freeIn(claimant, pool.name) >= lowWater) return claimed;
+    const { free } = lookAt(claimant, (held, leases) => useOf(held, pool.name, leases));
+    if (free >= lowWater) return claimed;
     try {
       await claimBlock(claimant, pool);
     } catch (thrown) {
@@ -212,15 +196,6 @@ async function refill(claimant: Claimant, { pool, limits: { lowWater } }: Tended
       throw thrown;
     }
   }
-}
-
-function freeIn(claimant: Claimant, pool: string): number {
-  let free = 0;
-  changeHeld(claimant, (held, leases) => {
-    free = useOf(held, pool, leases).free;
-    return held;
-  });
-  return free;
 }
 
 /** Of which blocks {@link giveBack} decides. */
