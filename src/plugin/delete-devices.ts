@@ -2,8 +2,9 @@
 //
 // A request that deletes a device returns after a grace period (10 to 20 ms), in which the kernel only frees what no other program
 // can find. Names, addresses, routes and rules of the device have gone in the first millisecond, and then the kernel says so
-// (net/core/dev.c, unregister_netdevice_many: RTM_DELLINK; netdev_run_todo waits afterwards, without the rtnl lock). Thus another
-// process sends the request on a socket of ours and waits for the rest, while this one goes on.
+// (net/core/dev.c, unregister_netdevice_many: RTM_DELLINK; netdev_run_todo waits afterwards, without the rtnl lock). Thus a child
+// of the front sends the request on a socket of ours and waits for the rest, which cannot fail, while this process goes on. It is an
+// orphan, as a worker that reads its requests without an event loop would leave children unreaped.
 
 import { closeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -51,63 +52,51 @@ const SEQ = 1;
 /** Longest wait for a sign of the other process, in seconds: it was ended, or gets no processor. */
 const PATIENCE_S = 5;
 
-/** A socket that hears of devices being deleted in the namespace of the thread that opened it. */
-export class LinkDeletion {
-  /** The descriptor on which the other process sends. */
-  readonly fd = openNetlink(NETLINK_ROUTE);
-
-  /** @throws SystemError if the socket cannot be opened */
-  constructor() {
-    try {
-      joinGroup(this.fd, RTNLGRP_LINK);
-      setReceiveTimeout(this.fd, PATIENCE_S);
-    } catch (thrown) {
-      this.close();
-      throw thrown;
-    }
-  }
-
-  /**
-   * Has the request sent and waits until all devices are deleted.
-   * @param send starts the process that sends these bytes on the descriptor
-   * @returns false if nothing was heard for five seconds, or too much at once: they may be there or not
-   * @throws NetlinkError if the kernel refuses the request
-   */
-  perform(
-    request: Request,
-    indexes: readonly number[],
-    send: (fd: number, bytes: Uint8Array) => void,
-  ): boolean {
+/**
+ * Has another process send the request on a socket of ours, which hears of devices being deleted, and waits until all are deleted.
+ * @param send starts the process that sends these bytes on the descriptor
+ * @param enter opens the socket in the namespace of the devices
+ * @returns false if nothing was heard for five seconds, or too much at once: they may be there or not
+ * @throws NetlinkError if the kernel refuses the request, SystemError if the socket cannot be opened
+ */
+export function deleteBy(
+  request: Request,
+  indexes: readonly number[],
+  send: (fd: number, bytes: Uint8Array) => void,
+  enter: (open: () => number) => number,
+): boolean {
+  const fd = enter(() => openNetlink(NETLINK_ROUTE));
+  try {
+    joinGroup(fd, RTNLGRP_LINK);
+    setReceiveTimeout(fd, PATIENCE_S);
     const { type, body } = request;
     const message = encodeMessages([{ type, flags: NLM_F_REQUEST | NLM_F_ACK, seq: SEQ, body }]);
     return exchange(NETLINK_ROUTE, [request], () => {
-      send(this.fd, message);
-      return this.#awaitDeletion(request, new Set(indexes));
+      send(fd, message);
+      return awaitDeletion(fd, request, new Set(indexes));
     });
+  } finally {
+    closeSync(fd);
   }
+}
 
-  close(): void {
-    closeSync(this.fd);
-  }
-
-  #awaitDeletion(request: Request, left: Set<number>): boolean {
-    try {
-      while (left.size > 0) {
-        for (const message of receiveMessages(this.fd, NETLINK_ROUTE)) {
-          if (message.type === NLMSG_ERROR && message.seq === SEQ) {
-            const refusal = refusalOf(message, request);
-            if (refusal) throw refusal.toError();
-            return true;
-          }
-          const index = deletedLink(message);
-          if (index !== undefined) left.delete(index);
+function awaitDeletion(fd: number, request: Request, left: Set<number>): boolean {
+  try {
+    while (left.size > 0) {
+      for (const message of receiveMessages(fd, NETLINK_ROUTE)) {
+        if (message.type === NLMSG_ERROR && message.seq === SEQ) {
+          const refusal = refusalOf(message, request);
+          if (refusal) throw refusal.toError();
+          return true;
         }
+        const index = deletedLink(message);
+        if (index !== undefined) left.delete(index);
       }
-      return true;
-    } catch (thrown) {
-      if (thrown instanceof SystemError) return false;
-      throw thrown;
     }
+    return true;
+  } catch (thrown) {
+    if (thrown instanceof SystemError) return false;
+    throw thrown;
   }
 }
 
@@ -117,12 +106,6 @@ function deletedLink({ type, body }: Envelope): number | undefined {
     ? readS32(body, 4)
     : undefined;
 }
-
-// How does a plugin delete devices without waiting until the kernel has freed them?
-//
-// A child of the front sends the request, and stays in the kernel for the grace period; the call goes on once the devices are gone
-// (plugin/delete-devices.ts). Nothing depends on that child then: what it waits for cannot fail. It is an orphan, as a worker
-// that reads its requests without an event loop would leave children unreaped.
 
 /** Has a child of the front write a message to its descriptor 3: `--send <message>`, two letters from a to p for each byte. */
 export const SEND_FLAG = '--send';
@@ -135,13 +118,13 @@ const START_DEADLINE_MS = 5_000;
 /**
  * Deletes the devices, of which some may be gone already. Without a front, or if it does not act, this waits for the kernel.
  * @param socket in the namespace of the devices
- * @param enter runs a function in that namespace; by default the thread is there
+ * @param enter opens a socket in that namespace; by default the thread is there
  * @throws NetlinkError if the kernel refuses
  */
 export function deleteDevices(
   socket: NetlinkSocket,
   indexes: readonly number[],
-  enter: (visit: () => LinkDeletion) => LinkDeletion = visit => visit(),
+  enter: Enter = open => open(),
 ): void {
   const request = deletionOf(socket, indexes);
   if (request === undefined) return;
@@ -149,32 +132,27 @@ export function deleteDevices(
   if (!isDone) tolerating([Errno.ENODEV], () => socket.request(request));
 }
 
+/** Opens a socket in a namespace. */
+type Enter = Parameters<typeof deleteBy>[3];
+
 /** {@link deleteDevices} in the container's namespace. */
 export function deleteInContainer(
   call: Pick<Call, 'container' | 'containerNetns'>,
   indexes: readonly number[],
 ): void {
-  deleteDevices(call.container, indexes, visit => inNetns(call.containerNetns, visit));
+  deleteDevices(call.container, indexes, open => inNetns(call.containerNetns, open));
 }
 
 /** @returns whether the devices are gone */
-function deleteByFront(
-  request: Request,
-  indexes: readonly number[],
-  enter: (visit: () => LinkDeletion) => LinkDeletion,
-): boolean {
+function deleteByFront(request: Request, indexes: readonly number[], enter: Enter): boolean {
   const front = findFront();
   if (front === undefined) return false;
-  let deletion: LinkDeletion | undefined;
   try {
-    deletion = enter(() => new LinkDeletion());
-    return deletion.perform(request, indexes, (fd, bytes) => sendByFront(front, fd, bytes));
+    return deleteBy(request, indexes, (fd, bytes) => sendByFront(front, fd, bytes), enter);
   } catch (thrown) {
     if (isNetlinkError(thrown, Errno.ENODEV)) return true;
     // The request of this process tells why, if it fails, too.
     return false;
-  } finally {
-    deletion?.close();
   }
 }
 
@@ -242,17 +220,11 @@ export class Removals {
       const indexes = done ? [] : this.indexes;
       const removals = this.#waiting.splice(0);
       const remove = (): void => (indexes.length ? deleteDevices(host(), indexes) : undefined);
-      await performAll(removals, remove).catch(thrown => problems.push(thrown));
+      const work = tryAll([remove, ...removals.map(removal => () => finish(removal))]);
+      await work.catch(thrown => problems.push(thrown));
+      for (const { close } of removals) close();
     }
     throwAll(problems);
-  }
-}
-
-async function performAll(removals: readonly Removal[], remove: () => void): Promise<void> {
-  try {
-    await tryAll([remove, ...removals.map(removal => () => finish(removal))]);
-  } finally {
-    for (const { close } of removals) close();
   }
 }
 

@@ -86,17 +86,20 @@ export async function serve(
       keeping,
     });
     try {
-      if (handover) return { exitCode: 0, stdout: await handOver(definition, call, handover), log };
+      const done = (stdout: string) => ({ exitCode: 0, stdout, log });
+      if (handover) return done(JSON.stringify(await handOver(definition, call, handover)));
       call.guardNetns(definition.netns);
-      if (change) return { exitCode: 0, stdout: await changeInPlace(definition, call, change), log };
-      return { exitCode: 0, stdout: await runVerb(definition, call, invocation, collection), log };
+      if (change) return done(JSON.stringify(await changeInPlace(definition, call, change)));
+      return done(await runVerb(definition, call, invocation, collection));
     } finally {
       call.close();
     }
   } catch (thrown) {
     const error = toCniError(thrown);
     log[isBug(thrown) ? 'error' : 'debug'](stackOf(thrown));
-    return { exitCode: 1, stdout: JSON.stringify(replyOf(error, version), null, 4), log };
+    // Failures noticed by a runner have code 0, which in a plugin's reply would mean "no error".
+    const reply: ErrorReply = { ...error.toReply(version), code: error.code || ErrorCode.internal };
+    return { exitCode: 1, stdout: JSON.stringify(reply, null, 4), log };
   }
 }
 
@@ -122,11 +125,6 @@ export async function replyTo(...call: Parameters<typeof serve>): Promise<Reply>
     stderr += text;
   });
   return { ...reply, stderr };
-}
-
-/** Failures noticed by a runner have code 0, which in a plugin's reply would mean "no error". */
-function replyOf(error: CniError, version: string | undefined): ErrorReply {
-  return { ...error.toReply(version), code: error.code || ErrorCode.internal };
 }
 
 /** Versions a plugin supports, oldest first. */
@@ -228,16 +226,19 @@ async function runVerb(
   }
 }
 
-async function handOver(definition: PluginDefinition, call: LiveCall, mode: HandoverMode): Promise<string> {
-  const reply: HandoverReply = { handedOver: (await definition.handOver?.(call, mode)) ?? [] };
-  return JSON.stringify(reply);
+async function handOver(
+  definition: PluginDefinition,
+  call: LiveCall,
+  mode: HandoverMode,
+): Promise<HandoverReply> {
+  return { handedOver: (await definition.handOver?.(call, mode)) ?? [] };
 }
 
 async function changeInPlace(
   definition: PluginDefinition,
   call: LiveCall,
   mode: ChangeMode,
-): Promise<string> {
+): Promise<ChangeReply> {
   if (definition.change === undefined) {
     throw new CniError(
       ErrorCode.invalidConfig,
@@ -247,17 +248,14 @@ async function changeInPlace(
   const before = call.request[FORMER];
   const former = isObject(before) ? decode(definition.config, before, 'former configuration') : undefined;
   const changed = renderResult(await definition.change(call, mode, former), call.version);
-  const reply: ChangeReply = { changed, options: definition.changeable ?? [] };
-  return JSON.stringify(reply);
+  return { changed, options: definition.changeable ?? [] };
 }
 
 /** ADD leaves everything or nothing: a result that the version cannot express also undoes its steps. */
 async function add(definition: PluginDefinition, call: LiveCall): Promise<JsonObject> {
-  let result: Result;
   try {
     definition.validate?.(call.conf);
-    result = await definition.add(call);
-    return renderResult(result, call.version);
+    return renderResult(await definition.add(call), call.version);
   } catch (thrown) {
     const problems = await call.undo();
     if (problems.length === 0) throw thrown;

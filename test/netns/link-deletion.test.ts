@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test';
 import path from 'node:path';
 import { deletionOf } from '../../src/netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
-import { LinkDeletion, sendByFront } from '../../src/plugin/delete-devices.ts';
+import { deleteBy, sendByFront } from '../../src/plugin/delete-devices.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { runOk } from '../helpers/command.ts';
 import { findFrontProblem } from '../helpers/front.ts';
@@ -80,13 +80,11 @@ function perform(
 ): boolean {
   const netns = openNetns(at);
   const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
-  const deletion = inNetns(netns, () => new LinkDeletion());
   try {
     const request = deletionOf(socket, indexes);
     if (request === undefined) throw new Error('there are devices to delete');
-    return deletion.perform(request, indexes, send);
+    return deleteBy(request, indexes, send, open => inNetns(netns, open));
   } finally {
-    deletion.close();
     socket.close();
     closeNetns(netns);
   }
