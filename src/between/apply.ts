@@ -1,7 +1,7 @@
 // How does the kernel get what is planned, and lose it, which devices of this node may lead to other nodes, and how does traffic between them keep its source address?
 import { type Cidr, FAMILIES, netmaskOf, renderCidr, renderIp, sameIp } from '../net/ip.ts';
 import type { Request } from '../netlink/codec.ts';
-import { addElements, deleteElements, listElements } from '../netlink/nft/element.ts';
+import { addElements, deleteElements, type Element, listElements } from '../netlink/nft/element.ts';
 import { commitAfterReading, type Table } from '../netlink/nft/message.ts';
 import { type Skeleton, skeletonChanges, skeletonProblems } from '../netlink/nft/skeleton.ts';
 import {
@@ -33,6 +33,7 @@ import {
 import {
   listForwarding,
   listPermanentNeighboursOn,
+  type Neighbour,
   removeForwardingRequest,
   removeNeighbourRequest,
   setForwardingRequest,
@@ -48,6 +49,7 @@ import {
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import { askHere, type Tables } from '../netlink/tables.ts';
 import { Errno } from '../sys/errno.ts';
+import { put } from './claims.ts';
 import { EXPORT_TABLE, LAST_METRIC, METRIC, PROTOCOL, TUNNEL_ALIAS, TUNNELS } from './names.ts';
 import { readNote } from './note.ts';
 import { type HostLink, planWays, type TunnelPlan, type WaysPlan } from './plan.ts';
@@ -82,24 +84,25 @@ export function applyWays(plan: WaysPlan): Applied {
     const { ours, foreign } = findTunnels(socket);
     const indexes = new Map<string, number>();
     for (const tunnel of plan.tunnels) {
-      const other = foreign.find(({ name }) => name === tunnel.name);
-      if (other) {
-        problems.push(
-          `device "${other.name}" belongs to another program: no tunnel is made until it is renamed or deleted`,
-        );
-        continue;
-      }
       attempt(() => {
+        if (foreign.some(({ name }) => name === tunnel.name)) {
+          throw new Error(
+            `device "${tunnel.name}" belongs to another program: no tunnel is made until it is renamed or deleted`,
+          );
+        }
         const link = ours.find(({ name }) => name === tunnel.name);
         const { index, changed: done } = applyTunnel(socket, tunnel, link);
         indexes.set(tunnel.name, index);
         return done;
       });
     }
-    attempt(() => {
-      const changes = entryChanges(socket, plan, name => indexes.get(name));
-      return sendAll(socket, changes, problems);
-    });
+    attempt(() =>
+      sendAll(
+        socket,
+        entryChanges(socket, plan, name => indexes.get(name)),
+        problems,
+      ),
+    );
     const unwanted = ours.filter(({ name }) => plan.tunnels.every(tunnel => tunnel.name !== name));
     attempt(() => {
       removeLinks(
@@ -124,8 +127,9 @@ export function findDifferences(plan: WaysPlan): string[] {
     const { ours } = findTunnels(socket);
     const linkOf = (name: string) => ours.find(link => link.name === name);
     const devices = plan.tunnels.flatMap(tunnel => {
-      const found = tunnelProblems(tunnel, linkOf(tunnel.name));
-      if (found === undefined) return `device "${tunnel.name}" is missing`;
+      const link = linkOf(tunnel.name);
+      if (link === undefined) return `device "${tunnel.name}" is missing`;
+      const found = tunnelProblems(tunnel, link);
       return found.length ? `device "${tunnel.name}": ${found.join(', ')}` : [];
     });
     const { add, remove } = entryChanges(socket, plan, name => linkOf(name)?.index);
@@ -196,13 +200,9 @@ const OUR_ALIAS = /^catena\b/;
 
 /** Devices with addresses, without loopback and those of pods. */
 export function hostLinksOf(kernel: Tables): HostLink[] {
-  const addresses = new Map<number, HostLink['addresses'][number][]>();
-  for (const { index, cidr, scope } of kernel.addresses) {
-    if (scope !== RT_SCOPE_UNIVERSE) continue;
-    const own = addresses.get(index);
-    if (own) own.push(cidr);
-    else addresses.set(index, [cidr]);
-  }
+  const addresses = new Map<number, Cidr[]>();
+  for (const { index, cidr, scope } of kernel.addresses)
+    if (scope === RT_SCOPE_UNIVERSE) put(addresses, index, cidr);
   return kernel.links.flatMap(({ index, name, mtu, flags, attrs }) => {
     const own = addresses.get(index);
     if (own === undefined || flags & IFF_LOOPBACK || OUR_ALIAS.test(attrs.alias ?? '')) return [];
@@ -255,42 +255,54 @@ function wantedRoutes(
 }
 
 function tunnelChanges(socket: NetlinkSocket, plan: TunnelPlan, index: number): EntryChanges {
-  const addresses = listAddresses(socket, index).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
-  const has = (cidrs: readonly Cidr[], cidr: Cidr) => cidrs.some(one => renderCidr(one) === renderCidr(cidr));
-  const present = addresses.map(({ cidr }) => cidr);
-  const neighbours = listPermanentNeighboursOn(socket, index).filter(isNeighbour);
-  const macs = new Map(neighbours.map(({ ip, mac }) => [renderIp(ip), mac]));
-  const known = new Set(plan.neighbours.map(({ ip }) => renderIp(ip)));
-  const forwarding = listForwarding(socket, index);
-  const wanted = new Map(plan.forwarding.map(({ mac, to }) => [mac, to]));
-  const isThere = ({ mac, to }: TunnelPlan['forwarding'][number]) =>
-    forwarding.some(one => one.mac === mac && sameIp(one.to, to));
-  const isStale = ({ mac, to }: TunnelPlan['forwarding'][number]) => {
-    const own = wanted.get(mac);
-    return own === undefined || !sameIp(own, to);
-  };
-  // A hardware address leads to one node: replacing has moved the entry before the removal of the former one.
-  const moved = new Set(plan.forwarding.filter(one => !isThere(one)).map(({ mac }) => mac));
+  const present = listAddresses(socket, index).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
+  const addresses = difference(
+    plan.addresses,
+    present.map(({ cidr }) => cidr),
+    renderCidr,
+  );
+  const neighbours = difference<Pick<Neighbour, 'ip' | 'mac'>, TunnelPlan['neighbours'][number]>(
+    plan.neighbours,
+    listPermanentNeighboursOn(socket, index).filter(isNeighbour),
+    ({ ip, mac }) => `${renderIp(ip)} ${mac}`,
+    ({ ip }) => renderIp(ip),
+  );
+  const forwarding = difference(
+    plan.forwarding,
+    listForwarding(socket, index),
+    ({ mac, to }) => `${mac} ${renderIp(to)}`,
+    ({ mac }) => mac,
+  );
   return {
     add: [
-      ...plan.addresses
-        .filter(cidr => !has(present, cidr))
-        .map(cidr => addAddressRequest(index, cidr, { nodad: true })),
-      ...plan.forwarding.filter(one => !isThere(one)).map(one => setForwardingRequest(index, one)),
-      ...plan.neighbours
-        .filter(({ ip, mac }) => macs.get(renderIp(ip)) !== mac)
-        .map(({ ip, mac }) => setNeighbourRequest(index, ip, mac)),
+      ...addresses.missing.map(cidr => addAddressRequest(index, cidr, { nodad: true })),
+      ...forwarding.missing.map(one => setForwardingRequest(index, one)),
+      ...neighbours.missing.map(({ ip, mac }) => setNeighbourRequest(index, ip, mac)),
     ],
     remove: [
-      ...neighbours
-        .filter(({ ip }) => !known.has(renderIp(ip)))
-        .map(({ ip }) => removeNeighbourRequest(index, ip)),
-      ...forwarding
-        .filter(one => isStale(one) && !moved.has(one.mac))
-        .map(one => removeForwardingRequest(index, one)),
-      ...present.filter(cidr => !has(plan.addresses, cidr)).map(cidr => removeAddressRequest(index, cidr)),
+      ...neighbours.stale.map(({ ip }) => removeNeighbourRequest(index, ip)),
+      ...forwarding.stale.map(one => removeForwardingRequest(index, one)),
+      ...addresses.stale.map(cidr => removeAddressRequest(index, cidr)),
     ],
   };
+}
+
+/**
+ * What is wanted and not there, and what is there and not wanted.
+ * @param textOf what tells one from another
+ * @param keyOf what only one can have: to set the one that is missing replaces the one that has it, which is not stale then
+ */
+function difference<P, W extends P>(
+  wanted: readonly W[],
+  present: readonly P[],
+  textOf: (one: P) => string,
+  keyOf = textOf,
+): { readonly missing: W[]; readonly stale: P[] } {
+  const [asked, there] = [new Set(wanted.map(textOf)), new Set(present.map(textOf))];
+  const missing = wanted.filter(one => !there.has(textOf(one)));
+  const replaced = new Set(missing.map(keyOf));
+  const isStale = (one: P) => !asked.has(textOf(one)) && !replaced.has(keyOf(one));
+  return { missing, stale: present.filter(isStale) };
 }
 
 /** Those of multicast addresses are the kernel's own. */
@@ -324,25 +336,16 @@ function isSame({ via }: OriginRoute, { via: other }: OriginRoute): boolean {
   return via.oif === other.oif && sameIp(via.gateway, other.gateway) && via.onlink === other.onlink;
 }
 
-const NAMES = Object.values(TUNNELS);
-
-/** The tunnel devices that exist, ours and others of their names. */
-interface FoundTunnels {
-  readonly ours: readonly Link[];
-  readonly foreign: readonly Link[];
-}
-
-/** Devices with the names of tunnels. One that we were about to name when we were killed has no alias yet. */
-export function findTunnels(socket: NetlinkSocket): FoundTunnels {
-  const found = findLinks(socket, NAMES).filter(link => link !== undefined);
+/** Devices with the names of tunnels, ours and others. One that we were about to name when we were killed has no alias yet. */
+export function findTunnels(socket: NetlinkSocket) {
+  const found = findLinks(socket, Object.values(TUNNELS)).filter(link => link !== undefined);
   const isOurs = ({ kind, attrs: { alias } }: Link) =>
     kind === 'vxlan' && (alias === undefined || alias === '' || alias === TUNNEL_ALIAS);
   return { ours: found.filter(isOurs), foreign: found.filter(link => !isOurs(link)) };
 }
 
-/** What is wrong with a device that is ours, human-readable; undefined: it is missing altogether. */
-function tunnelProblems(plan: TunnelPlan, link: Link | undefined): readonly string[] | undefined {
-  if (link === undefined) return undefined;
+/** What is wrong with a device that is ours, human-readable. */
+function tunnelProblems(plan: TunnelPlan, link: Link): readonly string[] {
   return [
     ...(isSameTunnel(plan, link) ? [] : ['it has other ends, or learns']),
     ...(link.mac === plan.mac ? [] : [`its hardware address is ${link.mac}`]),
@@ -364,11 +367,11 @@ function applyTunnel(
   link: Link | undefined,
 ): { readonly index: number; readonly changed: readonly string[] } {
   const { name, mac, mtu, vni: id, local, port } = plan;
-  const problems = tunnelProblems(plan, link);
-  if (link && problems?.length === 0) return { index: link.index, changed: [] };
   if (link && isSameTunnel(plan, link)) {
+    const problems = tunnelProblems(plan, link);
+    if (problems.length === 0) return { index: link.index, changed: [] };
     setLink(socket, link.index, { mac, mtu, alias: TUNNEL_ALIAS, up: true });
-    return { index: link.index, changed: [`set device "${name}": ${problems?.join(', ')}`] };
+    return { index: link.index, changed: [`set device "${name}": ${problems.join(', ')}`] };
   }
   if (link) removeLinks(socket, [link.index]);
   createLink(socket, { name, kind: 'vxlan', mac, mtu, vxlan: { id, local, port } });
@@ -379,13 +382,7 @@ function applyTunnel(
 
 function isSameTunnel({ vni, local, port }: TunnelPlan, link: Link): boolean {
   const found = vxlanOf(link);
-  return (
-    found !== undefined &&
-    found.id === vni &&
-    found.port === port &&
-    sameIp(found.local, local) &&
-    !found.learning
-  );
+  return found?.id === vni && found.port === port && sameIp(found.local, local) && !found.learning;
 }
 
 /**
@@ -401,7 +398,7 @@ const PREFIXES = { 4: 'ip', 6: 'ip6' } as const;
 /** The table as planned: what it consists of, and the contents of its sets. Undefined if no traffic has to be spared. */
 interface SparePlan {
   readonly skeleton: Skeleton;
-  readonly contents: readonly { readonly set: NftSet; readonly keys: readonly Cidr['ip'][] }[];
+  readonly contents: readonly { readonly set: NftSet; readonly keys: readonly Element['key'][] }[];
 }
 
 /** What is wrong with the table, human-readable. Changes nothing. */
@@ -431,11 +428,8 @@ function applySpare(socket: NetlinkSocket, plan: Pick<WaysPlan, 'own' | 'others'
     }
     const { skeleton, contents } = spare;
     const names = new Set(skeleton.sets.map(({ name }) => name));
-    const isWhole =
-      isThere &&
-      listSets(socket, SPARE_TABLE).every(name => names.has(name)) &&
-      skeletonProblems(socket, skeleton).length === 0;
-    if (isWhole) {
+    const hasOthers = () => listSets(socket, SPARE_TABLE).some(name => !names.has(name));
+    if (isThere && !hasOthers() && skeletonProblems(socket, skeleton).length === 0) {
       const changes = elementChanges(socket, spare);
       changed = changes.map(({ op }) => op);
       return changes;
@@ -448,7 +442,7 @@ function applySpare(socket: NetlinkSocket, plan: Pick<WaysPlan, 'own' | 'others'
       ...contents.flatMap(({ set, keys }) =>
         addElements(
           set,
-          keys.map(ip => ({ key: [ip] })),
+          keys.map(key => ({ key })),
         ),
       ),
     ];
@@ -459,14 +453,11 @@ function applySpare(socket: NetlinkSocket, plan: Pick<WaysPlan, 'own' | 'others'
 function elementChanges(socket: NetlinkSocket, { contents }: SparePlan): Request[] {
   return contents.flatMap(({ set, keys }) => {
     const present = listElements(socket, set).map(({ key }) => key);
-    const found = new Set(present.map(renderFields));
-    const wanted = new Set(keys.map(ip => renderFields([ip])));
-    const missing = keys.filter(ip => !found.has(renderFields([ip])));
-    const stale = present.filter(key => !wanted.has(renderFields(key)));
+    const { missing, stale } = difference(keys, present, renderFields);
     return [
       ...addElements(
         set,
-        missing.map(ip => ({ key: [ip] })),
+        missing.map(key => ({ key })),
       ),
       ...deleteElements(set, stale),
     ];
@@ -508,6 +499,6 @@ function byPrefix(family: 4 | 6, which: string, cidrs: readonly Cidr[]) {
       const those = some.filter(one => one.prefix === prefix);
       const set: NftSet = { table: SPARE_TABLE, name: `${which}${family}_${prefix}`, key: [TYPES[family]] };
       const mask = renderIp(netmaskOf({ ip: { family, value: 0n }, prefix }));
-      return { set, mask, keys: those.map(({ ip }) => ip) };
+      return { set, mask, keys: those.map(({ ip }) => [ip]) };
     });
 }

@@ -65,9 +65,8 @@ export function claimBlocks(
   const claims: Claim[] = [];
   for (const node of nodes) {
     const most = node.name === own ? node.blocks.length : MOST_OF_ONE;
-    const blocks = new Map(
-      node.blocks.slice(0, most).map(block => [renderCidr(subnetOf(block)), subnetOf(block)]),
-    );
+    const counted = node.blocks.slice(0, most).map(subnetOf);
+    const blocks = new Map(counted.map(block => [renderCidr(block), block]));
     if (node.blocks.length > most)
       problems.push(
         `node "${node.name}" has ${node.blocks.length} blocks: those after the first ${most} get no route`,
@@ -90,20 +89,14 @@ export function claimBlocks(
   for (const claim of claims.toSorted(rank)) {
     const before = overlaps.get(claim)?.find(({ isAccepted }) => isAccepted);
     claim.isAccepted = before === undefined;
-    if (before)
-      refuse(
-        claim,
-        `overlaps ${before.key} of node "${before.node.name}", which ${whyFirst(before, claim, own)}`,
-      );
+    if (before === undefined) continue;
+    const why = whyFirst(before, claim, own);
+    refuse(claim, `overlaps ${before.key} of node "${before.node.name}", which ${why}`);
   }
   refuseNodeAddresses(claims, nodes, refuse);
   const result = new Map<string, Cidr[]>();
-  for (const { node, block } of claims.filter(({ isAccepted }) => isAccepted)) {
-    const blocks = result.get(node.name);
-    if (blocks) blocks.push(block);
-    else result.set(node.name, [block]);
-  }
-  for (const blocks of result.values()) blocks.sort(compareCidrs);
+  for (const { node, block } of claims.filter(({ isAccepted }) => isAccepted).sort(byBlock))
+    put(result, node.name, block);
   return result;
 }
 
@@ -127,18 +120,13 @@ function whyFirst(first: Claim, second: Claim, own: string): string {
 /** For each block those of other nodes that it contains, or that contain it: sorted, each follows what it is in. */
 function overlapsOf(claims: readonly Claim[]): Map<Claim, Claim[]> {
   const overlaps = new Map<Claim, Claim[]>();
-  const add = (one: Claim, other: Claim): void => {
-    const known = overlaps.get(one);
-    if (known) known.push(other);
-    else overlaps.set(one, [other]);
-  };
   let around: Claim[] = [];
-  for (const claim of claims.toSorted((a, b) => compareCidrs(a.block, b.block))) {
+  for (const claim of claims.toSorted(byBlock)) {
     around = around.filter(({ block }) => cidrContains(block, lastOf(claim.block)));
     for (const outer of around) {
       if (outer.node === claim.node) continue;
-      add(claim, outer);
-      add(outer, claim);
+      put(overlaps, claim, outer);
+      put(overlaps, outer, claim);
     }
     around.push(claim);
   }
@@ -166,7 +154,14 @@ function refuseNodeAddresses(
   }
 }
 
-function compareCidrs(a: Cidr, b: Cidr): number {
+/** Adds one to those of a key. */
+export function put<K, V>(groups: Map<K, V[]>, key: K, value: V): void {
+  const known = groups.get(key);
+  if (known) known.push(value);
+  else groups.set(key, [value]);
+}
+
+function byBlock({ block: a }: Claim, { block: b }: Claim): number {
   if (a.ip.family !== b.ip.family) return a.ip.family - b.ip.family;
   return a.ip.value < b.ip.value ? -1 : a.ip.value > b.ip.value ? 1 : a.prefix - b.prefix;
 }

@@ -1,6 +1,7 @@
 // How does a daemon keep the routes between nodes as they should be, and when may others have changed them?
 import { join } from 'node:path';
 import { describeError } from '../cni/errors.ts';
+import { fileExists } from '../files/read-file.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { findCidr } from '../net/ip.ts';
 import type { Envelope } from '../netlink/codec.ts';
@@ -14,7 +15,7 @@ import { holdFlock } from '../sys/flock.ts';
 import { startTimer } from '../wait.ts';
 import { applyWays, findTunnels, hostLinksOf, removeWays, SPARE_TABLE } from './apply.ts';
 import type { ClusterNode, NodeEvents, NodeSource, RouteLimits } from './claims.ts';
-import { PROTOCOL, TUNNELS } from './names.ts';
+import { noteFileOf, PROTOCOL, TUNNELS } from './names.ts';
 import { type BetweenNote, readNote, removeNote, writeNote } from './note.ts';
 import { type BetweenSettings, type BetweenState, planWays, type WaysPlan } from './plan.ts';
 
@@ -59,8 +60,9 @@ export function startKeeping(parts: KeeperParts, first: BetweenSettings): Keepin
     told = problem;
   };
   const begin = (): void => {
-    if (session || (settings.nodes === undefined && !isNoted(parts.runDir))) return;
+    if (session) return;
     try {
+      if (settings.nodes === undefined && !fileExists(noteFileOf(parts.runDir))) return;
       release ??= holdFlock(join(parts.runDir, 'between.lock'), { mode: 0o600, directoryMode: 0o700 });
       if (release === undefined) return;
       if (settings.nodes === undefined) remove();
@@ -105,15 +107,6 @@ export function startKeeping(parts: KeeperParts, first: BetweenSettings): Keepin
   };
 }
 
-/** A note that cannot be read is one, too. */
-function isNoted(runDir: string): boolean {
-  try {
-    return readNote(runDir) !== undefined;
-  } catch {
-    return true;
-  }
-}
-
 /** Keeping with one source. */
 class Session {
   readonly #parts: KeeperParts;
@@ -137,6 +130,7 @@ class Session {
 
   constructor(parts: KeeperParts, settings: BetweenSettings, complain: (problem: string) => void) {
     [this.#parts, this.#settings, this.#complain] = [parts, settings, complain];
+    // What another daemon was told: until the source answers, it counts.
     const last = lastNote(parts.runDir);
     this.#nodes = last?.nodes;
     this.#limits = last?.limits;
@@ -260,7 +254,6 @@ class Session {
   }
 }
 
-/** What another daemon was told: until the source answers, it counts. */
 function lastNote(runDir: string): BetweenNote | undefined {
   try {
     return readNote(runDir);
@@ -288,6 +281,8 @@ const ADDRESS = [20, 21];
 const ROUTE = [24, 25];
 const NEIGHBOUR = [28, 29];
 
+const NAMES: ReadonlySet<string | undefined> = new Set(Object.values(TUNNELS));
+
 /** Devices whose changes matter: those that lead to other nodes, and the tunnels. */
 interface Concerned {
   readonly links: ReadonlySet<number>;
@@ -301,8 +296,6 @@ interface ChangeEvents {
   /** Notifications cannot be received at present. */
   interrupted(why: string): void;
 }
-
-const NAMES: readonly string[] = Object.values(TUNNELS);
 
 /**
  * Listens until it is closed.
@@ -348,5 +341,5 @@ function matters({ type, body }: Envelope, { links, tunnels }: Concerned): boole
   if (ADDRESS.includes(type)) return true;
   if (!LINK.includes(type)) return false;
   const { header, attrs } = linkMessage.decode(body);
-  return links.has(header.index) || tunnels.has(header.index) || NAMES.includes(attrs.ifname ?? '');
+  return links.has(header.index) || tunnels.has(header.index) || NAMES.has(attrs.ifname);
 }

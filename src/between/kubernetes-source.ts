@@ -9,9 +9,9 @@ import type { ClusterAccess } from '../delegate/cluster.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from '../delegate/object-watch.ts';
 import { findCidr, findIp, renderCidr } from '../net/ip.ts';
 import { type Division, divisionOf, isBlockOf } from '../pools/find-pool.ts';
-import { API_VERSION, blockSpecOf, routedCidrsOf } from '../pools/held.ts';
+import { API_VERSION, blockSpecOf, routedCidrsOf, textsOf } from '../pools/held.ts';
 import { startTimer } from '../wait.ts';
-import { MOST_OF_ONE, type NodeEvents, type NodeSource } from './claims.ts';
+import { MOST_OF_ONE, type NodeEvents, type NodeSource, put } from './claims.ts';
 import { type DescribedNode, nodeOf } from './note.ts';
 import type { BLOCKS, KUBERNETES } from './plan.ts';
 
@@ -23,12 +23,6 @@ const LIMITS: WatchLimits = {
   ...WATCH_LIMITS,
   ...{ objects: 50_000, ofOne: 2 * MOST_OF_ONE, characters: 32 * 1024 * 1024 },
 };
-
-/** What to read. */
-interface SourceOptions {
-  readonly ranges: typeof KUBERNETES | typeof BLOCKS;
-  readonly limits?: WatchLimits;
-}
 
 /** Subnets that a node claimed. */
 interface ClaimedBlock {
@@ -48,7 +42,8 @@ interface ClaimedBlock {
 export function openKubernetesSource(
   access: ClusterAccess,
   events: NodeEvents,
-  { ranges, limits = LIMITS }: SourceOptions,
+  ranges: typeof KUBERNETES | typeof BLOCKS,
+  limits = LIMITS,
 ): NodeSource {
   let told = '';
   const changes = gatherChanges(() => {
@@ -70,22 +65,15 @@ export function openKubernetesSource(
   const server = openApiServer(access);
   const host = findIp(new URL(serverAddress(access)).hostname.replace(/^\[|\]$/g, ''));
   const never = host ? [host] : [];
+  const noted = { onChange: changes.add, onDelete: changes.add, onOpen: changes.completeAfter };
   const follow = <T>(
     path: string,
     keep: (object: JsonObject) => T | undefined,
     ownerOf?: (kept: T) => string,
-  ) =>
-    watchObjects<T>(
-      server,
-      {
-        path,
-        keep,
-        ...defined({ ownerOf }),
-        ...{ onChange: changes.add, onDelete: changes.add, onOpen: changes.completeAfter },
-      },
-      ({ message }) => events.problem(message),
-      limits,
-    );
+  ) => {
+    const what = { path, keep, ...defined({ ownerOf }), ...noted };
+    return watchObjects<T>(server, what, ({ message }) => events.problem(message), limits);
+  };
   const nodes = follow('api/v1/nodes', describedNode);
   const blocks =
     ranges === 'blocks' ? follow(`apis/${API_VERSION}/blocks`, claimedBlock, ({ node }) => node) : undefined;
@@ -137,11 +125,7 @@ function withBlocks(
   const claimed = new Map<string, string[]>();
   const names = new Set(sorted.map(({ name }) => name));
   for (const { node, cidrs, isOrphaned } of blocks)
-    if (names.has(node) || !isOrphaned) {
-      const before = claimed.get(node);
-      if (before) before.push(...cidrs);
-      else claimed.set(node, [...cidrs]);
-    }
+    if (names.has(node) || !isOrphaned) for (const cidr of cidrs) put(claimed, node, cidr);
   // A node that was renamed, for example: without an address it gets no route, which is told.
   const unknown = [...claimed.keys()].filter(name => !names.has(name)).sort();
   return [...sorted, ...unknown.map(name => ({ name, addresses: [] }))].map(one => ({
@@ -186,11 +170,7 @@ function claimedBlock({ metadata, spec }: JsonObject): ClaimedBlock | undefined 
 /** What matters of a Pool: how it is divided. */
 function dividedPool({ metadata, spec }: JsonObject): Division & { readonly pool: string } {
   const { name, annotations } = isObject(metadata) ? metadata : {};
-  const texts = Object.entries(isObject(annotations) ? annotations : {}).map(([key, text]) => [
-    key,
-    String(text),
-  ]);
-  const division = divisionOf({ annotations: Object.fromEntries(texts), spec: isObject(spec) ? spec : {} });
+  const division = divisionOf({ annotations: textsOf(annotations), spec: isObject(spec) ? spec : {} });
   return { ...division, pool: String(name) };
 }
 

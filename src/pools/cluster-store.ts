@@ -9,6 +9,7 @@ import {
   type ObjectKind,
   type ObjectStore,
   type StoredObject,
+  textsOf,
 } from './held.ts';
 
 /** HTTP statuses: there is none of that name; there is one, or it is another one or another version. */
@@ -85,9 +86,4 @@ function storedOf({ metadata, spec }: JsonObject): StoredObject {
     annotations: textsOf(annotations),
     spec: isObject(spec) ? spec : {},
   };
-}
-
-function textsOf(value: unknown): Record<string, string> {
-  const entries = Object.entries(isObject(value) ? value : {});
-  return Object.fromEntries(entries.map(([key, text]) => [key, String(text)]));
 }

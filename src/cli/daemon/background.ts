@@ -175,7 +175,7 @@ function keepBetween({ call, observer }: BackgroundParts, settings: BetweenSetti
     openSource: async ({ nodes = '', kubeconfig }: BetweenSettings, events: NodeEvents) => {
       if (nodes !== KUBERNETES && nodes !== BLOCKS) return openFilesSource(nodes, events);
       const { openKubernetesSource } = await import('../../between/kubernetes-source.ts');
-      return openKubernetesSource({ kubeconfig, timeoutMs: ANSWER_MS }, events, { ranges: nodes });
+      return openKubernetesSource({ kubeconfig, timeoutMs: ANSWER_MS }, events, nodes);
     },
   };
   return startKeeping(parts, settings);

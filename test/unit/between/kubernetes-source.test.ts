@@ -73,7 +73,7 @@ describeNeeding(
     const begin = (catchUpMs = 0, ranges: 'kubernetes' | 'blocks' = 'kubernetes', more = {}) => {
       const limits = { ...WATCH_LIMITS, backoffMs: { first: 1, last: 20 }, catchUpMs, ...more };
       open.push(
-        openKubernetesSource({ kubeconfig: api.kubeconfig, timeoutMs: 5_000 }, events, { ranges, limits }),
+        openKubernetesSource({ kubeconfig: api.kubeconfig, timeoutMs: 5_000 }, events, ranges, limits),
       );
     };
 
