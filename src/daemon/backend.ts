@@ -216,20 +216,14 @@ function replyOf(plugin: string, outcome: ExecOutcome, late: Outcome | undefined
 /** Environment for the call and its children: relative directories are resolved against the client's working directory. */
 function environmentFor({ args, env, cwd }: RunRequest, queueMs: number): RunRequest['env'] {
   const { CNI_PATH, NETCONFPATH } = env;
+  const isGc = env.CNI_COMMAND === 'GC' || args[0] === 'gc';
+  const dirs = CNI_PATH?.split(':').map(dir => resolve(cwd, dir));
   return {
     ...env,
     // A worker must not wait for a call that itself needs a worker (deadlock).
     [SERVED_VARIABLE]: '1',
-    ...(env.CNI_COMMAND === 'GC' || args[0] === 'gc'
-      ? { [ASKED_VARIABLE]: String(Date.now() - queueMs) }
-      : {}),
-    ...(CNI_PATH
-      ? {
-          CNI_PATH: CNI_PATH.split(':')
-            .map(dir => resolve(cwd, dir))
-            .join(':'),
-        }
-      : {}),
+    ...(isGc ? { [ASKED_VARIABLE]: String(Date.now() - queueMs) } : {}),
+    ...(CNI_PATH ? { CNI_PATH: dirs?.join(':') } : {}),
     ...(NETCONFPATH ? { NETCONFPATH: resolve(cwd, NETCONFPATH) } : {}),
   };
 }

@@ -60,7 +60,9 @@ export class BegunCalls {
     this.#fd = openSync(this.#file, 'wx+', 0o600);
     try {
       // A table that the disk holds only in part would lose calls: better none, and the next attempt.
-      writeFileSync(this.#fd, emptyTable(thisProcess()));
+      const table = new Uint8Array(TABLE_BYTES);
+      new TextEncoder().encodeInto(JSON.stringify(thisProcess()), table.subarray(0, CROWDED_AT));
+      writeFileSync(this.#fd, table);
     } catch (error) {
       closeSync(this.#fd);
       rmSync(this.#file, { force: true });
@@ -76,7 +78,7 @@ export class BegunCalls {
     if (this.#slots.has(key)) return true;
     const slot = this.#free.pop();
     this.#slots.set(key, slot);
-    if (slot !== undefined) setSlot(this.#table, slot, key);
+    if (slot !== undefined) new TextEncoder().encodeInto(key, this.#bytesOf(slot));
     else this.#crowd(1);
     if (!this.#isGivenUp(key)) return true;
     this.end(key);
@@ -90,7 +92,7 @@ export class BegunCalls {
     this.#slots.delete(key);
     if (slot === undefined) this.#crowd(-1);
     else {
-      setSlot(this.#table, slot, '');
+      this.#bytesOf(slot).fill(0);
       this.#free.push(slot);
     }
   }
@@ -107,9 +109,14 @@ export class BegunCalls {
     closeSync(this.#fd);
   }
 
+  #bytesOf(slot: number): Uint8Array {
+    const at = HEADER_BYTES + slot * KEY_BYTES;
+    return this.#table.subarray(at, at + KEY_BYTES);
+  }
+
   #crowd(by: number): void {
     this.#crowding += by;
-    setCrowded(this.#table, this.#crowding > 0);
+    this.#table[CROWDED_AT] = this.#crowding > 0 ? 1 : 0;
   }
 
   #isGivenUp(key: string): boolean {
@@ -118,7 +125,7 @@ export class BegunCalls {
       const bytes = Buffer.alloc(size - this.#read);
       readSync(this.#fd, bytes, 0, bytes.length, this.#read);
       this.#read = size;
-      for (const one of givenUpIn(bytes.toString())) this.#givenUp.add(one);
+      for (const one of bytes.toString().split('\n')) if (one) this.#givenUp.add(one);
     }
     return this.#givenUp.delete(key);
   }
@@ -162,26 +169,6 @@ export function judgeBreak(file: string, key: string): CallState {
   return giveUp(file, key) === false ? 'declined' : 'lost';
 }
 
-/** The daemon's part of a new file. */
-function emptyTable(daemon: ProcessId): Uint8Array {
-  const table = new Uint8Array(TABLE_BYTES);
-  new TextEncoder().encodeInto(JSON.stringify(daemon), table.subarray(0, CROWDED_AT));
-  return table;
-}
-
-/** Writes a key into a slot; an empty key frees the slot. */
-function setSlot(table: Uint8Array, slot: number, key: string): void {
-  const at = HEADER_BYTES + slot * KEY_BYTES;
-  const bytes = table.subarray(at, at + KEY_BYTES);
-  if (key === '') bytes.fill(0);
-  else new TextEncoder().encodeInto(key, bytes);
-}
-
-/** Sets whether some begun calls have no slot. */
-function setCrowded(table: Uint8Array, crowded: boolean): void {
-  table[CROWDED_AT] = crowded ? 1 : 0;
-}
-
 /**
  * Gives a call up on behalf of its client.
  * @returns whether the daemon may have begun it; if false, it never will; undefined if the file is missing or cannot be read, which says nothing about the call
@@ -212,11 +199,6 @@ export function daemonOf(file: string): ProcessId | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** The keys that clients have given up, from the part that they append. */
-function givenUpIn(appended: string): string[] {
-  return appended.split('\n').filter(Boolean);
 }
 
 /** Removes files that no daemon has locked. A living daemon holds the lock, even from another PID namespace. */

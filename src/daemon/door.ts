@@ -1,5 +1,5 @@
 // How are the daemon's two sockets and its calls file made, checked, kept and removed together, and what becomes of clients before that?
-import { mkdirSync, renameSync, rmSync, statSync, symlinkSync, utimesSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, type Stats, statSync, symlinkSync, utimesSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Socket } from 'bun';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -102,23 +102,11 @@ export async function openDoor(
   };
 }
 
-/** One pair of sockets. */
-interface Sockets {
-  /** Whether the socket still has its name. */
-  isThere(): boolean;
-  /** Whether the socket for calls and the calls file exist as well. */
-  isWhole(): boolean;
-  readonly connections: number;
-  /** Removes the names, as far as they are those of these sockets. */
-  remove(): void;
-  close(): Promise<void>;
-}
-
 /**
  * Opens both sockets, which only their owner may open. Each gets its name once it listens, so a client never finds a name without a daemon
  * behind it.
  */
-export function listen(socketPath: string, maxBytes: number, handlers: Handlers): Sockets {
+export function listen(socketPath: string, maxBytes: number, handlers: Handlers) {
   const wirePath = wireOf(socketPath);
   removeUnnamed(socketPath);
   const [fresh, freshWire] = [`${socketPath}.${process.pid}`, `${wirePath}.${process.pid}`];
@@ -154,10 +142,6 @@ export function listen(socketPath: string, maxBytes: number, handlers: Handlers)
     throw error;
   }
   const begun = calls;
-  const has = (path: string, { ino, mtimeMs }: typeof made): boolean => {
-    const found = statSync(path, { throwIfNoEntry: false });
-    return found?.ino === ino && found.mtimeMs === mtimeMs;
-  };
   let closed: Promise<unknown> | undefined;
   renameSync(freshWire, wirePath);
   renameSync(fresh, socketPath);
@@ -165,8 +149,11 @@ export function listen(socketPath: string, maxBytes: number, handlers: Handlers)
     get connections() {
       return wire.connections;
     },
+    /** Whether the socket still has its name. */
     isThere: () => has(socketPath, made),
+    /** Whether the socket for calls and the calls file exist as well. */
     isWhole: () => has(socketPath, made) && has(wirePath, madeWire) && begun.isThere(),
+    /** Removes the names, as far as they are those of these sockets. */
     remove() {
       if (has(wirePath, madeWire)) giveUpName(wirePath, socketPath);
       if (has(socketPath, made)) giveUpName(socketPath, socketPath);
@@ -176,6 +163,11 @@ export function listen(socketPath: string, maxBytes: number, handlers: Handlers)
       await closed;
     },
   };
+}
+
+function has(path: string, { ino, mtimeMs }: Stats): boolean {
+  const found = statSync(path, { throwIfNoEntry: false });
+  return found?.ino === ino && found.mtimeMs === mtimeMs;
 }
 
 /** Makes sockets for their owner alone. The umask is the whole process's, so it must not outlast a failure, as without free inodes. */

@@ -22,7 +22,6 @@ import {
   Server,
   ServerCredentials,
   ServerInterceptingCall,
-  type ServerInterceptingCallInterface,
   type ServerInterceptor,
   status,
 } from '@grpc/grpc-js';
@@ -180,6 +179,7 @@ interface GrpcMethod {
 export interface GrpcCall extends GrpcMethod {
   readonly peer: string;
   readonly startedAt: number;
+  /** Milliseconds since 1970; undefined if the client waits forever. */
   readonly deadline: number | undefined;
   readonly durationMs: number;
   /** `OK`, `InvalidArgument`, …: spelled as in Go, which dashboards expect. */
@@ -209,11 +209,12 @@ function watchCalls(observer: GrpcObserver): ServerInterceptor {
     const finish = (code: status, message: string): void => {
       if (over) return;
       over = true;
+      const deadline = Number(call.getDeadline());
       observer.finished({
         ...method,
         peer: call.getPeer(),
         startedAt,
-        deadline: deadlineOf(call),
+        deadline: Number.isFinite(deadline) ? deadline : undefined,
         durationMs: performance.now() - begin,
         code: CODE_NAMES[code] ?? String(code),
         message,
@@ -247,12 +248,6 @@ function watchCalls(observer: GrpcObserver): ServerInterceptor {
 function typeOf(requestStream: boolean, responseStream: boolean): GrpcMethod['type'] {
   if (requestStream) return responseStream ? 'bidi_stream' : 'client_stream';
   return responseStream ? 'server_stream' : 'unary';
-}
-
-/** Milliseconds since 1970; undefined if the client waits forever. */
-function deadlineOf(call: ServerInterceptingCallInterface): number | undefined {
-  const deadline = Number(call.getDeadline());
-  return Number.isFinite(deadline) ? deadline : undefined;
 }
 
 /** google.golang.org/grpc/codes: the names of Code.String(), in numerical order. */

@@ -126,20 +126,16 @@ export async function startServer(
   };
 }
 
-/** What a daemon says of itself when it is asked whether it serves. */
-function stateOf({ pool }: Backend, own: { readonly version: string; readonly executable: string }) {
-  const { running, queued } = pool.state;
-  return { ...own, pid: process.pid, running, queued, uptimeSeconds: Math.floor(process.uptime()) };
-}
-
 /** @param asker executable that probes; without one, the state is wanted as data */
 function answerPing(
-  backend: Backend,
+  { pool }: Backend,
   version: string,
   { executable }: ProcessPlace,
   asker: string | undefined,
 ): RunAnswer {
-  const state = stateOf(backend, { version, executable });
+  const { running, queued } = pool.state;
+  const uptimeSeconds = Math.floor(process.uptime());
+  const state = { version, executable, pid: process.pid, running, queued, uptimeSeconds };
   if (asker === undefined) return { exitCode: 0, stdout: JSON.stringify(state), stderr: '' };
   if (asker !== executable) return decline('build', 'another executable was installed');
   return { exitCode: 0, stdout: `${describePing(state)}\n`, stderr: '' };
@@ -153,6 +149,9 @@ const NODE_PATH = '/v1/attachments';
 
 /** The message to a client that would wait for others that wait. */
 export const BUSY = 'Cannot take the request: too many requests wait for plugins or servers; try again later';
+
+/** Why a request is left to its client, and where that is if that is why. */
+type Refusal = readonly [reason: DeclineReason, error: string, from?: ProcessPlace];
 
 /** Takes requests, or leaves them to their clients. */
 class Admission {
@@ -172,7 +171,7 @@ class Admission {
     signal: AbortSignal,
   ): Promise<AnsweredCall> => {
     const why = this.#findObstacle(request, await hasGone(signal));
-    if (why) return { reply: why };
+    if (why) return { reply: this.#refuse(...why) };
     const { ageMs = 0, key, args, env, stdin } = request;
     const asked = performance.now();
     // What hangs in one network must not hold up others.
@@ -196,28 +195,22 @@ class Admission {
     }
   };
 
-  #refuse(reason: DeclineReason, error: string, from?: ProcessPlace): RunAnswer {
+  #refuse(...[reason, error, from]: Refusal): RunAnswer {
     this.#events.declined(reason, error, from);
     return decline(reason, error);
   }
 
-  #findObstacle(request: RunRequest, isGone: boolean): RunAnswer | undefined {
-    const place = this.#place;
-    const { place: theirs } = request;
-    if (theirs.executable !== place.executable)
-      return this.#refuse(
-        'build',
-        `the client is executable ${theirs.executable}, the daemon ${place.executable}`,
-        theirs,
-      );
-    if (theirs.network !== place.network)
-      return this.#refuse('namespace', 'another network namespace', theirs);
-    if (theirs.mount !== place.mount) return this.#refuse('namespace', 'another mount namespace', theirs);
+  #findObstacle({ place: theirs }: RunRequest, isGone: boolean): Refusal | undefined {
+    const { executable, network, mount } = this.#place;
+    if (theirs.executable !== executable)
+      return ['build', `the client is executable ${theirs.executable}, the daemon ${executable}`, theirs];
+    if (theirs.network !== network) return ['namespace', 'another network namespace', theirs];
+    if (theirs.mount !== mount) return ['namespace', 'another mount namespace', theirs];
     // As one that was killed while this process was stopped: what it asked for may no longer be right.
-    if (isGone) return this.#refuse('stale', 'the client has gone');
-    if (this.isEnding) return this.#refuse('ending', 'the daemon is shutting down');
+    if (isGone) return ['stale', 'the client has gone'];
+    if (this.isEnding) return ['ending', 'the daemon is shutting down'];
     const { problem: trouble } = this.#backend.pool;
-    return trouble === undefined ? undefined : this.#refuse('workers', trouble);
+    return trouble === undefined ? undefined : ['workers', trouble];
   }
 }
 
@@ -267,13 +260,6 @@ function succeedTo(ownStart: OwnStart | undefined, place: ProcessPlace): Respons
   }
 }
 
-/** The calls declined for one reason. */
-interface DeclinedCount {
-  readonly count: number;
-  /** Time of the last one. */
-  readonly last: string;
-}
-
 /** What each reason means to a reader of the log. */
 const MEANING: Readonly<Record<DeclineReason, string>> = {
   request: 'the request was not made by a client of this version',
@@ -314,7 +300,8 @@ export class DeclinedCalls {
     });
   }
 
-  get counts(): Readonly<Partial<Record<DeclineReason, DeclinedCount>>> {
+  /** How many were declined for each reason, and when the last one was. */
+  get counts(): Readonly<Partial<Record<DeclineReason, { readonly count: number; readonly last: string }>>> {
     return Object.fromEntries(
       [...this.#counts].map(([reason, { count, last }]) => [reason, { count, last }]),
     );

@@ -113,9 +113,8 @@ export function readSettings(file: string, base: DaemonSettings, env: Environmen
   try {
     text = readFileSync(file, 'utf8');
   } catch (cause) {
-    throw new CniError(ErrorCode.ioFailure, `Cannot read settings "${file}": ${(cause as Error).message}`, {
-      cause,
-    });
+    const problem = `Cannot read settings "${file}": ${(cause as Error).message}`;
+    throw new CniError(ErrorCode.ioFailure, problem, { cause });
   }
   const value = parseJson(text, problem => refuse(file, problem));
   const parsed = z.safeParse(Settings, value, { reportInput: true });
@@ -161,11 +160,14 @@ function over(base: DaemonSettings, said: Settings): DaemonSettings {
   const idleMs = scaled(said.idleSeconds, 1_000);
   const everyMs = scaled(said.watchSeconds, 1_000);
   const leftoverMs = scaled(said.leftoverSeconds, 1_000);
+  const timeoutsMs = Object.entries(timeouts).flatMap(([verb, seconds]) =>
+    seconds === undefined ? [] : [[verb.toUpperCase(), seconds * 1_000]],
+  );
   const logged = { log: log === undefined ? log : [log].flat(), logLevel, logMaxBytes, logMaxFiles };
   return {
     idleExitMs: scaled(said.idleExit, 1_000) ?? base.idleExitMs,
     pool: { ...pool, ...defined({ workers, calls, bytes, idleMs }) },
-    deadlines: { ...deadlines, ...deadlinesIn(timeouts) },
+    deadlines: { ...deadlines, ...Object.fromEntries(timeoutsMs) },
     watch: { ...watch, ...defined({ policy: said.watch, lists: said.lists, everyMs, leftoverMs }) },
     between: {
       ...between,
@@ -173,13 +175,6 @@ function over(base: DaemonSettings, said: Settings): DaemonSettings {
     },
     observe: { ...observe, ...defined({ ...logged, traces, traceDir, otlpEndpoint }) },
   };
-}
-
-function deadlinesIn(timeouts: NonNullable<Settings['timeouts']>): Deadlines {
-  const said = Object.entries(timeouts).flatMap(([verb, seconds]) =>
-    seconds === undefined ? [] : [[verb.toUpperCase(), seconds * 1_000]],
-  );
-  return Object.fromEntries(said);
 }
 
 function refuse(file: string, problem: string): CniError {

@@ -38,22 +38,13 @@ export async function takeSeat(socket: string, replace: boolean): Promise<Seat> 
     if (seat && listener === undefined) return seat;
     seat?.release();
     const elapsed = performance.now() - began;
-    if (listener === 'silent') throw taken(socket, holder, 'and does not respond: stop it, then start again');
+    const who = holder ?? (typeof listener === 'number' ? `process ${listener}` : undefined);
+    if (listener === 'silent') throw taken(socket, who, 'and does not respond: stop it, then start again');
     if (listener === undefined || listener === 'ending') {
-      if (elapsed > START_MS) throw taken(socket, holder, 'but does not listen: stop it, then start again');
-    } else if (!replace) {
-      throw taken(
-        socket,
-        holder ?? `process ${listener}`,
-        'already: stop it first, or replace it with --replace',
-      );
-    } else if (elapsed > HANDOVER_MS || !(await askToHandOver(socket))) {
-      throw taken(
-        socket,
-        holder ?? `process ${listener}`,
-        'and does not hand over: stop it, then start again',
-      );
-    }
+      if (elapsed > START_MS) throw taken(socket, who, 'but does not listen: stop it, then start again');
+    } else if (!replace) throw taken(socket, who, 'already: stop it first, or replace it with --replace');
+    else if (elapsed > HANDOVER_MS || !(await askToHandOver(socket)))
+      throw taken(socket, who, 'and does not hand over: stop it, then start again');
     await Bun.sleep(NAP_MS);
   }
 }

@@ -186,14 +186,6 @@ export interface AnsweredCall {
 /** Answers a request; never rejects. The signal is aborted when the client has gone. */
 export type AnswerCall = (request: RunRequest, signal: AbortSignal) => Promise<AnsweredCall>;
 
-/** A listening socket for calls. */
-interface WireListener {
-  /** Clients that are connected. */
-  readonly connections: number;
-  /** Accepts no more connections, answers the requests that have arrived, and closes. */
-  stop(): Promise<void>;
-}
-
 /** A client connects before it reads its standard input, which its caller may write slowly. */
 const REQUEST_DEADLINE_S = 60;
 
@@ -323,7 +315,7 @@ class Connection {
 }
 
 /** Listens at a path. */
-export function listenForCalls(path: string, how: Answering): WireListener {
+export function listenForCalls(path: string, how: Answering) {
   const open = new Set<Socket<Connection>>();
   const answering = new Set<Promise<unknown>>();
   const answer: AnswerCall = (request, signal) => {
@@ -353,9 +345,11 @@ export function listenForCalls(path: string, how: Answering): WireListener {
     },
   });
   return {
+    /** Clients that are connected. */
     get connections() {
       return open.size;
     },
+    /** Accepts no more connections, answers the requests that have arrived, and closes. */
     async stop() {
       // The socket no longer has a name. Clients that connected before are accepted: the kernel would break their connections.
       await Bun.sleep(ACCEPT_MS);
