@@ -144,18 +144,8 @@ const OTHER_KEYS = ['routes', 'exclude'];
 /** The minimum prefix length of a container subnet. Half of all addresses is not a subnet, whatever the configuration says. */
 export const SHORTEST_PREFIX = 8;
 
-/** What a request says about addresses, apart from those that IPAM returned. */
-interface Holdings {
-  /** True when the configuration has the subnet, or one that covers it. */
-  holds(cidr: Cidr): boolean;
-  /** True when the configuration has exactly this subnet. */
-  names(cidr: Cidr): boolean;
-  /** True when the address was requested on behalf of the container. */
-  isAsked(ip: Ip): boolean;
-}
-
 /** Reads which subnets are configured in a request, and which addresses it asks for. */
-export function holdingsOf({ request, env }: Pick<Call, 'request' | 'env'>): Holdings {
+export function holdingsOf({ request, env }: Pick<Call, 'request' | 'env'>) {
   const offered = memberOf(request, 'runtimeConfig');
   const { ipRanges, ...others } = isObject(offered) ? offered : ({} as JsonObject);
   const held = [memberOf(request, 'ipam'), ipRanges]
@@ -163,9 +153,13 @@ export function holdingsOf({ request, env }: Pick<Call, 'request' | 'env'>): Hol
     .filter(({ prefix }) => prefix >= SHORTEST_PREFIX);
   const asked = [others, memberOf(request, 'args'), env.args].flatMap(addressesIn);
   return {
-    holds: cidr => held.some(own => own.prefix <= cidr.prefix && cidrContains(own, cidr.ip)),
-    names: cidr => held.some(own => own.prefix === cidr.prefix && sameIp(own.ip, networkOf(cidr))),
-    isAsked: ip => asked.some(one => sameIp(one, ip)),
+    /** True when the configuration has the subnet, or one that covers it. */
+    holds: (cidr: Cidr): boolean => held.some(own => own.prefix <= cidr.prefix && cidrContains(own, cidr.ip)),
+    /** True when the configuration has exactly this subnet. */
+    names: (cidr: Cidr): boolean =>
+      held.some(own => own.prefix === cidr.prefix && sameIp(own.ip, networkOf(cidr))),
+    /** True when the address was requested on behalf of the container. */
+    isAsked: (ip: Ip): boolean => asked.some(one => sameIp(one, ip)),
   };
 }
 

@@ -31,7 +31,6 @@ const HEADER = [0x00, 0x01, 0x08, 0x00, 6, 4];
 const REQUEST = 1;
 const MESSAGE_BYTES = 28;
 
-/** Who says what about which address. */
 interface ArpMessage {
   readonly senderMac: string;
   /** 0.0.0.0 in a probe. */

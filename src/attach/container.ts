@@ -261,7 +261,10 @@ function prepare(call: Call, link: Link, cidrs: readonly Cidr[], detectDuplicate
   const { containerNetns: netns } = call;
   const wantsIpv6 = cidrs.some(({ ip }) => ip.family === 6);
   inNetns(netns, () => {
-    writeSysctls(link.name, detectDuplicates);
+    trySysctl(`net/ipv4/conf/${link.name}/arp_notify`, '1');
+    const conf = `net/ipv6/conf/${link.name}`;
+    trySysctl(`${conf}/accept_dad`, detectDuplicates ? '1' : '0');
+    if (detectDuplicates) trySysctl(`${conf}/enhanced_dad`, '1');
     if (!wantsIpv6) return;
     enableIpv6(link.name, () => {
       call.onFailure('disable IPv6 again', () => inNetns(netns, () => trySysctl(LOOPBACK_SWITCH, '1')));
@@ -282,13 +285,6 @@ function addressing(
     ...cidrs.map(cidr => addAddressRequest(index, cidr, { nodad: !detectDuplicates })),
     setLinkRequest(index, { up: true }),
   ];
-}
-
-function writeSysctls(ifname: string, detectDuplicates: boolean): void {
-  trySysctl(`net/ipv4/conf/${ifname}/arp_notify`, '1');
-  const conf = `net/ipv6/conf/${ifname}`;
-  trySysctl(`${conf}/accept_dad`, detectDuplicates ? '1' : '0');
-  if (detectDuplicates) trySysctl(`${conf}/enhanced_dad`, '1');
 }
 
 /** @param onLoopback called before the loopback device, which outlives a failed ADD, is changed */

@@ -128,7 +128,6 @@ export function requireHostIpv6(name: string): void {
   );
 }
 
-/** Disables it again. */
 export function disableHostIpv6(name: string): void {
   writeSysctl(switchOf(name), '1');
 }

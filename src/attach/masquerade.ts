@@ -35,7 +35,6 @@ export interface Masqueraded extends Cidr {
   readonly source?: Ip;
 }
 
-/** The options that decide. */
 export interface MasqConf {
   readonly ipMasqSource?: readonly string[] | undefined;
   readonly ipMasqBackend?: string | undefined;
@@ -64,7 +63,6 @@ export function findSourceProblem(conf: MasqConf): string | undefined {
 /** Their names, the default first. */
 const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
 
-/** One of {@link MASQ_BACKENDS}. */
 export type MasqBackend = (typeof MASQ_BACKENDS)[number];
 
 /** The packet filter of that name; the default without a name or for a name that {@link findBackendProblem} refuses. */
@@ -89,9 +87,8 @@ export function ensureMasquerade(
   cidrs: readonly Masqueraded[],
   refuseLiving: RefuseLiving,
 ): void {
-  ensureEntries(socket, cidrs, entriesFor(owner, cidrs), () =>
-    refuseLiving(findOtherOwners(socket, owner, cidrs)),
-  );
+  const refuse = () => refuseLiving(findOtherOwners(socket, owner, cidrs));
+  ensureEntries(socket, cidrs, entriesFor(owner, cidrs), refuse);
 }
 
 /** Stops what leaves the addresses' subnets without a connection, where another packet filter masquerades. */
@@ -101,14 +98,14 @@ export function ensureNoStrays(
   cidrs: readonly Masqueraded[],
 ): void {
   const wanted = entriesFor(owner, cidrs).filter(({ set }) => set !== PODS[4] && set !== PODS[6]);
-  ensureEntries(socket, cidrs, wanted, () => {});
+  ensureEntries(socket, cidrs, wanted);
 }
 
 function ensureEntries(
   socket: NetlinkSocket,
   cidrs: readonly Masqueraded[],
   wanted: readonly Entry[],
-  refuse: () => void,
+  refuse = () => {},
 ): void {
   changeOwned(socket, [planSkeleton(cidrs)], () => {
     refuse();
@@ -298,7 +295,6 @@ function findRules(socket: NetlinkSocket, key: string): Rule[] {
 /** A container on a network, as iptables knows it: without the interface. */
 export type ChainOwner = Pick<AttachmentId, 'network' | 'containerId'>;
 
-/** The iptables chain of a container on a network. */
 export function attachmentChain({ network, containerId }: ChainOwner): string {
   return `CNI-${hash(network + containerId).slice(0, 24)}`;
 }

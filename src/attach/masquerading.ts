@@ -116,9 +116,10 @@ function isExempted({ hostNft, log }: Call, cidrs: readonly Masqueraded[]): bool
 /** Stops masquerading the call's attachment, whichever plugin started it and with whichever packet filter. */
 export async function stopMasquerading(call: Call): Promise<void> {
   const owner = attachmentOf(call);
-  const { hostNft } = call;
+  const { hostNft, prevResult } = call;
+  const cidrs = (prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
   await tryAll([
-    () => removeMasquerade(hostNft, owner, addressesOf(call)),
+    () => removeMasquerade(hostNft, owner, cidrs),
     () => removeReferenceMasquerade(hostNft, owner),
     () => removeIptablesMasquerade(hostNft, owner, () => addressesIfShared(call, owner)),
   ]);
@@ -161,11 +162,6 @@ export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: reado
 export function probeMasquerading(call: Call, backend: MasqBackend): void {
   if (backend === 'nftables') tryOut(call.hostNft, [addTable(TABLE)]);
   else getRestore(4);
-}
-
-/** The attachment's addresses according to the runtime. */
-function addressesOf({ prevResult }: Call): readonly Cidr[] {
-  return (prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
 }
 
 /** The attachment's own addresses, when another interface of the container may share rules keyed by container and network. */

@@ -17,7 +17,6 @@ export interface FilterOwner {
   readonly note: string;
 }
 
-/** The handle and note of an attachment. */
 export function filterOwnerOf(attachment: AttachmentId): FilterOwner {
   return filterOwnerOfNote(noteOf(attachment));
 }
@@ -27,32 +26,23 @@ export function noteOf(attachment: AttachmentId): string {
   return renderOwner(attachment, COMMENT_MAX_LENGTH);
 }
 
-/** The owner that a comment names. */
 export function filterOwnerOfNote(note: string): FilterOwner {
-  return { note, handle: handleOf(note) };
-}
-
-/** 64-bit FNV-1a, cut to the fifteen characters of an interface name, the only text type that nft has. */
-function handleOf(note: string): string {
+  // 64-bit FNV-1a, cut to the fifteen characters of an interface name, the only text type that nft has.
   const mask = (1n << 64n) - 1n;
   let hash = 0xcbf29ce484222325n;
   for (const byte of new TextEncoder().encode(note)) hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & mask;
-  return hash.toString(16).padStart(16, '0').slice(-15);
+  return { note, handle: hash.toString(16).padStart(16, '0').slice(-15) };
 }
 
-/** What names the attachment in a call. */
 interface AttachmentCall {
   readonly network: string;
   readonly env: Pick<Call['env'], 'containerId' | 'ifname'>;
 }
 
-/** The attachment that the call is for. */
 export function attachmentOf(call: AttachmentCall): AttachmentId {
   return { network: call.network, containerId: call.env.containerId, ifname: call.env.ifname };
 }
 
-// Does the address that an attachment requests still belong to another, living attachment?
-//
 // An IPAM plugin hands out an address once per network, so its previous owner no longer exists. But networks may overlap,
 // addresses may be chosen by hand, and leases may get lost. Therefore we look for the attachment that the packet filter
 // associates with the address before we replace any of its elements.
@@ -142,10 +132,7 @@ function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witn
     const attachment = findOwner(link.attrs.alias);
     return attachment ? [{ link, attachment }] : [];
   });
-  const named =
-    typeof owner === 'string'
-      ? aliases.find(({ link, attachment }) => link.kind !== 'ifb' && noteOf(attachment) === owner)
-      : undefined;
+  const named = aliases.find(({ link, attachment }) => link.kind !== 'ifb' && noteOf(attachment) === owner);
   if (named) {
     const { index, name } = named.link;
     const path = use ? use.farEnds.get(index) : 'a namespace that is not accessible from here';

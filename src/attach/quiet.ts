@@ -29,7 +29,12 @@ export function beginQuiet(netns: Netns, ifnames: readonly string[]): void {
     ...[addTable(table), deleteTable(table)],
     addTable(table, 'until the machine that moves here has left its former pod'),
     addChain(table, CHAIN, { type: 'filter', hook: 'output', priority: 0 }),
-    ...ifnames.map(ifname => addRule(table, CHAIN, dropFrom(ifname))),
+    ...ifnames.map(ifname => {
+      const name = new Uint8Array(IFNAMSIZ);
+      new TextEncoder().encodeInto(ifname, name);
+      const isFrom = [loadMeta(REG.first, 'oifname'), isEqual(REG.first, name)];
+      return addRule(table, CHAIN, [...isFrom, decide({ code: NF_DROP })]);
+    }),
   ]);
   try {
     inNftables(netns, socket => commit(socket, changes));
@@ -66,12 +71,6 @@ export function isQuiet(netns: Netns): boolean {
     // A kernel without nf_tables keeps nothing quiet.
     return false;
   }
-}
-
-function dropFrom(ifname: string) {
-  const name = new Uint8Array(IFNAMSIZ);
-  new TextEncoder().encodeInto(ifname, name);
-  return [loadMeta(REG.first, 'oifname'), isEqual(REG.first, name), decide({ code: NF_DROP })];
 }
 
 function inNftables<T>(netns: Netns, work: (socket: NetlinkSocket) => T): T {

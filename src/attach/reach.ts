@@ -2,9 +2,7 @@
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { ANYWHERE } from '../net/ip.ts';
 
-/** What decides on it. */
 interface WayOut {
-  /** Configuration of the IPAM plugin. */
   readonly ipam: JsonObject | undefined;
   /** The plugin adds a default route. */
   readonly isDefaultGateway?: boolean;

@@ -95,9 +95,10 @@ function lookAtDevices(stages: readonly Stage[]): readonly (Link | undefined)[] 
 function lookAtDevice({ socket, link }: Stage, seen = getLink(socket, link.index)): Seen {
   const state = OPERSTATES[seen.attrs.operstate ?? 0] ?? 'unknown';
   if (state !== 'up' && state !== 'unknown') return { problem: `its state is "${state}"` };
-  const portState = portStateOf(seen) ?? BR_STATE_FORWARDING;
+  const port = seen.attrs.linkinfo?.portData;
+  const portState = port instanceof Uint8Array ? undefined : port?.state;
   if (portState === BR_STATE_DISABLED) return { problem: 'its bridge port is disabled' };
-  return { isListening: portState !== BR_STATE_FORWARDING };
+  return { isListening: portState !== undefined && portState !== BR_STATE_FORWARDING };
 }
 
 function lookAtAddresses({ socket, link, ips }: Stage, known?: Link): Seen {
@@ -108,23 +109,14 @@ function lookAtAddresses({ socket, link, ips }: Stage, known?: Link): Seen {
   const groups = seen.flags & IFF_NOARP ? undefined : listIpv6Groups(socket, link.index);
   // Another interface may have the same address and a route for it: a host has one gateway address on many pairs.
   const unheard = groups && asked.find(ip => !groups.some(group => sameIp(group, solicitedNodeOf(ip))));
-  const strange = unheard ?? findUnled(socket, asked, seen);
+  // The kernel may not yet deliver it locally. Routes of a VRF are in a table of their own.
+  const isUnled = (ip: Ip) => seen.master === 0 && !findWay(socket, ip)?.local;
+  const strange = unheard ?? asked.find(isUnled);
   return { problem: strange && `it does not answer neighbour solicitations for ${renderIp(strange)}` };
-}
-
-/** An address that the kernel does not yet deliver locally. Routes of a VRF are in a table of their own. */
-function findUnled(socket: NetlinkSocket, ips: readonly Ip[], { master }: Link): Ip | undefined {
-  return master === 0 ? ips.find(ip => !findWay(socket, ip)?.local) : undefined;
 }
 
 function solicitedNodeOf({ value }: Ip): Ip {
   return { family: 6, value: SOLICITED_NODE | (value & 0xffffffn) };
-}
-
-/** State of a bridge port; undefined for an interface that is not a port. */
-function portStateOf({ attrs }: Link): number | undefined {
-  const port = attrs.linkinfo?.portData;
-  return port === undefined || port instanceof Uint8Array ? undefined : port.state;
 }
 
 /**

@@ -28,7 +28,6 @@ import { listDefaultRoutes } from './mac-and-mtu.ts';
 import { attachmentOf } from './owner.ts';
 import { requireReadiness } from './ready.ts';
 
-/** The keys of a configuration that name the master. */
 interface MasterConf {
   /** Empty or absent: the interface of the default route. */
   readonly master?: string | undefined;
@@ -51,7 +50,9 @@ export function findMaster(call: Call<MasterConf>, chained?: string): Master {
   const { conf } = call;
   const socket = conf.linkInContainer ? call.container : call.host;
   const name = conf.master || chained;
-  const link = name ? findLink(socket, name) : findDefaultInterface(socket);
+  // The first default route of the main table, of IPv4 if both families have one.
+  const which = name || listDefaultRoutes(socket).find(({ oif }) => oif > 0)?.oif;
+  const link = which === undefined ? undefined : findLink(socket, which);
   if (link) return { link, socket };
   const where = conf.linkInContainer ? ' in the container' : '';
   throw new CniError(
@@ -60,12 +61,6 @@ export function findMaster(call: Call<MasterConf>, chained?: string): Master {
       ? `Cannot find master interface "${name}"${where}; create it, or correct "master"`
       : `Cannot find a master interface: there is no default route${where}; set "master"`,
   );
-}
-
-/** The interface of the first default route of the main table, of IPv4 if both families have one. */
-function findDefaultInterface(socket: NetlinkSocket): Link | undefined {
-  const first = listDefaultRoutes(socket).find(({ oif }) => oif > 0);
-  return first && findLink(socket, first.oif);
 }
 
 /** The only interface in the result of the plugin before; undefined if it has none, several, or one without a name. */
@@ -186,7 +181,6 @@ function whyRefused(thrown: unknown, { lower, socket, kind }: RefusedUpper): str
   return undefined;
 }
 
-/** The keys of a configuration that CHECK compares. */
 type UpperConf = PluginConfig & MasterConf & { readonly mtu: number };
 
 /**

@@ -22,13 +22,11 @@ import { attachmentOf } from './owner.ts';
 
 const NAME_ATTEMPTS = 10;
 
-/** Both ends of a veth pair. */
 export interface Pair {
   readonly host: Link;
   readonly container: Link;
 }
 
-/** The properties of a new pair. */
 interface PairPlan {
   readonly owner: AttachmentId;
   /** Index of the bridge that the host end becomes a port of; undefined for none. */
@@ -79,8 +77,10 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
   const { ifname } = call.env;
   const inside = call.findContainerNetns() ? findLink(call.container, ifname) : undefined;
   if (inside?.kind === 'veth') {
-    const outside = findOwnEnd(call, inside);
-    if (outside) return call.removeDevices([outside], then);
+    // An index means nothing in another namespace than this plugin's, where the pair may end.
+    const outside = findLink(call.host, inside.peer);
+    if (outside?.peer === inside.index && isMarked(outside, attachmentOf(call)))
+      return call.removeDevices([outside], then);
     // Without our mark, it may be of another container that came to the path after the namespace was examined.
     if (call.findContainerNetns(true)) return tryAll([() => deleteInContainer(call, [inside.index]), then]);
   } else if (inside)
@@ -103,12 +103,6 @@ export async function removeStalePairs(call: Call, kept: KeptAttachments, then: 
     stale.map(({ link }) => link),
     then,
   );
-}
-
-/** The host end of the pair, if it is in this plugin's namespace: an index means nothing in another namespace. */
-function findOwnEnd(call: Call, inside: Link): Link | undefined {
-  const outside = findLink(call.host, inside.peer);
-  return outside?.peer === inside.index && isMarked(outside, attachmentOf(call)) ? outside : undefined;
 }
 
 /** Host ends of pairs that belong to a network, with their attachments. */
@@ -144,15 +138,12 @@ function findReportedEnds({ host, prevResult }: Call): Link[] {
   });
 }
 
-function randomName(): string {
-  return `veth${Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex')}`;
-}
-
 function createNamedPair(host: NetlinkSocket, container: NetlinkSocket, netns: Netns, plan: PairPlan): Link {
   const { owner, master, mac } = plan;
   const mtu = plan.mtu || undefined;
   for (let attempt = 1; ; attempt++) {
-    const name = attempt === 1 ? hostEndName(owner) : randomName();
+    const random = Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex');
+    const name = attempt === 1 ? hostEndName(owner) : `veth${random}`;
     const peer = { name: owner.ifname, netnsFd: netns.fd, mac, mtu };
     const link = makeLink(host, { name, kind: 'veth', master, mtu, peer });
     if (link) return link;
