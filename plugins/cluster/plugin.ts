@@ -3,13 +3,9 @@
 import { CLAIM_ARG } from '../../src/cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
+import { fileExists } from '../../src/files/read-file.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import {
-  type LeaseStore,
-  refuseSecondLease,
-  storeExists,
-  unusedGarbage,
-} from '../../src/ipam/lease-store.ts';
+import { type LeaseStore, refuseSecondLease, unusedGarbage } from '../../src/ipam/lease-store.ts';
 import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held } from '../../src/pools/held.ts';
@@ -70,7 +66,7 @@ export const plugin = definePlugin({
 
   check(call) {
     const [place, owner] = [placeOf(call), call.env];
-    const { leased, lost } = storeExists(place.dir)
+    const { leased, lost } = fileExists(place.dir)
       ? inPlace(place, (store, held) => inspect(store, held, owner))
       : { leased: [], lost: [] };
     if (leased.length === 0) {
@@ -98,7 +94,7 @@ export const plugin = definePlugin({
 
   async del(call) {
     const place = placeOf(call);
-    if (!storeExists(place.dir)) return;
+    if (!fileExists(place.dir)) return;
     inLeases(place, store => store.release(store.findLeasesOf(call.env)));
     await giveBackSingles(call);
   },
@@ -106,7 +102,7 @@ export const plugin = definePlugin({
   async gc(call) {
     const { kept, log } = call;
     const place = placeOf(call);
-    if (kept === undefined || !storeExists(place.dir)) return;
+    if (kept === undefined || !fileExists(place.dir)) return;
     inLeases(place, store => store.release(unusedGarbage(store, place.dir, kept, log)));
     await tend(call, readConf(call), UPKEEP_DEADLINE_MS);
   },
@@ -128,7 +124,7 @@ export const plugin = definePlugin({
 });
 
 function hasRoom(place: Place, pool: string): boolean {
-  if (!storeExists(place.dir)) return false;
+  if (!fileExists(place.dir)) return false;
   // Not by way of the store, which may be away, while the blocks are those of this boot.
   const look = (store: LeaseStore, held: Held | undefined) =>
     held !== undefined && isCompared(place, held) && useOf(held, pool, store).free > 0;

@@ -5,12 +5,12 @@ import { dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, defined } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
+import { fileExists } from '../../src/files/read-file.ts';
 import { DEFAULT_DATA_DIR, listLeases, renderAttachment } from '../../src/ipam/lease-files.ts';
 import {
   type LeaseStore,
   refuseSecondLease,
   type StoreOptions,
-  storeExists,
   unusedGarbage,
   withStore,
 } from '../../src/ipam/lease-store.ts';
@@ -68,7 +68,7 @@ export const plugin = definePlugin({
   check(call) {
     const sets = planSets(readConf(call), call.version);
     const [{ dir }, owner] = [placeOf(call), call.env];
-    const leased = storeExists(dir) ? inStore(call, {}, store => store.findLeasesOf(owner)) : [];
+    const leased = fileExists(dir) ? inStore(call, {}, store => store.findLeasesOf(owner)) : [];
     if (leased.length === 0) throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${dir}"`);
     const wrong = findUnleased(sets, call.prevResult?.ips ?? [], leased);
     if (wrong.length) {
@@ -96,14 +96,14 @@ export const plugin = definePlugin({
   },
 
   del(call) {
-    if (!storeExists(placeOf(call).dir)) return;
+    if (!fileExists(placeOf(call).dir)) return;
     inStore(call, {}, store => store.release(store.findLeasesOf(call.env)));
   },
 
   gc(call) {
     const { kept, log } = call;
     const { dir } = placeOf(call);
-    if (kept === undefined || !storeExists(dir)) return;
+    if (kept === undefined || !fileExists(dir)) return;
     inStore(call, {}, store => store.release(unusedGarbage(store, dir, kept, log)));
   },
 
@@ -113,7 +113,7 @@ export const plugin = definePlugin({
     const place = placeOf(call);
     refuseReadOnly(place.dir);
     findDns(conf);
-    if (storeExists(place.dir)) {
+    if (fileExists(place.dir)) {
       const options = { deadlineMs: STATUS_DEADLINE_MS };
       asUnavailable(() => inStore(call, options, store => judge(call, sets, store)));
     }

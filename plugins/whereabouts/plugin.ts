@@ -6,8 +6,9 @@ import { pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes, resultIp } from '../../src/cni/result.ts';
+import { fileExists } from '../../src/files/read-file.ts';
 import { DEFAULT_DATA_DIR, renderAttachment } from '../../src/ipam/lease-files.ts';
-import { storeExists, unusedGarbage, withStore } from '../../src/ipam/lease-store.ts';
+import { unusedGarbage, withStore } from '../../src/ipam/lease-store.ts';
 import {
   type Cidr,
   cidrContains,
@@ -74,7 +75,7 @@ export const plugin = definePlugin({
   async gc(call) {
     const { kept, log } = call;
     const dir = dirOf(call);
-    if (kept === undefined || !storeExists(dir)) return;
+    if (kept === undefined || !fileExists(dir)) return;
     // Entries do not name their node: only what this node has noted may be its garbage.
     const garbage = inNotes(call, store =>
       unusedGarbage(store, dir, kept, log).flatMap(address => store.findOwner(address) ?? []),
@@ -113,7 +114,7 @@ async function releaseAll(
 ): Promise<void> {
   await tryAll(ranges.map(range => () => release(books, range, holder)));
   const owner = { containerId: holder.id, ifname: holder.ifname };
-  if (storeExists(dirOf(call))) inNotes(call, store => store.release(store.findLeasesOf(owner)));
+  if (fileExists(dirOf(call))) inNotes(call, store => store.release(store.findLeasesOf(owner)));
 }
 
 /** What this node has allocated: for GC, and for `catena ipam`. */

@@ -8,14 +8,12 @@ import { type Link, listLinks, netnsIdOf } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../sys/netns.ts';
 
-/** An interface that has an address. */
 export interface Holder {
   readonly ifname: string;
   /** A path to its namespace. */
   readonly netns: string;
   /** One of the processes in the namespace: `nginx (4711)`; undefined when there is none. */
   readonly process: string | undefined;
-  /** Number of processes in the namespace. */
   readonly processes: number;
   /** True for the namespace of this process. */
   readonly isHere: boolean;
@@ -24,7 +22,6 @@ export interface Holder {
 /** Where runtimes and people keep namespaces that contain no process. */
 const NAME_DIRS = ['/run/netns', '/run/docker/netns', '/var/run/netns'];
 
-/** What this machine's network namespaces use. */
 export interface Use {
   /** The interfaces that have an address, by its text. */
   readonly holders: ReadonlyMap<string, readonly Holder[]>;
@@ -65,7 +62,6 @@ export function findUse(): Use | undefined {
   return looked ? { holders, farEnds } : undefined;
 }
 
-/** A namespace being inspected. */
 interface NamespaceVisit {
   readonly path: string;
   readonly pids: readonly number[];

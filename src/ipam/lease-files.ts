@@ -40,7 +40,6 @@ export function parseOwner(text: string): Owner | undefined {
   return ifname === undefined ? { containerId } : { containerId, ifname };
 }
 
-/** True for the same attachment. */
 export function sameOwner(a: Owner, b: Owner): boolean {
   return a.containerId === b.containerId && a.ifname === b.ifname;
 }
@@ -66,7 +65,6 @@ const NOTE = 'user.catena.boot';
 /** `this`: noted since the machine booted. `earlier`: noted before. `unknown`: not noted yet, or noted on another machine. */
 export type BootOfLease = 'this' | 'earlier' | 'unknown';
 
-/** A boot of a machine. */
 interface Boot {
   readonly bootId: string;
   /** A directory shared by several machines holds live leases that carry the notes of other boots. */
@@ -75,7 +73,6 @@ interface Boot {
 
 let current: Boot | undefined;
 
-/** The current boot. */
 export function thisBoot(): Boot {
   current ??= { bootId: bootId(), machine: tryRead('/etc/machine-id')?.trim() || hostname() };
   return current;
@@ -115,7 +112,7 @@ const AT_ONCE = constants.O_RDONLY | constants.O_NONBLOCK;
 
 /** The leased addresses in canonical text; files with other names are not leases. Needs no lock. */
 export function listLeases(dir: string): string[] {
-  return listFiles(dir).filter(isLease);
+  return readdirSync(dir).filter(isLease);
 }
 
 /** The same, but a directory that is missing or unreadable has none. */
@@ -123,12 +120,6 @@ export function tryListLeases(dir: string): string[] {
   return namesIn(dir).filter(isLease);
 }
 
-/** Names of all files in the directory, leases and others. */
-export function listFiles(dir: string): string[] {
-  return readdirSync(dir);
-}
-
-/** True when a file of that name is a lease. */
 export function isLease(name: string): boolean {
   return /^[\da-f:][\da-f.:]*$/.test(name) && isIp(name);
 }

@@ -1,5 +1,5 @@
 // How are leases stored on disk, in a directory shared with the reference plugin, and which of them does GC delete?
-import { rmSync, statSync } from 'node:fs';
+import { readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileExists, fileFailure } from '../files/read-file.ts';
@@ -12,8 +12,9 @@ import {
   bootOf,
   createLease,
   isLease,
-  listFiles,
   listLeases,
+  noteBoot,
+  noteReader,
   type Owner,
   parseOwner,
   readLease,
@@ -24,7 +25,7 @@ import {
   sameOwner,
   writePointer,
 } from './lease-files.ts';
-import { IndexKeeper } from './owner-index.ts';
+import { OwnerIndex } from './owner-index.ts';
 
 /** So many addresses are tried before the directory is listed: the one after the last that was handed out is nearly always free. */
 const PROBES = 4n;
@@ -35,13 +36,11 @@ export interface NewLease {
   readonly setIndex: number;
 }
 
-/** Options for working on a network's lease directory. */
 export interface StoreOptions {
   /** Delete leases of an earlier boot when they are found. */
   readonly reclaim: boolean;
   /** Maximum wait for the lock; 30 seconds unless given. */
   readonly deadlineMs?: number;
-  /** Create the directory if it does not exist. */
   readonly create?: boolean;
 }
 
@@ -72,20 +71,19 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
 }
 
 /**
- * True when the directory exists, that is, when an address was ever leased from it.
- * @throws CniError 5 when that cannot be told: there may be leases to release
- */
-export function storeExists(dir: string): boolean {
-  return fileExists(dir);
-}
-
-/**
  * The leases of one network: one file per address, named after it, which contains the owner; and one file
  * `last_reserved_ip.<index>` per range set. Use it only inside {@link withStore}.
  */
 export class LeaseStore {
   readonly #dir: string;
-  readonly #own: IndexKeeper;
+  readonly #reclaim: boolean;
+  /** Read when it is first needed. */
+  #index: OwnerIndex | undefined;
+  /** The index covers the directory as it is. */
+  #isCurrent = false;
+  #changed = false;
+  /** Number of leases of an earlier boot deleted so far. */
+  reclaimed = 0;
   /** Pointers already read; under the lock no other process changes them. */
   readonly #pointers = new Map<number, string | undefined>();
   /** What the directory lists; undefined until it is needed, and after a change. */
@@ -93,12 +91,17 @@ export class LeaseStore {
 
   constructor(dir: string, reclaim: boolean) {
     this.#dir = dir;
-    this.#own = new IndexKeeper(dir, reclaim);
+    this.#reclaim = reclaim;
+    const index = OwnerIndex.find(dir);
+    // The process that made it may have been told to keep what we have to delete.
+    if (index === undefined || (reclaim && !index.swept)) return;
+    this.#index = index;
+    this.#isCurrent = index.isCurrent;
   }
 
-  /** Number of leases of an earlier boot deleted so far. */
-  get reclaimed(): number {
-    return this.#own.reclaimed;
+  /** The index, brought up to date if another program has changed the directory. */
+  #open(): OwnerIndex {
+    return this.#index && this.#isCurrent ? this.#index : this.#bringUpToDate('new names');
   }
 
   isTaken(ip: Ip): boolean {
@@ -108,27 +111,29 @@ export class LeaseStore {
   /** The first free address from `from` to `to`, inclusive. */
   findFree(from: Ip, to: Ip): Ip | undefined {
     // Leases of an earlier boot are deleted first.
-    this.#own.open();
+    this.#open();
     const { family } = from;
     let value = from.value;
     for (const end = value + PROBES; value < end && value <= to.value; value++) {
       if (!this.isTaken({ family, value })) return { family, value };
     }
     const taken = this.#listTaken(family);
-    for (; value <= to.value; value++) if (!taken.has(keyOf(family, value))) return { family, value };
+    // Sets of numbers are several times as fast as sets of large ones.
+    const isTaken = (one: bigint) => taken.has(family === 4 ? Number(one) : one);
+    for (; value <= to.value; value++) if (!isTaken(value)) return { family, value };
     return undefined;
   }
 
   /** Number of taken addresses from `from` to `to`, inclusive. */
   countTaken(from: Ip, to: Ip): number {
-    this.#own.open();
+    this.#open();
     let count = 0;
     for (const value of this.#listTaken(from.family)) if (value >= from.value && value <= to.value) count++;
     return count;
   }
 
   #listTaken(family: Family): Set<number | bigint> {
-    this.#names ??= listFiles(this.#dir);
+    this.#names ??= readdirSync(this.#dir);
     const taken = new Set<number | bigint>();
     for (const name of this.#names) {
       const number = family === 4 ? findIpv4Number(name) : undefined;
@@ -138,7 +143,6 @@ export class LeaseStore {
     return taken;
   }
 
-  /** The boot in which the lease was noted. */
   bootOf(address: string): BootOfLease {
     return bootOf(join(this.#dir, address));
   }
@@ -169,7 +173,7 @@ export class LeaseStore {
    * of thousands of leases that other programs write to, it takes a quarter of the time.
    */
   findKnownLeasesOf(owner: Owner): string[] {
-    return this.#heldBy(owner, this.#own.open().findCandidates(owner.containerId));
+    return this.#heldBy(owner, this.#open().findCandidates(owner.containerId));
   }
 
   /** Those addresses whose lease names the attachment, or if there are none, only its container. */
@@ -187,7 +191,7 @@ export class LeaseStore {
   /** Reads every lease not yet noted in this boot, including those under known names. */
   meetAll(): void {
     this.#names = undefined;
-    this.#own.meetAll();
+    if (!this.#open().complete) this.#bringUpToDate('all leases');
   }
 
   /** The owner of the address; undefined when it is not leased or the file cannot be parsed. */
@@ -222,7 +226,7 @@ export class LeaseStore {
    * @throws Error when an address was taken by a process that ignores the lock
    */
   reserve(leases: readonly NewLease[], owner: Owner): void {
-    const index = this.#own.open();
+    const index = this.#open();
     const done: string[] = [];
     const pointers = leases.map(({ setIndex }) => [setIndex, this.#pointerOf(setIndex)] as const);
     this.#noteChange();
@@ -254,7 +258,7 @@ export class LeaseStore {
    */
   release(addresses: readonly string[]): void {
     if (addresses.length === 0) return;
-    const index = this.#own.open();
+    const index = this.#open();
     this.#noteChange();
     const done: string[] = [];
     const problems = addresses.flatMap(address => {
@@ -273,12 +277,65 @@ export class LeaseStore {
 
   #noteChange(): void {
     this.#names = undefined;
-    this.#own.noteChange();
+    this.#changed = true;
   }
 
-  /** Updates the index to match the changes made here. */
+  /** Updates the index to match the changes made here. If that fails it remains invalid. */
   save(): void {
-    this.#own.save();
+    if (!this.#changed) return;
+    try {
+      this.#index?.save();
+    } catch {
+      // For example a full disk. The leases themselves have been changed, and the next call rebuilds the index.
+    }
+  }
+
+  /** Reads the leases added since the index was saved, or all of them when it is missing or unusable. */
+  #bringUpToDate(scope: 'new names' | 'all leases'): OwnerIndex {
+    const known = this.#index?.isWorn === false ? this.#index : undefined;
+    const listed = known?.listed() ?? new Set<string>();
+    const names = readdirSync(this.#dir);
+    const present = new Set(names);
+    const news = new Set(names.filter(name => !listed.has(name) && isLease(name)));
+    if (known && scope === 'all leases') {
+      const isNoted = noteReader(this.#dir);
+      // A renamed lease keeps its note.
+      for (const name of names) if (!isNoted(name) && isLease(name)) news.add(name);
+    }
+    const { unnoted, owners, gone } = this.#meet(news);
+    const index = known ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
+    if (index === known) {
+      known.forget([...listed].filter(name => !present.has(name)).concat(gone));
+      known.add(owners);
+      known.mark({ swept: known.swept && this.#reclaim, complete: scope === 'all leases' });
+    }
+    // From now on the index lists their owners.
+    for (const address of unnoted) noteBoot(join(this.#dir, address));
+    this.#index = index;
+    this.#isCurrent = true;
+    this.#changed = true;
+    // Save now: the call itself may still fail, and the next one needs this as well.
+    this.save();
+    return index;
+  }
+
+  /** Reads leases not yet noted in this boot, and deletes those that must not remain. */
+  #meet(addresses: Iterable<string>) {
+    const [unnoted, gone]: [string[], string[]] = [[], []];
+    const owners: [address: string, owner: Owner][] = [];
+    for (const address of addresses) {
+      const [text, boot] = [readLease(this.#dir, address), this.bootOf(address)];
+      if (this.#reclaim && (boot === 'earlier' || text?.trim() === '')) {
+        rmSync(join(this.#dir, address), { force: true });
+        gone.push(address);
+        this.reclaimed++;
+        continue;
+      }
+      if (boot === 'unknown') unnoted.push(address);
+      const owner = text === undefined ? undefined : parseOwner(text);
+      if (owner) owners.push([address, owner]);
+    }
+    return { unnoted, owners, gone };
   }
 }
 
@@ -358,11 +415,6 @@ export function unusedGarbage(store: LeaseStore, dir: string, kept: Kept, log: L
     );
   }
   return garbage.filter(address => !isUsed(address));
-}
-
-/** Sets of numbers are several times as fast as sets of large ones. */
-function keyOf(family: Family, value: bigint): number | bigint {
-  return family === 4 ? Number(value) : value;
 }
 
 function isOfFileSystem(cause: unknown): boolean {

@@ -18,7 +18,6 @@ import { type BootOfLease, bootOf, type Owner, parseOwner, readLease } from './l
  */
 type LeaseState = 'live' | 'new' | 'unused' | 'unknown';
 
-/** A lease and all evidence for or against its use. */
 export interface InspectedLease {
   readonly address: string;
   readonly owner: Owner | undefined;

@@ -11,8 +11,8 @@ import {
 } from '../cni/plugin-about.ts';
 import { type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { DEFAULT_DATA_DIR, type Owner, parseOwner, readLease, tryListLeases } from './lease-files.ts';
+import { stretchContains } from './stretch.ts';
 
-/** A range of addresses, and how many of them are in use. */
 export interface RangeUse {
   readonly network: string;
   /** As configured: `10.1.0.0/24`, or with its ends. */
@@ -55,14 +55,7 @@ export function rangeUsesOf(list: NetworkPlugins, find: FindAbout): RangeUse[] {
   });
 }
 
-interface Measured {
-  readonly range: AddressRange;
-  readonly leaseDir: string | undefined;
-  readonly used: readonly Ip[];
-  readonly size: number;
-}
-
-function measure(ranges: ReturnType<typeof rangesOf>): Measured[] {
+function measure(ranges: ReturnType<typeof rangesOf>) {
   const held = new Map(ranges.map(({ leaseDir = '' }) => [leaseDir, tryListLeases(leaseDir).map(parseIp)]));
   return ranges.map(({ range, leaseDir }) => {
     const siblings = ranges.filter(other => other.leaseDir === leaseDir && other.range.set === range.set);
@@ -76,22 +69,14 @@ function measure(ranges: ReturnType<typeof rangesOf>): Measured[] {
  * range leaves out, so neither number includes them.
  * @param gateways of the whole set, since one may lie in the range of another
  */
-function useOf(
-  { start, end, except = [] }: AddressRange,
-  gateways: readonly Ip[],
-  held: readonly Ip[],
-): Pick<Measured, 'used' | 'size'> {
-  const lies = ({ family, value }: Ip, [from, to]: readonly [Ip, Ip]) =>
-    family === from.family && value >= from.value && value <= to.value;
-  const isInside = (ip: Ip) => lies(ip, [start, end]) && !except.some(part => lies(ip, part));
+function useOf({ start, end, except = [] }: AddressRange, gateways: readonly Ip[], held: readonly Ip[]) {
+  const isInside = (ip: Ip) =>
+    stretchContains([start, end], ip) && !except.some(part => stretchContains(part, ip));
   const reserved = new Set(gateways.filter(isInside).map(({ value }) => value));
   const used = held.filter(ip => isInside(ip) && !reserved.has(ip.value));
+  const sizeOf = (from: Ip, to: Ip) => to.value - from.value + 1n;
   const left = except.reduce((sum, [from, to]) => sum - sizeOf(from, to), sizeOf(start, end));
   return { used, size: Number(left) - reserved.size };
-}
-
-function sizeOf(from: Ip, to: Ip): bigint {
-  return to.value - from.value + 1n;
 }
 
 /** Undefined also if its lease cannot be read. */
