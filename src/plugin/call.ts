@@ -19,14 +19,13 @@ import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
-import type { Call, Delegate, Done, KeptAttachments } from './define.ts';
+import type { Call, CallFacts, Delegate, Done, KeptAttachments } from './define.ts';
 import { type CallPlugin, ContainerNetns, HostSockets, type WorkerState } from './invocation.ts';
 import { findStranger } from './netns-owner.ts';
 
 /** Shorter than the runner's deadline for a plugin, so the calling plugin still has time to report what happened. */
 const DELEGATE_DEADLINE_MS = 50_000;
 
-/** The call of the plugin that delegates. */
 interface Delegator extends Pick<Call, 'env' | 'environment' | 'request' | 'version'> {
   readonly callSibling: CallPlugin;
 }
@@ -113,22 +112,9 @@ const ENDED_FOR: Readonly<Record<NonNullable<ExecOutcome['ended']>, string>> = {
   interrupt: 'was interrupted',
 };
 
-/** What a call says of itself. */
-type Said =
-  | 'env'
-  | 'environment'
-  | 'network'
-  | 'version'
-  | 'conf'
-  | 'request'
-  | 'requestText'
-  | 'prevResult'
-  | 'log';
-
 /** What is known about an invocation before any kernel call. */
-interface CallFacts extends Pick<Call, Said> {
+interface KnownCall extends CallFacts {
   readonly callSibling: CallPlugin;
-  /** Name of the plugin. */
   readonly link: string;
   readonly workplace: WorkerState | undefined;
   /** What GC keeps, given the runtime's list; undefined for other verbs. */
@@ -149,7 +135,7 @@ export class LiveCall implements Call<never> {
   readonly requestText!: string;
   readonly prevResult: Result | undefined;
   readonly log!: Log;
-  readonly #facts: CallFacts;
+  readonly #facts: KnownCall;
   readonly #undo: { what: string; undo: () => Done }[] = [];
   readonly #sockets: HostSockets;
   #args?: CniArgs;
@@ -163,7 +149,7 @@ export class LiveCall implements Call<never> {
   #waits = false;
   #kept?: KeptAttachments | undefined;
 
-  constructor(facts: CallFacts) {
+  constructor(facts: KnownCall) {
     const { env, environment, network, version, conf, request, requestText, prevResult, log } = facts;
     Object.assign(this, { env, environment, network, version, conf, request, requestText, prevResult, log });
     this.#facts = facts;

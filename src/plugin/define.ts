@@ -99,16 +99,11 @@ export interface PluginDefinition<S extends z.core.$ZodType = z.core.$ZodType> {
   status(call: Call<z.output<S>>): Done;
 }
 
-/** Everything one invocation of a verb may use. Sockets are opened on first use and closed automatically. */
-export interface Call<Conf = unknown> {
+/** What an invocation of a verb says of itself. */
+export interface CallFacts<Conf = unknown> {
   readonly env: CniEnv;
   /** The complete, unmodified environment of the invocation. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /**
-   * `CNI_ARGS`, parsed on first use: a plugin that does not use them works with malformed ones too, as in the reference.
-   * @throws CniError 4 when they are not a list of pairs
-   */
-  readonly args: CniArgs;
   /** Name of the network. */
   readonly network: string;
   /** `cniVersion` of the configuration. */
@@ -121,6 +116,16 @@ export interface Call<Conf = unknown> {
   readonly requestText: string;
   /** In the format of 1.1.0, whatever the configuration's version. */
   readonly prevResult: Result | undefined;
+  readonly log: Log;
+}
+
+/** Everything one invocation of a verb may use. Sockets are opened on first use and closed automatically. */
+export interface Call<Conf = unknown> extends CallFacts<Conf> {
+  /**
+   * `CNI_ARGS`, parsed on first use: a plugin that does not use them works with malformed ones too, as in the reference.
+   * @throws CniError 4 when they are not a list of pairs
+   */
+  readonly args: CniArgs;
   /** Attachments that GC must keep; undefined if the runtime sent no list. */
   readonly validAttachments: readonly AttachmentKey[] | undefined;
   /**
@@ -128,7 +133,6 @@ export interface Call<Conf = unknown> {
    * no list, and for other verbs.
    */
   readonly kept: KeptAttachments | undefined;
-  readonly log: Log;
   /** rtnetlink in the namespace the plugin was started in. */
   readonly host: NetlinkSocket;
   /** nf_tables in the namespace the plugin was started in. */

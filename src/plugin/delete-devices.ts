@@ -132,7 +132,6 @@ export function deleteDevices(
   if (!isDone) tolerating([Errno.ENODEV], () => socket.request(request));
 }
 
-/** Opens a socket in a namespace. */
 type Enter = Parameters<typeof deleteBy>[3];
 
 /** {@link deleteDevices} in the container's namespace. */
@@ -164,16 +163,13 @@ function findFront(): string | undefined {
 
 /** Has a child of the front send a message on a socket. Its own outcome says nothing, so it is not looked at. */
 export function sendByFront(front: string, fd: number, bytes: Uint8Array): void {
-  Bun.spawnSync([front, SEND_FLAG, lettersOf(bytes)], {
+  const letters = [...bytes].flatMap(byte => [LETTER_A + (byte >> 4), LETTER_A + (byte & 15)]);
+  Bun.spawnSync([front, SEND_FLAG, String.fromCharCode(...letters)], {
     stdio: ['ignore', 'ignore', 'ignore', fd],
     env: {},
     cwd: '/',
     timeout: START_DEADLINE_MS,
   });
-}
-
-function lettersOf(bytes: Uint8Array): string {
-  return String.fromCharCode(...[...bytes].flatMap(byte => [LETTER_A + (byte >> 4), LETTER_A + (byte & 15)]));
 }
 
 /** A plugin's deferred removal: devices, and the work that must not be done before they are gone. */
@@ -193,12 +189,10 @@ interface Removal {
 export class Removals {
   readonly #waiting: Removal[] = [];
 
-  /** Whether anything waits. */
   get waiting(): boolean {
     return this.#waiting.length > 0;
   }
 
-  /** Indexes of the devices to delete. */
   get indexes(): number[] {
     return this.#waiting.flatMap(({ devices: links }) => links.map(({ index }) => index));
   }

@@ -24,7 +24,6 @@ export class ContainerNetns {
     this.netns = openNetns(path);
   }
 
-  /** rtnetlink in the namespace. */
   get socket(): NetlinkSocket {
     this.#socket ??= inNetns(this.netns, () => new NetlinkSocket(NETLINK_ROUTE));
     return this.#socket;

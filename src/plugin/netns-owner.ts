@@ -65,7 +65,8 @@ export function findStranger(visit: Visit): string | undefined {
   if (at) {
     const isExact = renderOwner(at.named, ALIAS_MAX_BYTES) === renderOwner(owner, ALIAS_MAX_BYTES);
     // A plugin that delegates has the interface made under network names that it chooses.
-    const isByDelegate = isSameInterface(at.named, owner) && proof === 'same';
+    const isSameInterface = isSameContainer(at.named, owner) && at.named.ifname === owner.ifname;
+    const isByDelegate = isSameInterface && proof === 'same';
     return isExact || isByDelegate ? undefined : words(at);
   }
   // The container may have taken the name off, and given the device the alias of another.
@@ -153,10 +154,6 @@ function compareWithResult(
 /** The kernel gives every interface an address in fe80::/10. */
 function isLinkLocal({ family, value }: Ip): boolean {
   return family === 6 && value >> 118n === 0x3fan;
-}
-
-function isSameInterface(a: AttachmentId, b: AttachmentId): boolean {
-  return isSameContainer(a, b) && a.ifname === b.ifname;
 }
 
 /** A note that was too long has a digest instead of the container id. */

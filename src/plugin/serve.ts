@@ -96,7 +96,7 @@ export async function serve(
     }
   } catch (thrown) {
     const error = toCniError(thrown);
-    log[isBug(thrown) ? 'error' : 'debug'](stackOf(thrown));
+    logFailure(log, thrown);
     // Failures noticed by a runner have code 0, which in a plugin's reply would mean "no error".
     const reply: ErrorReply = { ...error.toReply(version), code: error.code || ErrorCode.internal };
     return { exitCode: 1, stdout: JSON.stringify(reply, null, 4), log };
@@ -288,12 +288,9 @@ function agreeOnVersion(definition: PluginDefinition, request: JsonObject, comma
 }
 
 /** Errors that plugins never throw deliberately: only the stack tells where they come from. */
-function isBug(thrown: unknown): boolean {
-  return !(thrown instanceof Error) || BUGS.some(kind => thrown instanceof kind);
-}
-
 const BUGS = [TypeError, RangeError, ReferenceError, SyntaxError];
 
-function stackOf(thrown: unknown): string {
-  return thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);
+function logFailure(log: Log, thrown: unknown): void {
+  const isBug = !(thrown instanceof Error) || BUGS.some(kind => thrown instanceof kind);
+  log[isBug ? 'error' : 'debug'](thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown));
 }

@@ -8,16 +8,15 @@ import { PLUGIN_KEYWORD, type PluginKind } from '../../cni/plugin-about.ts';
 
 /** For an entry whose `type` it is. The schema is below `$defs`. */
 export function whenType(type: string): JsonObject {
-  const condition = { properties: { type: { const: type } }, required: ['type'] };
+  const isOf = { properties: { type: { const: type } }, required: ['type'] };
   // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema
-  return { if: condition, then: { $ref: `#/$defs/${type}` } };
+  return { if: isOf, then: { $ref: `#/$defs/${type}` } };
 }
 
 /** For an entry whose plugin calls it for addresses. */
 export function whenIpam(type: string): JsonObject {
-  const ipam = { properties: { type: { const: type } }, required: ['type'] };
-  // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema
-  return { if: { properties: { ipam }, required: ['ipam'] }, then: { $ref: `#/$defs/${type}` } };
+  const { if: isOf, ...rest } = whenType(type);
+  return { if: { properties: { ipam: isOf }, required: ['ipam'] }, ...rest };
 }
 
 /** The text of a comment by path of the key (`ipam.subnet`), in order. */
