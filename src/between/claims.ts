@@ -170,7 +170,6 @@ function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** A node of the cluster. */
 export interface ClusterNode {
   readonly name: string;
   /** Addresses by which other nodes reach it, the preferred ones first; the first of each IP version is used. */

@@ -19,7 +19,6 @@ import { noteFileOf, PROTOCOL, TUNNELS } from './names.ts';
 import { type BetweenNote, readNote, removeNote, writeNote } from './note.ts';
 import { type BetweenSettings, type BetweenState, planWays, type WaysPlan } from './plan.ts';
 
-/** What this needs of the daemon. */
 interface KeeperParts {
   /** Name of this node. */
   readonly own: string;
@@ -29,7 +28,6 @@ interface KeeperParts {
   log(level: LogLevel, message: string, fields?: LogFields): void;
 }
 
-/** Keeping that runs in the background. */
 export interface Keeping {
   /** Undefined while there are no routes to keep. */
   readonly state: BetweenState | undefined;
@@ -107,7 +105,6 @@ export function startKeeping(parts: KeeperParts, first: BetweenSettings): Keepin
   };
 }
 
-/** Keeping with one source. */
 class Session {
   readonly #parts: KeeperParts;
   readonly #settings: BetweenSettings;
@@ -134,10 +131,8 @@ class Session {
     const last = lastNote(parts.runDir);
     this.#nodes = last?.nodes;
     this.#limits = last?.limits;
-    this.#closeChanges = openChanges(() => this.#concerned, {
-      changed: () => this.#lookAfter(DEBOUNCE_MS),
-      interrupted: complain,
-    });
+    const changed = () => this.#lookAfter(DEBOUNCE_MS);
+    this.#closeChanges = openChanges(() => this.#concerned, changed, complain);
     void this.#open();
     this.#lookAfter(0);
   }
@@ -237,7 +232,8 @@ class Session {
       ];
     }
     const applied = applyWays(plan);
-    this.#concerned = { links: new Set(links.map(({ index }) => index)), tunnels: readTunnels() };
+    const { ours } = askHere(NETLINK_ROUTE, findTunnels);
+    this.#concerned = { links: indexesOf(links), tunnels: indexesOf(ours) };
     this.#note(plan, applied.changed);
     return [...ofSource, ...this.#refused, ...plan.problems, ...applied.problems];
   }
@@ -262,8 +258,8 @@ function lastNote(runDir: string): BetweenNote | undefined {
   }
 }
 
-function readTunnels(): Set<number> {
-  return askHere(NETLINK_ROUTE, socket => new Set(findTunnels(socket).ours.map(({ index }) => index)));
+function indexesOf(links: readonly { readonly index: number }[]): ReadonlySet<number> {
+  return new Set(links.map(({ index }) => index));
 }
 
 /** The first of them are enough to know what it was about. */
@@ -289,21 +285,19 @@ interface Concerned {
   readonly tunnels: ReadonlySet<number>;
 }
 
-/** Who is told. */
-interface ChangeEvents {
-  /** Something may have changed. */
-  changed(): void;
-  /** Notifications cannot be received at present. */
-  interrupted(why: string): void;
-}
-
 /**
  * Listens until it is closed.
  * @param concerned asked at each notification
+ * @param changed something may have changed
+ * @param interrupted notifications cannot be received at present
  * @returns a function that stops this
  * @throws SystemError if the sockets cannot be opened
  */
-function openChanges(concerned: () => Concerned, events: ChangeEvents): () => void {
+function openChanges(
+  concerned: () => Concerned,
+  changed: () => void,
+  interrupted: (why: string) => void,
+): () => void {
   const tell = (isIt: (message: Envelope) => boolean) => ({
     changed(messages: readonly Envelope[]) {
       let matters = true;
@@ -312,10 +306,10 @@ function openChanges(concerned: () => Concerned, events: ChangeEvents): () => vo
       } catch {
         // One that cannot be read may say anything.
       }
-      if (matters) events.changed();
+      if (matters) changed();
     },
-    lost: () => events.changed(),
-    interrupted: events.interrupted,
+    lost: changed,
+    interrupted,
   });
   const routes = openMonitor(
     NETLINK_ROUTE,

@@ -18,6 +18,7 @@ import {
   renderCidr,
   renderIp,
 } from '../net/ip.ts';
+import { startTimer } from '../wait.ts';
 import type { ClusterNode, NodeEvents, NodeSource } from './claims.ts';
 import { noteFileOf } from './names.ts';
 import { type PlanChoices, WAYS } from './plan.ts';
@@ -71,7 +72,6 @@ const Block = z
   .string()
   .check(z.refine(text => findCidr(text) !== undefined, 'must be an address with a prefix'));
 
-/** One node. */
 const Described = z.strictObject({
   /** As the node itself is called. */
   name: z.string().check(z.minLength(1)),
@@ -83,7 +83,6 @@ const Described = z.strictObject({
   since: z.optional(z.string()),
 });
 
-/** One of {@link Described}. */
 export type DescribedNode = z.infer<typeof Described>;
 
 const OneOrSeveral = z.union(
@@ -116,7 +115,6 @@ export function nodeOf({ name, addresses, blocks, since }: DescribedNode): Clust
   };
 }
 
-/** The description of a node. */
 export function describeNode({ name, addresses, blocks, since }: ClusterNode): DescribedNode {
   return { name, addresses: addresses.map(renderIp), blocks: blocks.map(renderCidr), ...defined({ since }) };
 }
@@ -178,11 +176,11 @@ export function openFilesSource(path: string, events: NodeEvents): NodeSource {
       problem = message;
     }
   };
-  const soon = (): void => {
-    timer ??= setTimeout(() => {
+  const lookIn = (ms: number): void => {
+    timer ??= startTimer(() => {
       timer = undefined;
       look();
-    }, GATHER_MS);
+    }, ms);
   };
   // A directory that was replaced is another one, of which the former watcher says nothing.
   const follow = (): void => {
@@ -194,7 +192,7 @@ export function openFilesSource(path: string, events: NodeEvents): NodeSource {
     watcher = undefined;
     if (inode === undefined) return;
     try {
-      const end = watch(dir, { persistent: false }, soon);
+      const end = watch(dir, { persistent: false }, () => lookIn(GATHER_MS));
       end.on('error', () => {});
       watcher = { inode, end };
     } catch {
@@ -204,10 +202,7 @@ export function openFilesSource(path: string, events: NodeEvents): NodeSource {
   const looking = setInterval(look, LOOK_EVERY_MS);
   looking.unref();
   // Those who open it have to have the source before it tells them anything.
-  timer = setTimeout(() => {
-    timer = undefined;
-    look();
-  }, 0);
+  lookIn(0);
   return {
     close() {
       clearInterval(looking);

@@ -19,7 +19,6 @@ import { DEFAULT_PORT, DEFAULT_VNI, TUNNELS } from './names.ts';
 
 /** How the other nodes are reached: `auto` is direct where they share a layer 2 with this node, through a tunnel where they do not. */
 export const WAYS = ['auto', 'direct', 'vxlan'] as const;
-/** One of {@link WAYS}. */
 export type Ways = (typeof WAYS)[number];
 
 /** A device of this node that may lead to others. */
@@ -31,7 +30,6 @@ export interface HostLink {
   readonly addresses: readonly Cidr[];
 }
 
-/** What is decided by the operator. */
 export interface PlanChoices {
   /** Name of this node. */
   readonly own: string;
@@ -43,10 +41,8 @@ export interface PlanChoices {
 }
 
 /** A tunnel to all nodes that are reached over one IP version. */
-export interface TunnelPlan {
+export interface TunnelPlan extends Pick<PlanChoices, 'vni' | 'port'> {
   readonly name: string;
-  readonly vni: number;
-  readonly port: number;
   /** This node's address, from which its packets are sent. */
   readonly local: Ip;
   readonly mac: string;
@@ -110,15 +106,14 @@ export function planWays(
       const [first] = some;
       if (first === undefined) continue;
       others.push(...some);
+      const lead = (gateway: Ip, through: WayPlan['through']) =>
+        void ways.push(...some.map(dst => ({ dst, node: node.name, gateway, through })));
       const direct = choices.ways === 'vxlan' ? undefined : neighbourOf(node, family, links);
-      if (direct) {
-        const through = { index: direct.link.index };
-        ways.push(...some.map(dst => ({ dst, node: node.name, gateway: direct.ip, through })));
-      } else if (tunnel) {
+      if (direct) lead(direct.ip, { index: direct.link.index });
+      else if (tunnel) {
         const gateway = family === 4 ? networkOf(first) : linkLocalOf(tunnel.mac);
-        const through = { tunnel: TUNNELS[tunnel.to.family] };
         peers[tunnel.to.family].push({ ...tunnel, gateway });
-        ways.push(...some.map(dst => ({ dst, node: node.name, gateway, through })));
+        lead(gateway, { tunnel: TUNNELS[tunnel.to.family] });
       } else {
         const what = some.map(renderCidr).join(', ');
         problems.push(`no way to ${what} of node "${node.name}": ${whyNot(node, choices, ends)}`);
@@ -133,7 +128,6 @@ export function planWays(
   return { tunnels, ways, own: ownBlocks, others, problems };
 }
 
-/** The other end of a tunnel. */
 interface TunnelEnd {
   readonly mac: string;
   readonly to: Ip;
@@ -286,20 +280,15 @@ export const KUBERNETES = 'kubernetes';
 /** The value that means Node objects, with the blocks that their nodes claimed by the plugin `cluster`. */
 export const BLOCKS = 'blocks';
 
-/** What an operator decides. */
-export interface BetweenSettings {
+export interface BetweenSettings extends Pick<PlanChoices, 'ways' | 'vni' | 'port'> {
   /** Where nodes are learned from: a file or directory, {@link KUBERNETES} or {@link BLOCKS}; undefined: there are no routes to other nodes. */
   readonly nodes: string | undefined;
   /** For {@link KUBERNETES} and {@link BLOCKS}; undefined: the account of the pod that the daemon runs in. */
   readonly kubeconfig: string | undefined;
   /** Subnets that hold the blocks of all nodes; undefined: any. */
   readonly clusterCidrs: readonly string[] | undefined;
-  readonly ways: Ways;
-  readonly vni: number;
-  readonly port: number;
 }
 
-/** Default settings. */
 export const BETWEEN_SETTINGS: BetweenSettings = {
   nodes: undefined,
   kubeconfig: undefined,
