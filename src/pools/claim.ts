@@ -195,7 +195,6 @@ async function completeClaim(claimant: Claimant, noted: HeldBlock): Promise<bool
   return take(claimant, noted, found);
 }
 
-/** Notes the outcome of a claim. */
 function take(
   claimant: Claimant,
   { name, keptFor }: HeldBlock,

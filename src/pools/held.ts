@@ -59,7 +59,6 @@ export interface ClaimKey {
   readonly uid: string;
 }
 
-/** An object to be created. */
 export interface NewObject {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
@@ -263,7 +262,6 @@ export function writeHeld(dir: string, held: Held, durable = false): void {
   }
 }
 
-/** A block about to be claimed. */
 export function newlyHeld(pool: string, size: number, { name, ranges }: BlockShape): HeldBlock {
   return {
     pool,
@@ -277,7 +275,6 @@ export function newlyHeld(pool: string, size: number, { name, ranges }: BlockSha
   };
 }
 
-/** The addresses of a block. */
 export function usableOf({ ranges }: HeldBlock) {
   return ranges.map(({ from, to, prefix, gateway }) => {
     return { from: parseIp(from), to: parseIp(to), prefix, gateway };
@@ -332,7 +329,6 @@ export function labelOf(name: string): string {
 
 const BlockOwner = z.object({ node: z.string(), machine: z.optional(z.string()), network: z.string() });
 
-/** Those to whom a block belongs. */
 export type BlockOwner = z.output<typeof BlockOwner>;
 
 /** The `spec` of a Block or an Address: everything that a node needs that takes it up again. */
@@ -359,12 +355,10 @@ const BlockSpec = z.looseObject({
 });
 type BlockSpec = z.output<typeof BlockSpec>;
 
-/** The kind of an object with that many addresses. */
 export function kindOf({ size }: { readonly size: number }): ObjectKind {
   return size === 1 ? 'addresses' : 'blocks';
 }
 
-/** The object that claims a block. */
 export function blockObject(
   { name, pool, size, ranges, keptFor, keepS, turn }: HeldBlock,
   { node, machine, network }: BlockOwner,

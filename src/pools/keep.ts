@@ -31,12 +31,6 @@ import { isFromBefore, restoredStore, withNewest } from './restored.ts';
 /** What is kept of addresses: one object each. */
 const KIND = 'addresses';
 
-/** Whether a node may have a kept address of another beside it: never a third one. */
-function canJoin(object: StoredObject, owner: BlockOwner): boolean {
-  const next = blockSpecOf(object)?.next;
-  return !isOwn(object, owner) && (next === undefined || isOwner(next, owner));
-}
-
 /** The same object, with the one that has the address as well. It is its owner who takes its marks off. */
 export function joinedBy(object: StoredObject, owner: BlockOwner): StoredObject {
   return withNext(object, ownerOf(owner));
@@ -131,9 +125,9 @@ export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Prom
     // Whether it was this node's before or not: a late request of another then has the wrong version.
     if (isOwn(object, owner) ? !isLeased : spec.idle)
       return take(claimant, pool, ownedBy(object, owner), heldFrom);
-    // Beside the node that has it, and later from that one.
-    if (wish.joins && !isLeased && canJoin(object, owner))
-      return take(claimant, pool, joinedBy(object, owner), guestFrom);
+    // Beside the node that has it, and later from that one; never as a third one.
+    const canJoin = !isOwn(object, owner) && (spec.next === undefined || isOwner(spec.next, owner));
+    if (wish.joins && !isLeased && canJoin) return take(claimant, pool, joinedBy(object, owner), guestFrom);
     if (isPromise) throw inUseBy(object.name, spec.node);
   }
   return false;
@@ -234,7 +228,6 @@ export function refuseBlocks({ name, blockSize }: Pool): void {
   );
 }
 
-/** The error for addresses that the pool does not hand out. */
 export function notInPool({ name }: Pool, { addresses }: Wish): CniError {
   return new CniError(
     ErrorCode.invalidConfig,
@@ -242,7 +235,6 @@ export function notInPool({ name }: Pool, { addresses }: Wish): CniError {
   );
 }
 
-/** The error for an address that another has. */
 export async function inUse({ store }: Claimant, name: string): Promise<CniError> {
   const object = await store.find(KIND, name);
   return inUseBy(name, object && blockSpecOf(object)?.node);

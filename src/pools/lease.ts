@@ -30,7 +30,6 @@ export function keyOfPod(network: string, namespace: string, name: string, ifnam
   return `pod/${network}/${namespace}/${name}/${ifname}`;
 }
 
-/** For an IPAMClaim. */
 export function keyOfClaim({ namespace, name, uid }: ClaimKey): string {
   return `claim/${namespace}/${name}/${uid}`;
 }
@@ -115,7 +114,6 @@ export function useOf(
   return least ?? { size: 0, used: 0, free: 0 };
 }
 
-/** Whether an address of the block is leased. */
 export function isInUse(block: HeldBlock, store: Pick<LeaseStore, 'countTaken'>): boolean {
   return usableOf(block).some(({ from, to }) => store.countTaken(from, to) > 0);
 }

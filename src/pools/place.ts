@@ -19,7 +19,6 @@ export interface Place {
   readonly node: string;
   /** Of `thisMachine`; undefined if that is not known. */
   readonly machine: string | undefined;
-  /** Identity of this boot. */
   readonly boot: string;
   /** Whether leases of an earlier boot are released. */
   readonly reclaim: boolean;
@@ -121,7 +120,6 @@ export function lookAt<T>(place: Place, look: (held: Held, store: LeaseStore) =>
   return inPlace(place, (store, held) => look(held ?? { ...emptyList(place), boot: place.boot }, store));
 }
 
-/** The list of blocks as it is now. */
 export function heldIn(place: Place): Held {
   return lookAt(place, held => held);
 }

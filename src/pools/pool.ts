@@ -17,6 +17,7 @@ import {
   renderCidr,
   renderIp,
   sameIp,
+  subnetOf,
 } from '../net/ip.ts';
 
 /** A pool as its object, or a configuration, describes it. */
@@ -52,7 +53,6 @@ interface PoolSubnet {
   readonly families: readonly { readonly cidr: Cidr; readonly exclude: readonly Stretch[] }[];
 }
 
-/** What a block consists of. */
 export interface BlockShape {
   /** Name of its object: the pool and the first address, so that it does not depend on the order of subnets. */
   readonly name: string;
@@ -87,54 +87,41 @@ export function parsePool(name: string, spec: PoolSpec): Pool {
       `Cannot use pool ${JSON.stringify(name)}: its name must be lower-case letters, digits, "-" and "."`,
     );
   }
+  const wrong = (problem: string) => new Error(`Cannot use pool "${name}": ${problem}`);
   const { blockSize = DEFAULT_BLOCK_SIZE, layout = 'routed' } = spec;
   const smallest = layout === 'routed' ? SMALLEST_ROUTED : 1;
-  if (blockSize < smallest || blockSize > LARGEST || !Number.isInteger(Math.log2(blockSize))) {
-    throw new Error(
-      `Cannot use pool "${name}": "blockSize" must be a power of two from ${smallest} to ${LARGEST}, found ${blockSize}`,
-    );
-  }
+  if (blockSize < smallest || blockSize > LARGEST || !Number.isInteger(Math.log2(blockSize)))
+    throw wrong(`"blockSize" must be a power of two from ${smallest} to ${LARGEST}, found ${blockSize}`);
   const gateways = (spec.gateways ?? []).map(text => {
     const ip = findIp(text);
-    if (ip === undefined)
-      throw new Error(`Cannot use pool "${name}": "gateways" holds ${JSON.stringify(text)}`);
+    if (ip === undefined) throw wrong(`"gateways" holds ${JSON.stringify(text)}`);
     return ip;
   });
-  if (layout === 'routed' && gateways.length) {
-    throw new Error(
-      `Cannot use pool "${name}": "gateways" are for "layout": "flat"; a routed block has one of its own`,
-    );
-  }
+  if (layout === 'routed' && gateways.length)
+    throw wrong('"gateways" are for "layout": "flat"; a routed block has one of its own');
   const subnets: PoolSubnet[] = [];
   let first = 0;
   for (const [i, { ipv4, ipv6 }] of spec.subnets.entries()) {
     const cidrs = [ipv4, ipv6].flatMap((text, at) =>
-      text === undefined ? [] : [parseSubnet(name, `subnets[${i}]`, text, at === 0 ? 4 : 6, blockSize)],
+      text === undefined ? [] : [parseSubnet(wrong, `subnets[${i}]`, text, at === 0 ? 4 : 6, blockSize)],
     );
-    if (cidrs.length === 0)
-      throw new Error(`Cannot use pool "${name}": subnets[${i}] has neither "ipv4" nor "ipv6"`);
-    if (i > 0 && cidrs.length !== subnets[0]?.families.length) {
-      throw new Error(`Cannot use pool "${name}": either all subnets have both families, or none has`);
+    if (cidrs.length === 0) throw wrong(`subnets[${i}] has neither "ipv4" nor "ipv6"`);
+    if (i > 0 && cidrs.length !== subnets[0]?.families.length)
+      throw wrong('either all subnets have both families, or none has');
+    // Blocks are named after one family: nothing else would keep two nodes from the addresses of the other.
+    for (const cidr of cidrs) {
+      const other = subnets.flatMap(({ families }) => families).find(one => cidrsOverlap(one.cidr, cidr));
+      if (other === undefined) continue;
+      const both = `${renderCidr(other.cidr)} and ${renderCidr(cidr)}`;
+      throw wrong(`its subnets ${both} overlap: addresses would be handed out twice`);
     }
-    refuseOverlap(name, cidrs, subnets);
     const count = Math.min(MOST_BLOCKS, ...cidrs.map(cidr => countIn(cidr, blockSize)));
     const families = cidrs.map(cidr => ({ cidr, exclude: excludedFrom(spec.exclude ?? [], cidr) }));
     subnets.push({ first, count, families });
     first += count;
   }
-  if (subnets.length === 0) throw new Error(`Cannot use pool "${name}": it has no subnets`);
+  if (subnets.length === 0) throw wrong('it has no subnets');
   return { name, blockSize, layout, gateways, subnets };
-}
-
-/** Blocks are named after one family: nothing else would keep two nodes from the addresses of the other. */
-function refuseOverlap(name: string, cidrs: readonly Cidr[], subnets: readonly PoolSubnet[]): void {
-  for (const cidr of cidrs) {
-    const other = subnets.flatMap(({ families }) => families).find(one => cidrsOverlap(one.cidr, cidr));
-    if (other)
-      throw new Error(
-        `Cannot use pool "${name}": its subnets ${renderCidr(other.cidr)} and ${renderCidr(cidr)} overlap: addresses would be handed out twice`,
-      );
-  }
 }
 
 /** Number of blocks, of those that are excluded as well. */
@@ -219,17 +206,20 @@ function rangesOf(pool: Pool, subnet: Cidr, block: Cidr, exclude: readonly Stret
     .map(stretch => ({ stretch, prefix: subnet.prefix, gateway }));
 }
 
-function parseSubnet(pool: string, key: string, text: string, family: 4 | 6, blockSize: number): Cidr {
+function parseSubnet(
+  refuse: (problem: string) => Error,
+  key: string,
+  text: string,
+  family: 4 | 6,
+  blockSize: number,
+): Cidr {
   const cidr = findCidr(text);
-  const wrong = (problem: string) => new Error(`Cannot use pool "${pool}": ${key} "ipv${family}" ${problem}`);
+  const wrong = (problem: string) => refuse(`${key} "ipv${family}" ${problem}`);
   if (cidr?.ip.family !== family)
     throw wrong(`must be a subnet of IPv${family}, found ${JSON.stringify(text)}`);
   const network = networkOf(cidr);
-  if (!sameIp(network, cidr.ip)) {
-    throw wrong(
-      `${text} has host bits set, its network is ${renderCidr({ ip: network, prefix: cidr.prefix })}`,
-    );
-  }
+  if (!sameIp(network, cidr.ip))
+    throw wrong(`${text} has host bits set, its network is ${renderCidr(subnetOf(cidr))}`);
   if (countIn(cidr, blockSize) < 1) throw wrong(`${text} is smaller than a block of ${blockSize} addresses`);
   return cidr;
 }

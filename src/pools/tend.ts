@@ -66,7 +66,10 @@ async function look(claimant: Claimant, pool: Pool): Promise<void> {
     }
   const owners = [...byOwner.values()];
   const found: Orphan[] = [];
-  for (const { owner, names } of sample(owners, claimant.random)) {
+  // Some of them, at random.
+  const keyed = owners.map(one => ({ one, key: claimant.random() })).sort((a, b) => a.key - b.key);
+  for (const { one } of keyed.slice(0, MOST_ASKED)) {
+    const { owner, names } = one;
     if (found.length >= MOST_MARKED) break;
     if ((await store.hasNode(owner.node, owner.machine)) !== false) continue;
     for (const [kind, name] of names.slice(0, MOST_MARKED - found.length))
@@ -117,15 +120,6 @@ async function free(claimant: Claimant, graceS: number): Promise<string[]> {
   return freed;
 }
 
-/** Up to so many of them, at random. */
-function sample<T>(all: readonly T[], random: () => number): T[] {
-  const keyed = all.map(one => ({ one, key: random() }));
-  return keyed
-    .sort((a, b) => a.key - b.key)
-    .slice(0, MOST_ASKED)
-    .map(({ one }) => one);
-}
-
 /** How many addresses and blocks a node keeps. */
 export interface Limits {
   /** With fewer free addresses, another block is claimed before it is needed. */
@@ -142,7 +136,6 @@ interface TendedPool {
   readonly limits: Limits;
 }
 
-/** What was found and done. */
 export interface Tended extends Compared {
   readonly claimed: number;
   readonly returned: readonly string[];
