@@ -22,21 +22,19 @@ import {
 } from './protocol.ts';
 import type { Backend } from './server.ts';
 
-/** Makes the call and reports the plugins that it ran. */
-type MakeCall = (
+/** Makes the call. @param workers serve it, such as those of a turn */
+type CallWith<T> = (
   call: PluginRequest,
   signal: AbortSignal,
-  watch: Watch,
+  more: T,
   workers: WorkerSource,
 ) => Promise<RunAnswer>;
 
-/** Makes the call and reports the outcome to the watcher. @param workers serve it, such as those of a turn */
-export type WatchedCall = (
-  call: PluginRequest,
-  signal: AbortSignal,
-  queueMs: number,
-  workers: WorkerSource,
-) => Promise<RunAnswer>;
+/** Makes the call and reports the plugins that it ran. */
+type MakeCall = CallWith<Watch>;
+
+/** Makes the call, which waited for so many milliseconds, and reports the outcome to the watcher. */
+export type WatchedCall = CallWith<number>;
 
 /** Runs a command line as a process of its own would. */
 type RunCommand = (
@@ -182,7 +180,6 @@ export const callByWorker: MakeCall = async ({ plugin = '', ...invocation }, sig
   return unserved.why === undefined ? reply : { ...reply, declined: 'workers', error: unserved.why };
 };
 
-/** Runs a segment of one call. */
 async function runOne(
   own: SegmentRunner,
   call: SegmentCall,

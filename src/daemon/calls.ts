@@ -37,7 +37,6 @@ const CROWDED_AT = HEADER_BYTES - 1;
 /** Length of the daemon's part. */
 const TABLE_BYTES = HEADER_BYTES + SLOTS * KEY_BYTES;
 
-/** The calls file of one listening socket. */
 export class BegunCalls {
   readonly #file: string;
   readonly #fd: number;

@@ -39,10 +39,8 @@ const REFLECTION_SERVICES = [
   'grpc.reflection.v1alpha.ServerReflection',
 ];
 
-/** Every service on the socket. */
 const GRPC_SERVICES: readonly string[] = [CNI_SERVICE, HEALTH_SERVICE, ...REFLECTION_SERVICES];
 
-/** Every method of every service. */
 export function grpcMethods(): GrpcMethod[] {
   return GRPC_SERVICES.flatMap(service =>
     Object.entries(serviceOf(service)).map(([method, { requestStream, responseStream }]) => {
@@ -51,7 +49,6 @@ export function grpcMethods(): GrpcMethod[] {
   );
 }
 
-/** What the server serves, and how. */
 interface GrpcOptions {
   readonly socketPath: string;
   readonly call: CallRunner;
@@ -62,7 +59,6 @@ interface GrpcOptions {
   readonly isHealthy?: () => Promise<boolean>;
 }
 
-/** A listening server. */
 export interface GrpcServer {
   /** Accepts no new calls, waits at most `graceMs` for those in progress, and closes. */
   close(graceMs?: number): Promise<void>;
@@ -92,19 +88,8 @@ export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
     working += by;
     lastAnswer = performance.now();
   };
-  const counting: GrpcObserver = {
-    ...observer,
-    started(method) {
-      count(method, 1);
-      observer.started(method);
-    },
-    finished(call) {
-      count(call, -1);
-      observer.finished(call);
-    },
-  };
   const server = new Server({
-    interceptors: [watchCalls(counting)],
+    interceptors: [watchCalls(observer, count)],
     'grpc.max_receive_message_length': MAX_BYTES,
     'grpc.max_send_message_length': MAX_BYTES,
   });
@@ -175,7 +160,6 @@ interface GrpcMethod {
   readonly method: string;
 }
 
-/** A finished call. */
 export interface GrpcCall extends GrpcMethod {
   readonly peer: string;
   readonly startedAt: number;
@@ -197,8 +181,11 @@ interface GrpcObserver {
   finished(call: GrpcCall): void;
 }
 
-/** An interceptor that only observes. */
-function watchCalls(observer: GrpcObserver): ServerInterceptor {
+/** An interceptor that only observes. @param count the calls in progress */
+function watchCalls(
+  observer: GrpcObserver,
+  count: (method: GrpcMethod, by: 1 | -1) => void,
+): ServerInterceptor {
   return ({ path, requestStream, responseStream }, call) => {
     const [, service = '', name = ''] = path.split('/');
     const method: GrpcMethod = { type: typeOf(requestStream, responseStream), service, method: name };
@@ -209,6 +196,7 @@ function watchCalls(observer: GrpcObserver): ServerInterceptor {
     const finish = (code: status, message: string): void => {
       if (over) return;
       over = true;
+      count(method, -1);
       const deadline = Number(call.getDeadline());
       observer.finished({
         ...method,
@@ -221,6 +209,7 @@ function watchCalls(observer: GrpcObserver): ServerInterceptor {
         request,
       });
     };
+    count(method, 1);
     observer.started(method);
     return new ServerInterceptingCall(call, {
       start: next =>

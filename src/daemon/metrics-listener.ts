@@ -5,7 +5,6 @@ import { existsSync } from 'node:fs';
 import { findIp, renderIp } from '../net/ip.ts';
 import { type FewConnections, plainText, serveFew } from '../sys/few-connections.ts';
 
-/** An address that metrics are served at. */
 export interface MetricsAddress {
   /** An IP address; `::` for all, of both families. */
   readonly hostname: string;
@@ -13,13 +12,11 @@ export interface MetricsAddress {
   readonly port: number;
 }
 
-/** The page for Prometheus. */
 interface MetricsPage {
   readonly contentType: string;
   render(): Promise<string>;
 }
 
-/** Events that the owner is told about. */
 interface MetricsListenerEvents {
   /** The address cannot be used now; it is tried again every second. Reported once. */
   failing(problem: string): void;
@@ -63,9 +60,7 @@ export function listenForMetrics(
 
   /** Scrapers that come at the same time share one page, so that many of them cost no more than one. */
   function render(): Promise<string> {
-    rendering ??= page.render().finally(() => {
-      rendering = undefined;
-    });
+    rendering ??= page.render().finally(() => (rendering = undefined));
     return rendering;
   }
 
@@ -79,7 +74,9 @@ export function listenForMetrics(
 
   function open(): void {
     try {
-      server = serveFew({ hostname: hasFamily(hostname) ? hostname : '0.0.0.0', port }, serve);
+      // A kernel may lack the family of "every address", `::`.
+      const isThere = hostname !== '::' || existsSync('/proc/net/if_inet6');
+      server = serveFew({ hostname: isThere ? hostname : '0.0.0.0', port }, serve);
       events.listening();
     } catch (error) {
       if (!hasFailed) events.failing((error as Error).message);
@@ -94,9 +91,4 @@ export function listenForMetrics(
     clearTimeout(retry);
     server?.stop();
   };
-}
-
-/** Whether this kernel has the family of "every address", `::`. */
-function hasFamily(hostname: string): boolean {
-  return hostname !== '::' || existsSync('/proc/net/if_inet6');
 }

@@ -145,7 +145,6 @@ function isDue(note: string): boolean {
   return size === 0 || age < 0 || age >= START_AGAIN_MS;
 }
 
-/** How this process was started. */
 export interface OwnStart {
   /** Path of the executable, which may already be another file. */
   readonly program: string;

@@ -24,10 +24,8 @@ export interface PoolLimits {
   readonly idleMs: number;
 }
 
-/** Default limits. */
 export const POOL_LIMITS: PoolLimits = { workers: 4, calls: 5_000, bytes: 192 * 1024 * 1024, idleMs: 30_000 };
 
-/** A daemon's load in numbers. */
 export interface PoolState extends NonNullable<AnswerOf<'DaemonState'>['pool']> {
   /** Requests that were begun, that wait, and that were answered so far. */
   readonly running: number;
@@ -125,7 +123,6 @@ interface Waiter extends Asker {
 
 /** A request that was begun: it has workers whenever it needs them. */
 export interface Turn extends WorkerSource {
-  /** Ends the request. */
   leave(): void;
 }
 
@@ -295,7 +292,8 @@ export class WorkerPool implements WorkerSource {
    * node would delay all. Workers that wait for something themselves do not count, so that it never waits for those.
    */
   async #untilFree(request: Running): Promise<void> {
-    while (this.#idle.length === 0 && this.#atWork() >= this.#limits.workers) {
+    const areAtWork = () => this.#busy.size - this.#stuck(STUCK_MS).filter(({ member }) => member).length;
+    while (this.#idle.length === 0 && areAtWork() >= this.#limits.workers) {
       const { promise, resolve } = Promise.withResolvers<void>();
       this.#borrowers.set(request, resolve);
       const timer = startTimer(resolve, PRESSING_MS);
@@ -305,12 +303,6 @@ export class WorkerPool implements WorkerSource {
     }
   }
 
-  /** Workers at work, without those that wait for something themselves. */
-  #atWork(): number {
-    return this.#busy.size - this.#stuck(STUCK_MS).filter(({ member }) => member !== undefined).length;
-  }
-
-  /** Whether a worker answers. */
   async ready(): Promise<boolean> {
     const limits = { deadlineMs: READY_DEADLINE_MS };
     const outcome = await this.use({}, worker => worker.ask(limits, { remove: [] }));
@@ -396,10 +388,11 @@ export class WorkerPool implements WorkerSource {
     if (process.usable && process.holds) this.#holding.add(member);
     else if (process.usable && !this.#hasServedLongEnough(member)) this.#idle.push(member);
     else process.close();
-    const [[borrower, wake] = []] = this.#borrowers;
-    if (borrower === undefined) return;
+    const [first] = this.#borrowers;
+    if (first === undefined) return;
+    const [borrower, wake] = first;
     this.#borrowers.delete(borrower);
-    wake?.();
+    wake();
   }
 
   /** A worker may have been given back before it had done what it held. */
@@ -428,7 +421,9 @@ export class WorkerPool implements WorkerSource {
     if (served >= this.#limits.calls) return true;
     if (served < member.looked + LOOK_EVERY) return false;
     member.looked = served;
-    return residentBytes(pid) > this.#limits.bytes;
+    // The second column has the resident pages; there is none if the process does not exist.
+    const pages = Number(tryRead(`/proc/${pid}/statm`)?.split(' ')[1] ?? 0);
+    return pages * PAGE_BYTES > this.#limits.bytes;
   }
 
   /** A daemon at rest costs what its wakes cost, so it wakes seldom while nothing waits. */
@@ -558,11 +553,6 @@ function isFull(stuck: readonly Running[], network: string | undefined, times = 
 
 const PAGE_BYTES = 4096;
 
-/** Resident bytes; 0 if the process does not exist. Second column of /proc/<pid>/statm: resident pages. */
-function residentBytes(pid: number | undefined): number {
-  return Number(tryRead(`/proc/${pid}/statm`)?.split(' ')[1] ?? 0) * PAGE_BYTES;
-}
-
 /**
  * Milliseconds for which a process has run, or waited for a processor to run on (schedstat of its first thread).
  * @returns 0 if the kernel does not say
@@ -572,19 +562,17 @@ function wantedCpuMs(pid: number | undefined): number {
   return (Number(ran) + Number(waited)) / 1e6;
 }
 
-/** Deletes devices of the host; false if that failed. */
-type RemoveDevices = (indexes: readonly number[]) => Promise<boolean>;
-
 /**
  * Deletes devices. All requests that arrive while a deletion is in progress are combined into the next one: a deletion costs the
  * kernel a grace period, and us a process, however many devices it is of.
  */
 class DeviceRemover {
-  readonly #remove: RemoveDevices;
+  readonly #remove: (indexes: readonly number[]) => Promise<boolean>;
   #next: { indexes: number[]; done: Promise<boolean> } | undefined;
   #underWay: Promise<unknown> = Promise.resolve();
 
-  constructor(remove: RemoveDevices) {
+  /** @param remove deletes devices of the host; false if that failed */
+  constructor(remove: (indexes: readonly number[]) => Promise<boolean>) {
     this.#remove = remove;
   }
 
@@ -610,11 +598,8 @@ class DeviceRemover {
 /** How long a daemon that cannot start a worker waits for that to change. */
 const GIVE_UP_MS = 10_000;
 
-/** Notified about the workers' health. */
 interface HealthEvents {
-  /** No worker starts. */
   failing(problem: string): void;
-  /** Workers start again. */
   recovered(): void;
   /** No worker has started for so long that waiting longer is pointless. */
   hopeless(problem: string): void;
@@ -623,7 +608,8 @@ interface HealthEvents {
 /** What is known from the workers' starts so far. */
 class WorkerHealth {
   readonly #events: HealthEvents;
-  #problem: string | undefined;
+  /** Why the last worker failed to start; undefined if it started. */
+  problem: string | undefined;
   #since = performance.now();
   #isHopeless = false;
 
@@ -631,30 +617,22 @@ class WorkerHealth {
     this.#events = events;
   }
 
-  /** Why the last worker failed to start; undefined if it started. */
-  get problem(): string | undefined {
-    return this.#problem;
-  }
-
   /** Notes that a worker serves, or that it ended before it could. */
   note(problem: string | undefined): void {
-    if (problem === undefined) {
-      if (this.#problem !== undefined) this.#events.recovered();
-      this.#problem = undefined;
-      return;
-    }
-    if (this.#problem === undefined) this.#events.failing(problem);
-    this.#problem = problem;
+    const before = this.problem;
+    if (problem === undefined && before !== undefined) this.#events.recovered();
+    if (problem !== undefined && before === undefined) this.#events.failing(problem);
+    this.problem = problem;
   }
 
   /** Gives up if no worker serves for too long. @param served whether a worker serves now */
   judge(served: boolean): void {
-    if (this.#problem === undefined || served) {
+    if (this.problem === undefined || served) {
       this.#since = performance.now();
       return;
     }
     if (this.#isHopeless || performance.now() - this.#since < GIVE_UP_MS) return;
     this.#isHopeless = true;
-    this.#events.hopeless(this.#problem);
+    this.#events.hopeless(this.problem);
   }
 }

@@ -4,12 +4,6 @@
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 
-/** The socket in the run directory. A process that may open it may configure the node's network. */
-const SOCKET_NAME = 'catena.sock';
-
-/** Appended to the socket's path for the socket that clients send calls to (wire.ts). The other one is for people and tools. */
-const WIRE_SUFFIX = '.wire';
-
 /** Path by which a new daemon asks the running one to hand over. */
 export const HANDOVER_PATH = '/v1/handover';
 
@@ -45,8 +39,7 @@ export const ANSWER_DEADLINE_MS = 10 * 60_000;
  * `namespace`: the client is in another network or mount namespace; `stale`: the client had gone or given up before the daemon came to
  * the request; `busy`: it would wait for others that wait for something themselves; `workers`: no worker could take the call; `ending`: the daemon is shutting down.
  */
-const DECLINE_REASONS = ['request', 'build', 'namespace', 'stale', 'busy', 'workers', 'ending'] as const;
-export type DeclineReason = (typeof DECLINE_REASONS)[number];
+export type DeclineReason = 'request' | 'build' | 'namespace' | 'stale' | 'busy' | 'workers' | 'ending';
 
 /**
  * Environment of a daemon. The engine's allocator gives freed memory back to the kernel by a thread of its own, as often as it finds some, which
@@ -115,7 +108,6 @@ export function decline(declined: DeclineReason, error: string): RunAnswer {
   return { exitCode: 1, stdout: '', stderr: '', declined, error };
 }
 
-/** What a daemon answers to a ping. */
 export type PingReply = NonNullable<AnswerOf<'Ping'>['reply']>;
 
 /** The line that `catena daemon --ping` prints. */
@@ -141,14 +133,14 @@ export type DaemonState = AnswerOf<'DaemonState'> &
  */
 export type ProcessPlace = NonNullable<AnswerOf<'DaemonState'>['place']>;
 
-/** Path of the daemon's socket in a run directory. */
+/** The socket in the run directory. A process that may open it may configure the node's network. */
 export function socketPathOf(runDir: string): string {
-  return `${runDir}/${SOCKET_NAME}`;
+  return `${runDir}/catena.sock`;
 }
 
-/** Path of the socket for calls, next to the daemon's socket. */
+/** The socket that clients send calls to (wire.ts). The other one is for people and tools. */
 export function wireOf(socket: string): string {
-  return `${socket}${WIRE_SUFFIX}`;
+  return `${socket}.wire`;
 }
 
 /**

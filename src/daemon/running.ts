@@ -129,10 +129,7 @@ export async function ping(runDir: string, deadlineMs: number): Promise<Ping> {
 }
 
 /** One question and one answer on a connection of its own. */
-async function sendPing(
-  path: string,
-  deadlineMs: number,
-): Promise<PingReply | 'declined' | 'absent' | 'silent'> {
+async function sendPing(path: string, deadlineMs: number) {
   const { promise, resolve } = Promise.withResolvers<PingReply | 'declined' | 'absent' | 'silent'>();
   const timer = startTimer(() => resolve('silent'), deadlineMs);
   let received: Uint8Array = new Uint8Array();

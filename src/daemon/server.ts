@@ -22,7 +22,6 @@ import {
 import { ownPlace } from './who-listens.ts';
 import type { AnsweredCall } from './wire.ts';
 
-/** What the server runs for its clients. */
 export interface Backend {
   /** Runs a command as its own process would; never rejects. The signal is aborted when the client has gone. */
   run(request: RunRequest, signal: AbortSignal, queueMs: number, turn: Turn): Promise<RunAnswer>;
@@ -32,7 +31,6 @@ export interface Backend {
   readonly pool: Pick<WorkerPool, 'enter' | 'state' | 'problem'>;
 }
 
-/** Events of the server that its owner is told about. */
 export interface ServerEvents {
   /** A client was told to make its call itself. @param from where it is, if that is why */
   declined(reason: DeclineReason, detail?: string, from?: ProcessPlace): void;
@@ -44,7 +42,6 @@ export interface ServerEvents {
   replaced(why: string): void;
 }
 
-/** Options of the server. */
 interface ServerOptions {
   /** Asks a daemon that already listens to hand over. */
   readonly replace?: boolean | undefined;
@@ -54,11 +51,9 @@ interface ServerOptions {
   readonly version?: string | undefined;
 }
 
-/** A listening daemon. */
 export interface Server {
   /** The daemon's place; calls from other places are declined. */
   readonly place: ProcessPlace;
-  /** Clients that are connected. */
   readonly connections: number;
   /** Accepts no new requests, answers those that it has, and closes. New clients run their chains themselves. */
   stop(): Promise<void>;
@@ -141,10 +136,8 @@ function answerPing(
   return { exitCode: 0, stdout: `${describePing(state)}\n`, stderr: '' };
 }
 
-/** Longest request. */
 const MAX_REQUEST_BYTES = 32 * 1024 * 1024;
 
-/** Path of the node's attachments. */
 const NODE_PATH = '/v1/attachments';
 
 /** The message to a client that would wait for others that wait. */

@@ -15,7 +15,6 @@ const AT_ONCE = 4;
 const FIRST_PAUSE_S = 15;
 const LONGEST_PAUSE_S = 600;
 
-/** What the upkeep needs of the daemon. */
 export interface UpkeepParts {
   readonly stateDir: string;
   /** The boot that notes must be of. */
@@ -74,9 +73,7 @@ export class Upkeep {
         const problem = describeError(thrown);
         this.#parts.log('warn', 'cannot look for attachments to keep', { problem });
       })
-      .finally(() => {
-        this.#running = undefined;
-      });
+      .finally(() => (this.#running = undefined));
   }
 
   async #round(): Promise<void> {
@@ -129,7 +126,6 @@ export class Upkeep {
   }
 }
 
-/** Why a call failed. */
 interface Problem {
   readonly text: string;
   /** The namespace no longer exists, or is another container's: no further call could succeed. */

@@ -11,7 +11,6 @@ export interface Seat {
   release(): void;
 }
 
-/** Another daemon has the socket. */
 export class SeatTaken extends Error {}
 
 /** Longest wait for a daemon's answer. These requests do not wait in its queue. */

@@ -125,7 +125,6 @@ function placeIn(view: DataView): RunRequest['place'] {
   return { executable, network, mount };
 }
 
-/** What a reply frame says. */
 export type Frame =
   | { readonly kind: 'sign' }
   | { readonly kind: 'declined'; readonly begun: boolean }
@@ -173,7 +172,6 @@ export function decodeFrame(
   return { frame: { kind: 'answer', reply: { exitCode: exitCode & 0xff, stdout, stderr } }, length };
 }
 
-/** An answered request. */
 export interface AnsweredCall {
   readonly reply: RunAnswer;
   /**
@@ -192,9 +190,7 @@ const REQUEST_DEADLINE_S = 60;
 /** Longer than one turn of the event loop. */
 const ACCEPT_MS = 10;
 
-/** What a listener does with what arrives. */
 interface Answering {
-  /** Longest request. */
   readonly maxBytes: number;
   readonly answer: AnswerCall;
   /** What a ping is answered, or a probe of the front of this executable. */
@@ -305,7 +301,6 @@ class Connection {
     if (!this.#isAsked || this.isTurnedAway) this.#socket.terminate();
   }
 
-  /** The client has gone. */
   close(): void {
     this.#isClosed = true;
     clearInterval(this.#signs);
@@ -314,7 +309,6 @@ class Connection {
   }
 }
 
-/** Listens at a path. */
 export function listenForCalls(path: string, how: Answering) {
   const open = new Set<Socket<Connection>>();
   const answering = new Set<Promise<unknown>>();
@@ -345,7 +339,6 @@ export function listenForCalls(path: string, how: Answering) {
     },
   });
   return {
-    /** Clients that are connected. */
     get connections() {
       return open.size;
     },

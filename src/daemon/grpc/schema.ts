@@ -30,24 +30,17 @@ export const PROTO_FILES: readonly ProtoFile[] = [
   { name: 'google/protobuf/empty.proto', package: 'google.protobuf', imports: [], text: empty },
   { name: 'cni.proto', package: 'pkg.cnirpc', imports: ['google/protobuf/empty.proto'], text: cni },
   { name: 'grpc/health/v1/health.proto', package: 'grpc.health.v1', imports: [], text: health },
-  {
-    name: 'grpc/reflection/v1/reflection.proto',
-    package: 'grpc.reflection.v1',
+  ...['v1', 'v1alpha'].map(version => ({
+    name: `grpc/reflection/${version}/reflection.proto`,
+    package: `grpc.reflection.${version}`,
     imports: [],
-    text: reflection,
-  },
-  {
-    name: 'grpc/reflection/v1alpha/reflection.proto',
-    package: 'grpc.reflection.v1alpha',
-    imports: [],
-    text: reflection.replace('package grpc.reflection.v1;', 'package grpc.reflection.v1alpha;'),
-  },
+    text: reflection.replace('package grpc.reflection.v1;', `package grpc.reflection.${version};`),
+  })),
 ];
 
 /** What our clients cannot ask for: google.rpc.Status, and the service of the kubelet in both of its versions. */
 const OTHERS = [statusProto, podResources, podResources.replace('package v1;', 'package v1alpha1;')];
 
-/** All schemas, parsed. */
 export const SCHEMA: protobuf.Root = parseAll();
 
 /** A service definition for grpc-js, of a server or a client. */
@@ -98,7 +91,6 @@ function decodeWith(type: protobuf.Type, bytes: Uint8Array): object {
   return type.toObject(type.decode(bytes), { defaults: true, arrays: true, objects: true, oneofs: true });
 }
 
-/** A method, on a unix socket. */
 export interface RemoteMethod {
   /** Absolute path. */
   readonly socketPath: string;

@@ -231,7 +231,10 @@ function answer(request: ReflectionRequest, services: readonly string[]): object
     case 'list_services':
       return { list_services_response: { service: services.map(name => ({ name })) } };
     case 'file_by_filename':
-      return toFiles(findFile(request.file_by_filename ?? ''), request.file_by_filename);
+      return toFiles(
+        PROTO_FILES.find(({ name }) => name === request.file_by_filename),
+        request.file_by_filename,
+      );
     case 'file_containing_symbol':
       return toFiles(findFileOf(request.file_containing_symbol ?? ''), request.file_containing_symbol);
     default:
@@ -239,8 +242,13 @@ function answer(request: ReflectionRequest, services: readonly string[]): object
   }
 }
 
-function toFiles(files: Uint8Array[] | undefined, name = ''): object {
-  if (files === undefined) return problem(status.NOT_FOUND, `Cannot find "${name}": no schema defines it`);
+/** FileDescriptorProto bytes of a file and of the files that it imports. */
+function toFiles(file: ProtoFile | undefined, name = ''): object {
+  if (file === undefined) return problem(status.NOT_FOUND, `Cannot find "${name}": no schema defines it`);
+  const imported = PROTO_FILES.filter(one => file.imports.includes(one.name));
+  const files = [file, ...imported].map(one =>
+    FileDescriptorProto.encode(FileDescriptorProto.fromObject(toDescriptor(one))).finish(),
+  );
   return { file_descriptor_response: { file_descriptor_proto: files } };
 }
 
@@ -248,29 +256,15 @@ function problem(code: number, message: string): object {
   return { error_response: { error_code: code, error_message: message } };
 }
 
-/** FileDescriptorProto bytes of a file and of the files that it imports; undefined for a file that is not ours. */
-function findFile(name: string): Uint8Array[] | undefined {
-  const file = PROTO_FILES.find(one => one.name === name);
-  return file && describe(file);
-}
-
-/** The same for the file that defines a service, method, message or enumeration. */
-function findFileOf(symbol: string): Uint8Array[] | undefined {
+/** The file that defines a service, method, message or enumeration. */
+function findFileOf(symbol: string): ProtoFile | undefined {
   const found = SCHEMA.lookup(symbol) ?? SCHEMA.lookup(symbol.slice(0, symbol.lastIndexOf('.')));
   // The last part of the name may be a method's. A package is not a symbol.
   if (!found || (found instanceof protobuf.Namespace && found.constructor === protobuf.Namespace)) {
     return undefined;
   }
   // The comparison includes the dot, since one package name may be a prefix of another.
-  const file = PROTO_FILES.find(one => symbol.startsWith(`${one.package}.`));
-  return file && describe(file);
-}
-
-function describe(file: ProtoFile): Uint8Array[] {
-  const imported = PROTO_FILES.filter(({ name }) => file.imports.includes(name));
-  return [file, ...imported].map(one =>
-    FileDescriptorProto.encode(FileDescriptorProto.fromObject(toDescriptor(one))).finish(),
-  );
+  return PROTO_FILES.find(one => symbol.startsWith(`${one.package}.`));
 }
 
 function toDescriptor({ name, package: pkg, imports }: ProtoFile): object {
