@@ -52,7 +52,7 @@ export function openKubernetesSource(
     const all = withBlocks(nodes.all(), claimed);
     if (all === undefined) {
       if (!changes.areComplete()) changes.add();
-      else if (nodes.isFresh && (blocks?.isFresh ?? true) && (pools?.isFresh ?? true))
+      else if (watches.every(({ isFresh }) => isFresh))
         events.problem('the cluster has more nodes or blocks than this daemon keeps');
       return;
     }
@@ -78,12 +78,11 @@ export function openKubernetesSource(
   const blocks =
     ranges === 'blocks' ? follow(`apis/${API_VERSION}/blocks`, claimedBlock, ({ node }) => node) : undefined;
   const pools = ranges === 'blocks' ? follow(`apis/${API_VERSION}/pools`, dividedPool) : undefined;
+  const watches = [nodes, blocks, pools].filter(one => one !== undefined);
   return {
     close() {
       changes.forget();
-      nodes.close();
-      blocks?.close();
-      pools?.close();
+      for (const one of watches) one.close();
     },
   };
 }

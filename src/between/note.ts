@@ -119,14 +119,8 @@ export function describeNode({ name, addresses, blocks, since }: ClusterNode): D
   return { name, addresses: addresses.map(renderIp), blocks: blocks.map(renderCidr), ...defined({ since }) };
 }
 
-/** A node, and the block of it that has an address. */
-interface Peer {
-  readonly node: string;
-  readonly block: Cidr;
-}
-
 /** Finds the other node whose block has an address; the smallest block counts. */
-export type FindPeer = (address: string) => Peer | undefined;
+export type FindPeer = (address: string) => { readonly node: string; readonly block: Cidr } | undefined;
 
 /** From the nodes that the daemon of the run directory was told last; none, if it keeps no routes, or this user may not read the note. */
 export function peersIn(runDir: string): FindPeer {

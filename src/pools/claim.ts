@@ -1,7 +1,6 @@
 // How does a node get a block, and how does it make up for a request whose outcome it never learned?
 //
-// What is about to happen is noted first, so that a process that dies, or is not answered, leaves nothing that is forgotten. The next
-// one sends the request again: the object either is created, exists already and names this node, or belongs to another.
+// The next process sends the request again: the object either is created, exists already and names this node, or belongs to another.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';

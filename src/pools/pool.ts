@@ -235,19 +235,15 @@ function excludedFrom(texts: readonly string[], cidr: Cidr): Stretch[] {
   return parseStretches(own, 'exclude', space);
 }
 
-// Which block does a node try to get next?
-//
-// Every node begins at a place of its own, which depends on its name: two nodes seldom want the same block, and a node that was
-// reinstalled tries its former one first. Further blocks are tried at random. Only when these are taken does it read the list of all.
-
 /** Blocks tried before the list is read. While less than three quarters of a pool are taken, one of them is free in two of three cases. */
 const BLIND_TRIES = 4;
 /** Numbers looked at from a random place on, before it counts as exhausted: as many as there are, but a bound for pools of IPv6. */
 const MOST_LOOKED_AT = 1 << 20;
 
 /**
- * The first blocks to be tried: one that follows from a name, then others at random. Each is new to one who asks again, as a sequence of
- * its own would not be: what others have taken of it would be tried again and again.
+ * The first blocks to be tried: one that follows from a name, so that a node that was reinstalled tries its former one first, then others
+ * at random. Each is new to one who asks again, as a sequence of its own would not be: what others have taken of it would be tried again
+ * and again.
  * @param asker name with a place of its own; undefined for one who has used that already
  * @param owned names that are known to be taken
  */

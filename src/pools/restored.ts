@@ -1,8 +1,7 @@
 // What if the store forgets what nodes know, since it was restored from a backup?
 //
-// Objects of blocks that nodes claimed since then are missing, and others name former holders; or all were deleted with their kinds. So for a while what nodes know counts:
-// each node claims again what its pods use, takes up nothing that it does not know, and claims nothing new. A node notices by the number
-// of the store's last change, and marks the pools for those that knew no number before.
+// For a while what nodes know counts: each claims again what its pods use, takes up nothing that it does not know, and claims nothing new.
+// A node that notices marks the pools for those that knew no number before.
 
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
