@@ -7,19 +7,24 @@ import { CURRENT_VERSION } from '../cni/result.ts';
 import { namesIn } from '../files/read-file.ts';
 import type { ListeningSocket } from '../sys/service-manager.ts';
 import { BegunCalls } from './calls.ts';
-import { decline, type RunAnswer, type RunRequest, startSocketOf, wireOf } from './protocol.ts';
+import { decline, type RunRequest, startSocketOf, wireOf } from './protocol.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './who-listens.ts';
-import { type AnswerCall, type AnsweredCall, encodeAnswer, listenForCalls, WIRE } from './wire.ts';
+import {
+  type AnswerCall,
+  type AnsweredCall,
+  type Answering,
+  encodeAnswer,
+  listenForCalls,
+  WIRE,
+} from './wire.ts';
 
 /** What happens with HTTP requests, with calls, and with bytes that are no call. */
-interface Handlers {
+export interface Handlers extends Pick<Answering, 'ping' | 'refuse'> {
   serve(request: Request, calls: BegunCalls): Promise<Response>;
   answer(request: RunRequest, calls: BegunCalls, signal: AbortSignal): Promise<AnsweredCall>;
-  ping(executable: string | undefined): RunAnswer;
-  refuse(reason: 'request'): void;
   /** The socket was missing and has been created again. */
   restored(why: string): void;
-  /** Another daemon has the socket, because ours was removed: time to end. */
+  /** Another daemon has the socket, because it asked for it or because ours was removed: time to end. */
   replaced(why: string): void;
 }
 

@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import { inEnvelope } from '../cli/answers/envelope.ts';
 import { describeIssue, tryParse } from '../cni/json.ts';
 import { type BegunCalls, hasGone } from './calls.ts';
-import { openDoor, problem } from './door.ts';
+import { type Handlers, openDoor, problem } from './door.ts';
 import { type OwnStart, startSuccessor } from './on-demand.ts';
 import { askerOf, type Turn, type WorkerPool } from './pool.ts';
 import {
@@ -31,15 +31,11 @@ export interface Backend {
   readonly pool: Pick<WorkerPool, 'enter' | 'state' | 'problem'>;
 }
 
-export interface ServerEvents {
+export interface ServerEvents extends Pick<Handlers, 'restored' | 'replaced'> {
   /** A client was told to make its call itself. @param from where it is, if that is why */
   declined(reason: DeclineReason, detail?: string, from?: ProcessPlace): void;
-  /** The socket was missing and has been created again. */
-  restored(why: string): void;
   /** A client has asked for the end. */
   stopped(): void;
-  /** Another daemon has the socket, because it asked for it or because ours was removed: time to end. */
-  replaced(why: string): void;
 }
 
 interface ServerOptions {

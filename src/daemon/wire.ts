@@ -190,7 +190,7 @@ const REQUEST_DEADLINE_S = 60;
 /** Longer than one turn of the event loop. */
 const ACCEPT_MS = 10;
 
-interface Answering {
+export interface Answering {
   readonly maxBytes: number;
   readonly answer: AnswerCall;
   /** What a ping is answered, or a probe of the front of this executable. */

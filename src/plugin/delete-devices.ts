@@ -12,7 +12,6 @@ import { isFront } from '../chain/config/find-plugin.ts';
 import { COMMAND_NAME } from '../cni/directories.ts';
 import { CniError, describeError, toCniError } from '../cni/errors.ts';
 import {
-  type Envelope,
   encodeMessages,
   NLM_F_ACK,
   NLM_F_REQUEST,
@@ -89,8 +88,10 @@ function awaitDeletion(fd: number, request: Request, left: Set<number>): boolean
           if (refusal) throw refusal.toError();
           return true;
         }
-        const index = deletedLink(message);
-        if (index !== undefined) left.delete(index);
+        const { type, body } = message;
+        // struct ifinfomsg: the device was deleted, or moved to another namespace.
+        if (type === rtm('DEL', 'LINK') && body.length >= 8 && body[0] === AF_UNSPEC)
+          left.delete(readS32(body, 4));
       }
     }
     return true;
@@ -98,13 +99,6 @@ function awaitDeletion(fd: number, request: Request, left: Set<number>): boolean
     if (thrown instanceof SystemError) return false;
     throw thrown;
   }
-}
-
-/** Index of the device that a notification reports as deleted, or as moved to another namespace. struct ifinfomsg */
-function deletedLink({ type, body }: Envelope): number | undefined {
-  return type === rtm('DEL', 'LINK') && body.length >= 8 && body[0] === AF_UNSPEC
-    ? readS32(body, 4)
-    : undefined;
 }
 
 /** Has a child of the front write a message to its descriptor 3: `--send <message>`, two letters from a to p for each byte. */
