@@ -104,11 +104,9 @@ export function applyWays(plan: WaysPlan): Applied {
       ),
     );
     const unwanted = ours.filter(({ name }) => plan.tunnels.every(tunnel => tunnel.name !== name));
+    const indexesOfUnwanted = unwanted.map(({ index }) => index);
     attempt(() => {
-      removeLinks(
-        socket,
-        unwanted.map(({ index }) => index),
-      );
+      removeLinks(socket, indexesOfUnwanted);
       return unwanted.map(({ name }) => `delete device "${name}"`);
     });
   });
@@ -162,21 +160,17 @@ export function viewWays(runDir: string, kernel: Tables) {
 
 /** Routes of ours that the kernel has, human-readable. */
 export function listOwnRoutes(): string[] {
-  return askHere(NETLINK_ROUTE, socket =>
-    FAMILIES.flatMap(family =>
-      listOriginRoutes(socket, family, PROTOCOL).map(
-        ({ dst, table }) => `route to ${renderCidr(dst)} in table ${table}`,
-      ),
-    ),
-  );
+  const routes = askHere(NETLINK_ROUTE, readOwnRoutes);
+  return routes.map(({ dst, table }) => `route to ${renderCidr(dst)} in table ${table}`);
 }
 
 /** Removes the routes alone; devices and tables are removed with the others of ours. */
 export function removeOwnRoutes(): void {
-  askHere(NETLINK_ROUTE, socket => {
-    const routes = FAMILIES.flatMap(family => listOriginRoutes(socket, family, PROTOCOL));
-    socket.attemptAll(routes.map(removeOriginRouteRequest));
-  });
+  askHere(NETLINK_ROUTE, socket => socket.attemptAll(readOwnRoutes(socket).map(removeOriginRouteRequest)));
+}
+
+function readOwnRoutes(socket: NetlinkSocket): OriginRoute[] {
+  return FAMILIES.flatMap(family => listOriginRoutes(socket, family, PROTOCOL));
 }
 
 /** Sends additions, then removals. @returns what was done; what was refused goes to the problems */
@@ -256,11 +250,8 @@ function wantedRoutes(
 
 function tunnelChanges(socket: NetlinkSocket, plan: TunnelPlan, index: number): EntryChanges {
   const present = listAddresses(socket, index).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
-  const addresses = difference(
-    plan.addresses,
-    present.map(({ cidr }) => cidr),
-    renderCidr,
-  );
+  const cidrs = present.map(({ cidr }) => cidr);
+  const addresses = difference(plan.addresses, cidrs, renderCidr);
   const neighbours = difference<Pick<Neighbour, 'ip' | 'mac'>, TunnelPlan['neighbours'][number]>(
     plan.neighbours,
     listPermanentNeighboursOn(socket, index).filter(isNeighbour),
@@ -311,7 +302,7 @@ function isNeighbour({ ip }: { readonly ip: Cidr['ip'] }): boolean {
 }
 
 function routeChanges(socket: NetlinkSocket, wanted: readonly OriginRoute[]): EntryChanges {
-  const present = FAMILIES.flatMap(family => listOriginRoutes(socket, family, PROTOCOL));
+  const present = readOwnRoutes(socket);
   const byKey = new Map(present.map(route => [keyOf(route), route]));
   const keys = new Set(wanted.map(keyOf));
   return {
@@ -454,13 +445,8 @@ function elementChanges(socket: NetlinkSocket, { contents }: SparePlan): Request
   return contents.flatMap(({ set, keys }) => {
     const present = listElements(socket, set).map(({ key }) => key);
     const { missing, stale } = difference(keys, present, renderFields);
-    return [
-      ...addElements(
-        set,
-        missing.map(key => ({ key })),
-      ),
-      ...deleteElements(set, stale),
-    ];
+    const elements = missing.map(key => ({ key }));
+    return [...addElements(set, elements), ...deleteElements(set, stale)];
   });
 }
 
