@@ -103,10 +103,8 @@ export function findFormerOwners(
   ips: readonly Ip[],
   own: string,
 ): { readonly ip: Ip; readonly owner: string }[] {
-  const found = findElements(
-    socket,
-    ips.map(ip => ({ set: pods[ip.family], key: [ip] })),
-  );
+  const places = ips.map(ip => ({ set: pods[ip.family], key: [ip] }));
+  const found = findElements(socket, places);
   return ips.flatMap((ip, i) => {
     const owner = found[i]?.comment;
     return owner === undefined || owner === own ? [] : { ip, owner };

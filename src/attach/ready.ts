@@ -79,15 +79,11 @@ interface Seen {
 
 /** Queries all interfaces of one socket at once. */
 function lookAtDevices(stages: readonly Stage[]): readonly (Link | undefined)[] {
-  const bySocket = new Map<NetlinkSocket, Stage[]>();
-  for (const stage of stages) bySocket.set(stage.socket, [...(bySocket.get(stage.socket) ?? []), stage]);
   const seen = new Map<Stage, Link | undefined>();
-  for (const [socket, own] of bySocket) {
-    const links = findLinks(
-      socket,
-      own.map(({ link }) => link.index),
-    );
-    for (const [i, stage] of own.entries()) seen.set(stage, links[i]);
+  for (const socket of new Set(stages.map(stage => stage.socket))) {
+    const own = stages.filter(stage => stage.socket === socket);
+    const indexes = own.map(({ link }) => link.index);
+    for (const [i, link] of findLinks(socket, indexes).entries()) seen.set(own[i] as Stage, link);
   }
   return stages.map(stage => seen.get(stage));
 }

@@ -94,15 +94,11 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
 /** Deletes the network's pairs whose attachments GC does not keep, then does what has to wait for that. */
 export async function removeStalePairs(call: Call, kept: KeptAttachments, then: () => Done): Promise<void> {
   const stale = listPairs(call.host, call.network).filter(({ owner }) => !kept.has(owner));
-  for (const { link, owner } of stale) {
-    call.log.info(
-      `Deleting interface "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`,
-    );
-  }
-  await call.removeDevices(
-    stale.map(({ link }) => link),
-    then,
-  );
+  const links = stale.map(({ link, owner: { containerId, ifname } }) => {
+    call.log.info(`Deleting interface "${link.name}" of stale attachment ${containerId}/${ifname}`);
+    return link;
+  });
+  await call.removeDevices(links, then);
 }
 
 /** Host ends of pairs that belong to a network, with their attachments. */
