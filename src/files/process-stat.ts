@@ -2,7 +2,6 @@
 
 import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs';
 import { pause } from '../wait.ts';
-import { tryRead } from './read-file.ts';
 
 /** Longer than any identity. */
 const ROOM_BYTES = 128;
@@ -63,8 +62,8 @@ interface ProcessStat {
 
 /** Undefined if there is no such process. */
 export function readProcessStat(pid: number): ProcessStat | undefined {
-  const text = tryRead(`/proc/${pid}/stat`);
-  if (text === undefined) return undefined;
+  const text = textOf(`/proc/${pid}/stat`);
+  if (text === '') return undefined;
   // The name in parentheses may contain any character.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const [state = '', parent, group] = fields;
@@ -152,9 +151,16 @@ function looksFrozen({ pid, start, pidns }: ProcessId): boolean {
   if (isRunning({ pid, start, pidns }) !== true) return false;
   // proc(5): T is "stopped". The wait channel of a process in a frozen cgroup is a function of the freezer, in both cgroup
   // versions.
-  return (
-    readProcessStat(pid)?.state === 'T' || /freezer|refrigerator/.test(tryRead(`/proc/${pid}/wchan`) ?? '')
-  );
+  return readProcessStat(pid)?.state === 'T' || /freezer|refrigerator/.test(textOf(`/proc/${pid}/wchan`));
+}
+
+/** Empty if the process has ended, or may not be looked at. */
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, 'latin1');
+  } catch {
+    return '';
+  }
 }
 
 /** A killed process may be in the middle of a system call, which it finishes first. */
