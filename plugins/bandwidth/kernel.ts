@@ -92,11 +92,6 @@ export function listIfbs(host: NetlinkSocket): Link[] {
   return listLinks(host).filter(link => link.kind === 'ifb' && NAME.test(link.name));
 }
 
-/** The attachment that a device names; the reference leaves no note. */
-export function ownerOf({ attrs }: Link): AttachmentId | undefined {
-  return findOwner(attrs.alias);
-}
-
 /** The device of an attachment, and the settings it still needs. */
 interface Ifb {
   readonly link: Link;
@@ -156,7 +151,7 @@ function requestsFor(link: Link, attachment: AttachmentId, mtu: number): Request
 /** The reference leaves no note, so a device with the attachment's name and no note is considered its own. */
 function isOwn(link: Link, attachment: AttachmentId): boolean {
   if (link.kind !== 'ifb') return false;
-  const owner = ownerOf(link);
+  const owner = findOwner(link.attrs.alias);
   return owner === undefined || renderOwner(owner) === renderOwner(attachment);
 }
 

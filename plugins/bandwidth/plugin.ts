@@ -1,6 +1,6 @@
 // What does bandwidth do for each verb?
 import { attachmentOf } from '../../src/attach/owner.ts';
-import type { AttachmentId } from '../../src/cni/attachment.ts';
+import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultInterface } from '../../src/cni/result.ts';
 import { listIngressFilters } from '../../src/netlink/rtnl/filter.ts';
@@ -8,7 +8,7 @@ import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/kinds.
 import { findLinks, type Link, removeLinks } from '../../src/netlink/rtnl/link.ts';
 import { listQdiscs, ticksPerUs } from '../../src/netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
+import { type Call, definePlugin, isStaleNote, type KeptAttachments } from '../../src/plugin/define.ts';
 import { mend, requireResult } from '../../src/plugin/steps.ts';
 import {
   BandwidthConf,
@@ -25,7 +25,6 @@ import {
   getShapedDevice,
   ifbNamesOf,
   listIfbs,
-  ownerOf,
   removeShaping,
   type ShapedDevice,
   verifyShaping,
@@ -193,12 +192,10 @@ const ADD_MAY_TAKE_MS = 1_000;
  */
 async function findGarbage(host: NetlinkSocket, network: string, kept: KeptAttachments): Promise<Link[]> {
   const ifbs = listIfbs(host);
-  const unkept = ifbs.filter(link => {
-    const owner = ownerOf(link);
-    return owner?.network === network && !kept.has(owner);
-  });
+  const unkept = ifbs.filter(({ attrs }) => isStaleNote(attrs.alias, network, kept));
   const unnoted = ifbs.filter(
-    link => ownerOf(link) === undefined && !kept.some(one => ifbNamesOf(one).includes(link.name)),
+    link =>
+      findOwner(link.attrs.alias) === undefined && !kept.some(one => ifbNamesOf(one).includes(link.name)),
   );
   const unled = findUnled(host, unnoted);
   if (unled.length === 0) return unkept;

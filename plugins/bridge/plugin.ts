@@ -156,7 +156,7 @@ export const plugin = definePlugin({
           () => removeStaleMacspoof(call.hostNft, call.network, kept),
           () => removeUnusedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
           () => stopStaleMasquerading(call, kept),
-          () => removeBridge(call),
+          () => forEachBridge(call, name => removeUnusedBridge(call.host, name, call.conf.uplinkInterface)),
           release,
         ]),
       ),
@@ -223,11 +223,6 @@ function leaveBridge(call: Call<BridgeConf>): void {
     if (idle.length) removePassing(call, name, idle);
     if (uplinkInterface) removeUnusedBridge(call.host, name, uplinkInterface);
   });
-}
-
-/** GC: deletes a bridge of ours that has neither ports nor addresses. */
-function removeBridge(call: Call<BridgeConf>): void {
-  forEachBridge(call, name => removeUnusedBridge(call.host, name, call.conf.uplinkInterface));
 }
 
 /** If the configuration has changed since ADD, the result still names the bridge used then. */

@@ -301,7 +301,8 @@ type OpenCluster = () => Promise<Cluster>;
 function clusterOf(
   { kubeconfig, kubernetesTimeout }: CatenaConf,
   env: RunnerPlaces['env'],
-  openCluster: RunnerSurroundings['openCluster'] = openAlone,
+  openCluster: RunnerSurroundings['openCluster'] = async access =>
+    (await import('../../src/delegate/kubernetes.ts')).openCluster(access),
 ): OpenCluster | undefined {
   if (!kubeconfig && !isInCluster(env)) return undefined;
   let open: Promise<Cluster> | undefined;
@@ -309,11 +310,6 @@ function clusterOf(
     open ??= openCluster({ kubeconfig: kubeconfig || undefined, timeoutMs: kubernetesTimeout * 1000 });
     return open;
   };
-}
-
-async function openAlone(access: ClusterAccess): Promise<Cluster> {
-  const { openCluster } = await import('../../src/delegate/kubernetes.ts');
-  return openCluster(access);
 }
 
 /** What a change of a pod's annotation needs, and no other call. */

@@ -135,14 +135,9 @@ export function isGateway(set: RangeSet, ip: Ip): boolean {
 /** How many addresses the set can hand out: all of its ranges, less the gateways in them. */
 export function capacityOf(set: RangeSet): bigint {
   const gateways = new Set(
-    set.flatMap(({ gateway }) => (gateway && inSet(set, gateway.value) ? gateway.value : [])),
+    set.flatMap(({ gateway }) => (gateway && findRange(set, gateway) ? gateway.value : [])),
   );
-  return set.reduce((sum, range) => sum + sizeOf(range), 0n) - BigInt(gateways.size);
-}
-
-/** Number of addresses from start to end. */
-function sizeOf(range: Range): bigint {
-  return range.end.value - range.start.value + 1n;
+  return set.reduce((sum, { start, end }) => sum + end.value - start.value + 1n, -BigInt(gateways.size));
 }
 
 /** `start-end[,start-end]` */
@@ -187,10 +182,6 @@ function parseOptionalIp(text: string | undefined, key: string): Ip | undefined 
 
 function overlap(a: Range, b: Range): boolean {
   return rangeContains(a, b.start) || rangeContains(b, a.start);
-}
-
-function inSet(set: RangeSet, value: bigint): boolean {
-  return set.some(({ start, end }) => value >= start.value && value <= end.value);
 }
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */

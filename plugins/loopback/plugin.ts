@@ -41,7 +41,12 @@ export const plugin = definePlugin({
     const { container } = call;
     const changed = setLoopback(container, true);
     if (changed) call.onFailure('set the loopback interface down', () => void setLoopback(container, false));
-    return call.prevResult ?? planResult(listLoopbackAddresses(container), call.env.netns);
+    if (call.prevResult) return call.prevResult;
+    const addresses = listAddresses(container, getLink(container, LOOPBACK).index);
+    return planResult(
+      addresses.map(({ cidr }) => cidr),
+      call.env.netns,
+    );
   },
 
   check(call) {
@@ -73,9 +78,4 @@ function setLoopback(socket: NetlinkSocket, up: boolean): boolean {
 /** True when the interface is up. Same as: `ip link show lo up` */
 function isLoopbackUp(socket: NetlinkSocket): boolean {
   return (getLink(socket, LOOPBACK).flags & IFF_UP) !== 0;
-}
-
-/** Addresses of the interface in the kernel's order. Same as: `ip addr show lo` */
-function listLoopbackAddresses(socket: NetlinkSocket): Cidr[] {
-  return listAddresses(socket, getLink(socket, LOOPBACK).index).map(({ cidr }) => cidr);
 }

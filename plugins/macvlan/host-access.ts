@@ -5,7 +5,6 @@ import { stateOf } from '../../src/attach/device.ts';
 import { derivedMac } from '../../src/attach/mac-and-mtu.ts';
 import { attachmentOf, noteOf, refuserFor } from '../../src/attach/owner.ts';
 import { explainRefusal } from '../../src/attach/upper.ts';
-import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { invalidConfig } from '../../src/cni/errors.ts';
 import { findUse } from '../../src/ipam/holders.ts';
@@ -100,8 +99,13 @@ export function probeHostAccess({ hostNft }: Pick<Call, 'hostNft'>): void {
   tryOut(hostNft, skeletonChanges(SKELETON));
 }
 
+/** The element that restricts the device, and those by which the attachment uses it. */
 function entriesFor(call: Call, device: string, ips: readonly Ip[]): Entry[] {
-  return [deviceEntry(device), ...podEntries(attachmentOf(call), device, ips)];
+  const comment = noteOf(attachmentOf(call));
+  return [
+    { set: DEVICES, element: { key: [device], comment: ALIAS } },
+    ...ips.map(ip => ({ set: PODS[ip.family], element: { key: [device, ip], comment } })),
+  ];
 }
 
 /** The other attachment that an element belongs to. */
@@ -340,17 +344,6 @@ const SKELETON: Skeleton = {
     },
   ],
 };
-
-/** The element that restricts a device. */
-function deviceEntry(device: string): Entry {
-  return { set: DEVICES, element: { key: [device], comment: 'catena: host access' } };
-}
-
-/** The elements by which an attachment uses a device. */
-function podEntries(owner: AttachmentId, device: string, ips: readonly Ip[]): Entry[] {
-  const comment = noteOf(owner);
-  return ips.map(ip => ({ set: PODS[ip.family], element: { key: [device, ip], comment } }));
-}
 
 /** The file is missing and cannot be made: the file system is full or read-only. */
 const NO_ROOM = ['ENOSPC', 'EDQUOT', 'EROFS', 'ENOENT'];

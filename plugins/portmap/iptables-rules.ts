@@ -148,12 +148,12 @@ export function planContainerRules(
     masqAll ? ANYWHERE[family] : renderCidr(subnetOf(pod)),
     ...(family === 4 && !masqAll ? ['127.0.0.1'] : []),
   ];
-  return forwards.flatMap(forward => {
-    const match = `${chain} ${portMatch(forward)}`;
+  return forwards.flatMap(({ protocol, port, ip, containerPort }) => {
+    const match = `${chain} -p ${protocol} --dport ${port}${ip ? ` -d ${renderIp(ip)}` : ''}`;
     const to = family === 4 ? renderIp(pod.ip) : `[${renderIp(pod.ip)}]`;
     return [
       ...(snat ? sources.map(source => `${match} -s ${source} -j ${setMark}`) : []),
-      `${match} -j DNAT --to-destination ${to}:${forward.containerPort}`,
+      `${match} -j DNAT --to-destination ${to}:${containerPort}`,
     ];
   });
 }
@@ -217,10 +217,6 @@ function groupsOfPorts(forwards: readonly Forward[], protocol: Protocol): number
   const ports = [...new Set(own)];
   const groups = Math.ceil(ports.length / PORTS_PER_RULE);
   return Array.from({ length: groups }, (_, i) => ports.slice(i * PORTS_PER_RULE, (i + 1) * PORTS_PER_RULE));
-}
-
-function portMatch({ protocol, port, ip }: Forward): string {
-  return `-p ${protocol} --dport ${port}${ip ? ` -d ${renderIp(ip)}` : ''}`;
 }
 
 function isMarking({ snat, externalSetMarkChain }: IptablesOptions): boolean {

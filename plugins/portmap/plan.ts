@@ -248,7 +248,7 @@ export function planElements(plan: FamilyPlan, owner: Owner, means: Means): Entr
       : [entry({ set: sets.means, key: [owner.handle] }, [backend, condition])]),
     entry({ set: sets.pods, key: [pod.ip] }, [owner.handle]),
     ...(isOurs && masquerading !== 'none'
-      ? [entry({ set: sets.snat, key: [pod.ip] }, goto(snatTarget(pod, masquerading)))]
+      ? [entry({ set: sets.snat, key: [pod.ip] }, goto(masquerading === 'all' ? SNAT_ALL : snatChain(pod)))]
       : []),
     ...(isOurs && masquerading === 'local'
       ? [entry({ set: sets.hairpin, key: [networkOf(pod), pod.ip] })]
@@ -319,8 +319,4 @@ function claimData(claim: Claim): readonly FieldValue[] {
 
 function anyAddress(family: 4 | 6): Ip {
   return { family, value: 0n };
-}
-
-function snatTarget(pod: Cidr, masquerading: 'local' | 'all'): string {
-  return masquerading === 'all' ? SNAT_ALL : snatChain(pod);
 }

@@ -182,7 +182,7 @@ function subnetRoute(address: Cidr, oif: number, hint: boolean): Route[] {
 
 /** A configured gateway takes precedence over the one that an earlier plugin chose. */
 function isReplaced(route: Route, { gateways }: SbrOptions): boolean {
-  return isDefault(route) && gateways.some(({ family }) => family === route.dst.ip.family);
+  return route.dst.prefix === 0 && gateways.some(({ family }) => family === route.dst.ip.family);
 }
 
 function defaultRoute({ address: { ip }, gateway }: Source, oif: number): Route[] {
@@ -196,10 +196,6 @@ function asOwn(route: Route): Route {
 /** The kernel replies to its neighbours through these; they belong to the interface, not to an address. */
 function isLinkLocal({ dst }: Route): boolean {
   return dst.prefix >= LINK_LOCAL.prefix && cidrContains(LINK_LOCAL, dst.ip);
-}
-
-function isDefault({ dst }: Route): boolean {
-  return dst.prefix === 0;
 }
 
 function sameDestination(a: Route, b: Route): boolean {

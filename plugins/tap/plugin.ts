@@ -119,18 +119,16 @@ async function repairTap(call: Call<TapConf>): Promise<void> {
 
 /** The result: one interface, and IPAM's addresses and routes. */
 function renderTap(call: Call<TapConf>, link: Link, ipam: Result | undefined): Result {
-  const deviceNode = isMacvtap(call.conf) ? readNode(call) : undefined;
+  // The runtime, or its hook, makes a device node with this number in the container.
+  const deviceNode = isMacvtap(call.conf)
+    ? inNetns(call.containerNetns, () => readTapNode(call.env.ifname))
+    : undefined;
   return {
     ...ipam,
     interfaces: [{ ...describeInterface(call, link), ...defined({ deviceNode }) }],
     ...(ipam?.ips ? { ips: onlyInterfaceHas(ipam.ips) } : {}),
     ...defined({ dns: dnsOf(call.conf, ipam) }),
   };
-}
-
-/** The runtime, or its hook, makes a device node with this number in the container. */
-function readNode({ containerNetns, env }: Call): string {
-  return inNetns(containerNetns, () => readTapNode(env.ifname));
 }
 
 /** Where SELinux is mounted if it is enabled. */

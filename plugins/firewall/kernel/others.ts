@@ -103,11 +103,6 @@ async function removeSources(
   );
 }
 
-/** Removes addresses that the reference added to the zone, if firewalld is running at all. */
-async function removeForeignSources(socket: NetlinkSocket, pods: readonly Ip[], zone: string): Promise<void> {
-  if (hasFirewalldRules(socket)) await removeSources(pods, found => found === zone);
-}
-
 /** With nf_tables it has a table of its own; with iptables it has chains in the table "filter". */
 function hasFirewalldRules(socket: NetlinkSocket): boolean {
   return (
@@ -338,5 +333,5 @@ export async function haveOthersForget(
 /** Makes them forget addresses that the reference told them about. */
 export async function forgetForeign(socket: NetlinkSocket, pods: readonly Ip[], zone: string): Promise<void> {
   releaseForeignRules(socket, pods);
-  await removeForeignSources(socket, pods, zone);
+  if (hasFirewalldRules(socket)) await removeSources(pods, found => found === zone);
 }

@@ -120,11 +120,9 @@ export function sweepConditions(socket: NetlinkSocket): void {
     return FAMILIES.flatMap(family => {
       const prefix = whenChain({ family, handle: '' });
       const handles = names.filter(name => name.startsWith(prefix)).map(name => name.slice(prefix.length));
-      return handles
-        .filter(handle => isUnused(socket, family, handle))
-        .flatMap(handle => {
-          return removal(socket, family, handle);
-        });
+      const isUnused = (handle: string) =>
+        Object.values(conditionalSets(family, handle)).every(set => listElements(socket, set).length === 0);
+      return handles.filter(isUnused).flatMap(handle => removal(socket, family, handle));
     });
   });
 }
@@ -138,10 +136,6 @@ function removal(socket: NetlinkSocket, family: 4 | 6, handle: string): Request[
     deleteChain(TABLE, chain),
     ...Object.values(conditionalSets(family, handle)).map(deleteSet),
   ];
-}
-
-function isUnused(socket: NetlinkSocket, family: 4 | 6, handle: string): boolean {
-  return Object.values(conditionalSets(family, handle)).every(set => listElements(socket, set).length === 0);
 }
 
 function rulesOf(socket: NetlinkSocket, conditions: Pick<Conditions, 'family' | 'handle'>): Rule[] {
@@ -520,10 +514,10 @@ function isShared({ set }: Entry, found: Element | undefined, owner: Owner): boo
 }
 
 function isForward({ name }: NftSet): boolean {
-  const sets = FAMILIES.flatMap(family => [
-    SETS[family].wildcard,
-    SETS[family].specific,
-    SETS[family].iptables,
+  const sets = [SETS[4], SETS[6]].flatMap(({ wildcard, specific, iptables }) => [
+    wildcard,
+    specific,
+    iptables,
   ]);
   return sets.some(set => set.name === name) || findConditionalSet(name) !== undefined;
 }
