@@ -26,6 +26,7 @@ import manifest from '../../package.json' with { type: 'json' };
 import { CORE_NAME } from '../../src/cni/directories.ts';
 import { type ArchiveEntry, packArchive } from '../../src/files/archive.ts';
 import { tryRead } from '../../src/files/read-file.ts';
+import { findFlockHolder, holdFlock } from '../../src/sys/flock.ts';
 import { bundlePage } from '../../src/ui/bundle.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { renderAnswerSchemas } from './answer-schemas.ts';
@@ -195,31 +196,17 @@ function hashInputs(entry: string): string {
 
 // Two concurrent builds would leave fronts beside a Bun program that does not recognise them.
 async function lock(file: string): Promise<() => void> {
-  const deadline = Date.now() + LOCK_DEADLINE_MS;
-  while (!tryLock(file)) {
-    if (!isAlive(Number(tryRead(file)))) fs.rmSync(file, { force: true });
-    else if (Date.now() > deadline) {
-      throw new Error(`Cannot build the executables: "${file}" is held by process "${tryRead(file)}"`);
-    } else await Bun.sleep(50);
+  for (const deadline = Date.now() + LOCK_DEADLINE_MS; ; ) {
+    const unlock = holdFlock(file);
+    if (unlock) return unlock;
+    if (Date.now() > deadline) {
+      const holder = findFlockHolder(fs.statSync(file)) ?? 'another process';
+      throw new Error(
+        `Cannot build the executables: "${file}" is held by ${holder}; wait until it has built`,
+      );
+    }
+    await Bun.sleep(50);
   }
-  return () => fs.rmSync(file, { force: true });
-}
-
-function tryLock(file: string): boolean {
-  const own = `${file}-${process.pid}`;
-  fs.writeFileSync(own, String(process.pid));
-  try {
-    fs.linkSync(own, file);
-    return true;
-  } catch {
-    return false;
-  } finally {
-    fs.rmSync(own);
-  }
-}
-
-function isAlive(pid: number): boolean {
-  return Number.isInteger(pid) && pid > 0 && fs.existsSync(`/proc/${pid}`);
 }
 
 function describe(cause: unknown): string {

@@ -242,6 +242,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'plugins',
       'src/cli/answers',
       'src/plugin/schema',
+      'src/sys/flock',
       'src/cli/foreign',
       'src/node/model',
       'src/cni',
