@@ -19,37 +19,17 @@ export interface Target {
   readonly loader: string;
 }
 
+/** A processor, its name in Bun's packages, its number in executables, and the loaders of the two C libraries. */
+const PROCESSORS = [
+  ['arm64', 'aarch64', 183, '/lib/ld-linux-aarch64.so.1', '/lib/ld-musl-aarch64.so.1'],
+  ['x64', 'x64', 62, '/lib64/ld-linux-x86-64.so.2', '/lib/ld-musl-x86_64.so.1'],
+] as const;
+
 /** Every system, in the order of the archives. */
-export const TARGETS: readonly Target[] = [
-  {
-    name: 'linux-arm64',
-    runtime: '@oven/bun-linux-aarch64',
-    arch: 'arm64',
-    machine: 183,
-    loader: '/lib/ld-linux-aarch64.so.1',
-  },
-  {
-    name: 'linux-arm64-musl',
-    runtime: '@oven/bun-linux-aarch64-musl',
-    arch: 'arm64',
-    machine: 183,
-    loader: '/lib/ld-musl-aarch64.so.1',
-  },
-  {
-    name: 'linux-x64',
-    runtime: '@oven/bun-linux-x64',
-    arch: 'x64',
-    machine: 62,
-    loader: '/lib64/ld-linux-x86-64.so.2',
-  },
-  {
-    name: 'linux-x64-musl',
-    runtime: '@oven/bun-linux-x64-musl',
-    arch: 'x64',
-    machine: 62,
-    loader: '/lib/ld-musl-x86_64.so.1',
-  },
-];
+export const TARGETS: readonly Target[] = PROCESSORS.flatMap(([arch, inBun, machine, gnu, musl]) => [
+  { name: `linux-${arch}`, runtime: `@oven/bun-linux-${inBun}`, arch, machine, loader: gnu },
+  { name: `linux-${arch}-musl`, runtime: `@oven/bun-linux-${inBun}-musl`, arch, machine, loader: musl },
+]);
 
 /**
  * The Bun executable for a system: from the package that npm installed, or else from the one that `npm pack` fetches, with the

@@ -6,7 +6,6 @@ import {
   type ContainerAddressing,
   callIpam,
   cidrsOf,
-  dnsOf,
   prepareIpam,
   refuseHostsOwn,
   removeAndRelease,
@@ -22,10 +21,9 @@ import {
   checkLayer3,
   checkReported,
   findDevice,
-  type Layer3,
-  onlyInterfaceHas,
   planAddresses,
   planLayer3,
+  renderLone,
   repairsOf,
   requirePrevResult,
 } from '../../src/attach/device.ts';
@@ -87,7 +85,9 @@ export const plugin = definePlugin({
     if (taken.kind === 'userspace') {
       refuseNetworkOf(call);
       writeDeviceInfo(call, taken.pciAddress);
-      return renderUserspace(call, taken.pciAddress, await askIpam());
+      const { ifname: name, netns: sandbox } = call.env;
+      // IPAM's addresses are for the program that drives it.
+      return renderLone(call, { name, sandbox, ...pciIdOf(call, taken.pciAddress) }, await askIpam());
     }
     ignoreNeighbours(call, taken.link.name);
     writeDeviceInfo(call, pciAddressOf(taken.link));
@@ -99,7 +99,9 @@ export const plugin = definePlugin({
     refuseHostsOwn(call, { index: taken.lower }, planned.ips);
     await configure(call, taken.link, planned, own);
     if (own) copyRules(call, taken.record.rules);
-    return renderDevice(call, getLink(call.container, taken.link.index), ipam, addressing);
+    const link = getLink(call.container, taken.link.index);
+    const entry = { ...describeInterface(call, link), ...pciIdOf(call, pciAddressOf(link)) };
+    return renderLone(call, entry, ipam, addressing);
   },
 
   async check(call) {
@@ -227,40 +229,14 @@ async function repairDevice(call: Call<HostDeviceConf>): Promise<void> {
   ]);
 }
 
-/** The result for a device that was moved: its interface, and the addresses and routes that it got. */
-function renderDevice(
-  call: Call<HostDeviceConf>,
-  link: Link,
-  ipam: Result | undefined,
-  { ips = [], routes = [] }: Layer3,
-): Result {
-  const pciID = atLeast(call.version, '1.1.0') ? pciAddressOf(link) : undefined;
-  return {
-    ...ipam,
-    interfaces: [{ ...describeInterface(call, link), ...defined({ pciID }) }],
-    ...(ips.length ? { ips: onlyInterfaceHas(ips) } : {}),
-    ...(routes.length ? { routes } : {}),
-    ...defined({ dns: dnsOf(call.conf, ipam) }),
-  };
+/** The key of a result's entry for a device on the PCI bus. */
+function pciIdOf({ version }: Call, pciID: string | undefined): { readonly pciID?: string } {
+  return atLeast(version, '1.1.0') ? defined({ pciID }) : {};
 }
 
 /** Undefined for a device that is on no PCI bus. */
 function pciAddressOf({ attrs: { parentDevBusName, parentDevName } }: Link): string | undefined {
   return parentDevBusName === 'pci' ? parentDevName : undefined;
-}
-
-/** The result for a PCI device that a program in user space drives: IPAM's addresses are for that program. */
-function renderUserspace(
-  { conf, env, version }: Call<HostDeviceConf>,
-  pciID: string,
-  ipam: Result | undefined,
-): Result {
-  return {
-    ...ipam,
-    interfaces: [{ name: env.ifname, sandbox: env.netns, ...(atLeast(version, '1.1.0') ? { pciID } : {}) }],
-    ...(ipam?.ips ? { ips: onlyInterfaceHas(ipam.ips) } : {}),
-    ...defined({ dns: dnsOf(conf, ipam) }),
-  };
 }
 
 /**

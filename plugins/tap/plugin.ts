@@ -4,7 +4,6 @@ import {
   type ContainerAddressing,
   callIpam,
   cidrsOf,
-  dnsOf,
   hostEndOf,
   prepareIpam,
   refuseHostsOwn,
@@ -20,9 +19,9 @@ import {
   checkLayer3,
   checkReported,
   findDevice,
-  onlyInterfaceHas,
   planAddresses,
   removeDevices,
+  renderLone,
   repairsOf,
   requirePrevResult,
 } from '../../src/attach/device.ts';
@@ -123,12 +122,7 @@ function renderTap(call: Call<TapConf>, link: Link, ipam: Result | undefined): R
   const deviceNode = isMacvtap(call.conf)
     ? inNetns(call.containerNetns, () => readTapNode(call.env.ifname))
     : undefined;
-  return {
-    ...ipam,
-    interfaces: [{ ...describeInterface(call, link), ...defined({ deviceNode }) }],
-    ...(ipam?.ips ? { ips: onlyInterfaceHas(ipam.ips) } : {}),
-    ...defined({ dns: dnsOf(call.conf, ipam) }),
-  };
+  return renderLone(call, { ...describeInterface(call, link), ...defined({ deviceNode }) }, ipam);
 }
 
 /** Where SELinux is mounted if it is enabled. */

@@ -405,7 +405,21 @@ export function renderDevice(
   };
 }
 
-/** The addresses of a result whose only interface is the container's. */
-export function onlyInterfaceHas(ips: NonNullable<Result['ips']>): NonNullable<Result['ips']> {
-  return ips.map(ip => ({ ...ip, interface: 0 }));
+/**
+ * The result of a plugin for one interface: its entry, and all addresses.
+ * @param layer3 its addresses and routes, if those of the IPAM plugin are not all
+ */
+export function renderLone(
+  { conf }: Call<PluginConfig>,
+  entry: ResultInterface,
+  ipam: Result | undefined,
+  { ips = [], routes = [] }: Layer3 = ipam ?? {},
+): Result {
+  return {
+    ...ipam,
+    interfaces: [entry],
+    ...(ips.length ? { ips: ips.map(ip => ({ ...ip, interface: 0 })) } : {}),
+    ...(routes.length ? { routes } : {}),
+    ...defined({ dns: dnsOf(conf, ipam) }),
+  };
 }
