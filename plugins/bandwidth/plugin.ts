@@ -156,19 +156,6 @@ async function removeIfbs(call: Call, { socket, netns }: ShapedDevice, ifbs: rea
     );
 }
 
-/**
- * An IFB device in the container stays out of the result: readers take the interfaces of a container's namespace for its own
- * (`network-status` of other delegate runners reports the last of them).
- */
-function resultWith(
-  prevResult: Result,
-  attachment: AttachmentId,
-  { netns }: ShapedDevice,
-  ifb: Link | undefined,
-): Result {
-  return withIfb(prevResult, attachment, netns === undefined ? ifb : undefined);
-}
-
 function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefined): void {
   const { raisedFromBits, unlimitedMs } = shaper?.bucket ?? {};
   if (raisedFromBits !== undefined) {
@@ -213,8 +200,18 @@ function findUnled(host: NetlinkSocket, ifbs: readonly Link[]): Link[] {
   return ifbs.filter(({ index }) => !targets.includes(index));
 }
 
-/** The result with this IFB device as the attachment's only one, or without any; addresses keep their interfaces. */
-function withIfb(result: Result, attachment: AttachmentId, ifb: Link | undefined): Result {
+/**
+ * The result with this IFB device as the attachment's only one, or without any; addresses keep their interfaces. One in the container
+ * stays out of it: readers take the interfaces of a container's namespace for its own (`network-status` of other delegate runners
+ * reports the last of them).
+ */
+function resultWith(
+  result: Result,
+  attachment: AttachmentId,
+  { netns }: ShapedDevice,
+  found: Link | undefined,
+): Result {
+  const ifb = netns === undefined ? found : undefined;
   const { interfaces = [], ips } = result;
   const names: readonly string[] = ifbNamesOf(attachment);
   const isOther = ({ name, sandbox }: ResultInterface) => Boolean(sandbox) || !names.includes(name);

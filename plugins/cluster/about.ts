@@ -1,5 +1,5 @@
 // What can tools know about the plugin without running it?
-import { decode } from '../../src/cni/json.ts';
+import { decode, type JsonObject } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { leaseDirOf } from '../../src/ipam/range-use.ts';
 import { heldRanges, seenPools } from '../../src/pools/held.ts';
@@ -16,15 +16,15 @@ export const about = aboutPlugin({
   seenPoolsOf: (conf, network) => seenPools(leaseDirOf(conf, network)),
   async inventoryOf(conf, network) {
     const { takeInventory } = await import('./tools.ts');
-    return takeInventory(decode(ClusterConf, conf, `configuration of "cluster" in network "${network}"`));
+    return takeInventory(read(conf, network));
   },
   async giveBackOf(conf, network, dryRun) {
     const { giveBackAll } = await import('./tools.ts');
-    return giveBackAll(
-      decode(ClusterConf, conf, `configuration of "cluster" in network "${network}"`),
-      network,
-      dryRun,
-    );
+    return giveBackAll(read(conf, network), network, dryRun);
   },
   filesOf: (conf, network) => ({ leaseDir: leaseDirOf(conf, network) }),
 });
+
+function read(conf: JsonObject, network: string): ClusterConf {
+  return decode(ClusterConf, conf, `configuration of "cluster" in network "${network}"`);
+}
