@@ -146,11 +146,11 @@ export class Caretaker {
     const before = this.#conditions.get(key);
     const { condition, news } = afterCheck(before, problem, performance.now());
     this.#conditions.set(key, condition);
-    if (news === 'drifted')
-      this.#tell('drifted', one, problem ?? '', policy === 'repair' ? undefined : repairCommand(one.id));
-    else if (news) this.#tell(news, one, problem ?? before?.problem ?? '');
-    const isToldLater = news === 'drifted' && policy === 'repair';
-    if (news && !isToldLater) this.#parts.acted(news, one, problem ?? before?.problem ?? '');
+    const told = problem ?? before?.problem ?? '';
+    // What is repaired is told to others once it is.
+    if (news === 'drifted' && policy === 'repair') this.#tell(news, one, told);
+    else if (news === 'drifted') this.#announce(news, one, told, repairCommand(one.id));
+    else if (news) this.#announce(news, one, told);
     if (damage && policy === 'repair') await this.#repair(one, condition, damage);
   }
 
@@ -161,8 +161,7 @@ export class Caretaker {
       if (condition.state === 'given up') return;
       this.#conditions.set(key, giveUp(condition, performance.now()));
       count(this.#counts.repairs, 'given up');
-      this.#tell('given up', one, problem, commandsFor(one));
-      this.#parts.acted('given up', one, problem);
+      this.#announce('given up', one, problem, commandsFor(one));
       return;
     }
     if (pause > 0) {
@@ -176,20 +175,18 @@ export class Caretaker {
     const after = afterRepair(condition, remaining, performance.now());
     this.#conditions.set(key, after);
     if (remaining !== undefined) this.#context.again(key, Number(pauseBefore(after, performance.now())) || 0);
-    else if (isReported(condition)) {
-      this.#tell('repaired', one, problem);
-      this.#parts.acted('repaired', one, problem);
-    }
+    else if (isReported(condition)) this.#announce('repaired', one, problem);
   }
 
-  #tell(
-    what: Exclude<Act, 'deleted'> | 'hung',
-    one: WatchedAttachment,
-    problem: string,
-    advice?: string,
-  ): void {
-    const level =
-      what === 'given up' ? 'error' : ['drifted', 'damaged often', 'hung'].includes(what) ? 'warn' : 'info';
+  /** In the log, and to others. */
+  #announce(what: Exclude<Told, 'hung'>, one: WatchedAttachment, problem: string, advice?: string): void {
+    this.#tell(what, one, problem, advice);
+    this.#parts.acted(what, one, problem);
+  }
+
+  #tell(what: Told, one: WatchedAttachment, problem: string, advice?: string): void {
+    const isDamage = ['drifted', 'damaged often', 'hung'].includes(what);
+    const level = what === 'given up' ? 'error' : isDamage ? 'warn' : 'info';
     this.#parts.log(level, MESSAGES[what], { ...fieldsOf(one), problem, ...defined({ advice }) });
   }
 }
@@ -202,7 +199,10 @@ export function fieldsOf({ id: { network, containerId, ifname } }: WatchedAttach
 /** Pause before the next CHECK of an attachment whose CHECK hung: each costs a process for as long as a plugin may take. */
 const HUNG_MS = 10 * 60_000;
 
-const MESSAGES: Readonly<Record<Exclude<Act, 'deleted'> | 'hung', string>> = {
+/** What is logged of an attachment. */
+type Told = Exclude<Act, 'deleted'> | 'hung';
+
+const MESSAGES: Readonly<Record<Told, string>> = {
   hung: 'a plugin hangs on CHECK, so the condition of an attachment is unknown; it is asked again in ten minutes',
   drifted: 'an attachment is no longer as its ADD made it',
   'damaged often':
@@ -272,17 +272,12 @@ export function afterCheck(
 ): { readonly condition: Condition; readonly news: News } {
   // Other damage than that which was repaired is no sign that repairs do not last, unless it follows at once.
   const isOther = problem !== undefined && before?.state === 'sound' && problem !== before.repaired;
-  const age = now - (before?.repairedAt ?? 0);
+  const { repairs = 0, undone = 0, repairedAt = 0, repaired } = before ?? {};
+  const age = now - repairedAt;
   const isCalm = before === undefined || age > (isOther ? OTHER_MS : CALM_MS);
   const hasLasted = before?.state === 'sound' && age > AT_ONCE_MS;
-  const past = isCalm
-    ? NEVER_REPAIRED
-    : {
-        repairs: before.repairs,
-        undone: hasLasted ? 0 : before.undone,
-        repairedAt: before.repairedAt,
-        ...defined({ repaired: before.repaired }),
-      };
+  const kept = { repairs, undone: hasLasted ? 0 : undone, repairedAt, ...defined({ repaired }) };
+  const past = isCalm ? NEVER_REPAIRED : kept;
   if (problem === undefined) {
     const wasSound = before === undefined || before.state === 'sound';
     if (wasSound)
@@ -294,10 +289,7 @@ export function afterCheck(
     // What is missing may differ from moment to moment while another program removes it.
     const isSame = before.problem === problem || now - before.since < GIVEN_UP_MS;
     if (isSame) return { condition: before, news: undefined };
-    return {
-      condition: { state: 'drifted', problem, since: now, ...NEVER_REPAIRED },
-      news: 'drifted',
-    };
+    return { condition: { state: 'drifted', problem, since: now, ...NEVER_REPAIRED }, news: 'drifted' };
   }
   if (before?.state === 'drifted') return { condition: { ...before, ...past, problem }, news: undefined };
   return { condition: { state: 'drifted', problem, since: now, ...past }, news: newsOf(past) };

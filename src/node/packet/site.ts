@@ -228,11 +228,8 @@ export class World {
   routeCommand(site: Site, address: string): string | undefined {
     if (!site.isNode) return undefined;
     const owner = this.ownerOf(address);
-    if (owner !== undefined)
-      return this.advice.restore(
-        owner,
-        site.links.map(({ name }) => name),
-      );
+    const present = site.links.map(({ name }) => name);
+    if (owner !== undefined) return this.advice.restore(owner, present);
     return this.findPeer(address)
       ? 'catena daemon --status  # a daemon with the setting "nodes" makes the route, or logs why not'
       : undefined;

@@ -74,10 +74,8 @@ export class Traffic {
   constructor(targets: readonly Target[], wanted: ExtraTraffic, dir: string) {
     this.#targets = targets;
     this.#wanted = wanted;
-    const families = [4, 6].filter(
-      (family): family is 4 | 6 =>
-        family === 4 || this.#node.sysctl('net/ipv6/conf/default/disable_ipv6') === '0',
-    );
+    const hasV6 = this.#node.sysctl('net/ipv6/conf/default/disable_ipv6') === '0';
+    const families = hasV6 ? ([4, 6] as const) : ([4] as const);
     const { near, far } = this.#freePair();
     const host = openNamespace('host', openOwnNetns());
     const outside = createNameless('outside', dir);
@@ -111,36 +109,27 @@ export class Traffic {
     if (typeof container === 'string') return container;
     const { shown, known } = target;
     const neighbours = this.#targets.filter(
-      ({ shown: one }) =>
-        one.network === shown.network && one.netns !== shown.netns && one.state === 'attached',
+      ({ shown: one }) => one.network === shown.network && one.netns !== shown.netns,
     );
-    const neighbour = neighbours.flatMap(one => {
+    const [neighbour] = neighbours.flatMap(one => {
       const entered = this.#attached(one);
       return typeof entered === 'string' ? [] : [entered];
-    })[0];
-    const scene = {
-      ...{
-        lab: this.#lab,
-        plugins: configurePlugins(container.list, known.capabilityArgs),
-        ifname: shown.ifname,
-      },
-      ...{ container, neighbour, sysctlsBefore: new Map<string, string>() },
-      live: {
-        nodeAddress: Object.fromEntries(
-          this.#lab.families.flatMap(family => {
-            const address = addressOfNode(this.#node, family);
-            return address === undefined ? [] : [[family, parseIp(address)]];
-          }),
-        ),
-        beyond: this.#beyond(),
-        isServed: (protocol: string, port: number) =>
-          inNetns(
-            container.place.netns,
-            () => listListeners(protocol === 'udp' ? 17 : 6)?.some(one => one.port === port) ?? false,
-          ),
-      },
+    });
+    const { list, place } = container;
+    const nodeAddress = this.#lab.families.flatMap(family => {
+      const address = addressOfNode(this.#node, family);
+      return address === undefined ? [] : [[family, parseIp(address)] as const];
+    });
+    const listeners = (protocol: string) => listListeners(protocol === 'udp' ? 17 : 6) ?? [];
+    const live = {
+      nodeAddress: Object.fromEntries(nodeAddress),
+      beyond: this.#beyond(),
+      isServed: (protocol: string, port: number) =>
+        inNetns(place.netns, () => listeners(protocol).some(one => one.port === port)),
     };
-    return trafficOf(scene, this.#wanted.rates);
+    const plugins = configurePlugins(list, known.capabilityArgs);
+    const scene = { lab: this.#lab, plugins, ifname: shown.ifname, container, neighbour, live };
+    return trafficOf({ ...scene, sysctlsBefore: new Map<string, string>() }, this.#wanted.rates);
   }
 
   #beyond(): { readonly address: Ip; readonly port?: number }[] {

@@ -15,6 +15,7 @@ import {
   type Packet,
   payloadBytes,
   routeBytes,
+  unknown,
 } from './packet.ts';
 
 /** Whether a test holds; undefined if that cannot be judged. */
@@ -245,6 +246,7 @@ function load(state: State, register: number | undefined, bytes: readonly Byte[]
 }
 
 const test = (matches: Holds): Judged => ({ matches, action: undefined });
+const act = (action: Action): Judged => ({ matches: true, action });
 
 type DataOf<N extends Expression['name']> = NonNullable<Extract<Expression, { name: N }>['data']>;
 
@@ -287,17 +289,17 @@ const JUDGES: { readonly [N in Expression['name']]?: (data: DataOf<N>, state: St
   lookup: judgeLookup,
   immediate({ dreg, data: { verdict, value = new Uint8Array() } = {} }, state) {
     if (verdict === undefined) return load(state, dreg, [...value]);
-    return { matches: true, action: { kind: 'verdict', verdict: { ...verdict, code: verdict.code ?? 0 } } };
+    return act({ kind: 'verdict', verdict: { ...verdict, code: verdict.code ?? 0 } });
   },
   nat({ type = 0, addressRegister, portRegister }, { packet, registers }) {
     const bytes =
       addressRegister === undefined ? [] : registers.read(addressRegister, packet.family === 4 ? 4 : 16);
     const to = addressOf(bytes);
-    if (type === 0) return { matches: true, action: { kind: 'source', to } };
+    if (type === 0) return act({ kind: 'source', to });
     const port = portRegister === undefined ? undefined : portOf(registers.read(portRegister, 2));
-    return { matches: true, action: { kind: 'translate', to, port } };
+    return act({ kind: 'translate', to, port });
   },
-  masq: () => ({ matches: true, action: { kind: 'source', to: undefined } }),
+  masq: () => act({ kind: 'source', to: undefined }),
   match: ({ name = '', info = new Uint8Array() }, { packet }) => test(iptablesMatch(name, info, packet)),
   target(data, state) {
     const { name = '', info = new Uint8Array() } = data;
@@ -315,27 +317,24 @@ const HARMLESS: readonly string[] = [
 
 function judgeByName(name: string, { registers }: State): Judged {
   if (HARMLESS.includes(name)) return GOES_ON;
-  if (name === 'reject') return { matches: true, action: { kind: 'drop' } };
-  if (name === 'redir') return { matches: true, action: { kind: 'translate', to: undefined } };
+  if (name === 'reject') return act({ kind: 'drop' });
+  if (name === 'redir') return act({ kind: 'translate', to: undefined });
   registers.forget();
   // Those that take the packet away decide about it; the others are conditions, such as a rate.
-  return ['queue', 'tproxy', 'fwd'].includes(name) ? UNKNOWN : { matches: undefined, action: undefined };
+  return ['queue', 'tproxy', 'fwd'].includes(name) ? UNKNOWN : test(undefined);
 }
 
 function judgeTarget(
   { name = '', revision = 0, info = new Uint8Array() }: DataOf<'target'>,
   packet: Packet,
 ): Judged {
-  if (name === 'REJECT') return { matches: true, action: { kind: 'drop' } };
-  if (name === 'REDIRECT') return { matches: true, action: { kind: 'translate', to: undefined } };
-  if (name === 'MASQUERADE') return { matches: true, action: { kind: 'source', to: undefined } };
+  if (name === 'REJECT') return act({ kind: 'drop' });
+  if (name === 'REDIRECT') return act({ kind: 'translate', to: undefined });
+  if (name === 'MASQUERADE') return act({ kind: 'source', to: undefined });
   if (name !== 'DNAT' && name !== 'SNAT') return HARMLESS.includes(name) ? GOES_ON : UNKNOWN;
   const { address, port } = translationOf(info, revision, packet.family);
   const to = address && addressOf([...address]);
-  return {
-    matches: true,
-    action: name === 'SNAT' ? { kind: 'source', to } : { kind: 'translate', to, port },
-  };
+  return act(name === 'SNAT' ? { kind: 'source', to } : { kind: 'translate', to, port });
 }
 
 function judgeLookup(
@@ -343,10 +342,10 @@ function judgeLookup(
   { contents, registers }: State,
 ): Judged {
   const { holds, element } = lookUp(contents(set), length => registers.read(sreg, length));
-  if (dreg === undefined) return { matches: flags & INVERTED ? not(holds) : holds, action: undefined };
+  if (dreg === undefined) return test(flags & INVERTED ? not(holds) : holds);
   if (dreg !== VERDICT_REGISTER) {
-    registers.load(dreg, element?.value ? [...element.value] : Array.from({ length: 16 }, () => undefined));
-    return { matches: holds, action: undefined };
+    registers.load(dreg, element?.value ? [...element.value] : unknown(16));
+    return test(holds);
   }
   if (holds === undefined) return UNKNOWN;
   const { verdict } = element ?? {};
