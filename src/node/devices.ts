@@ -46,13 +46,10 @@ export function readHostRoutes({ links, routes }: Tables): HostRoute[] {
 
 /** Routing rules of type blackhole, unreachable or prohibit that come before the main table, for packets without a mark. */
 export function earlyDrops(rules: readonly Rule[]): Rule[] {
+  const mains = rules.filter(one => one.table === RT_TABLE_MAIN && !one.from && !one.to && !one.iif);
   return rules.filter(({ family, drops, priority, mark }) => {
-    const main = rules.find(
-      one => one.family === family && one.table === RT_TABLE_MAIN && !one.from && !one.to && !one.iif,
-    );
-    return (
-      drops !== undefined && mark === undefined && priority < (main?.priority ?? Number.POSITIVE_INFINITY)
-    );
+    const main = mains.find(one => one.family === family);
+    return drops !== undefined && mark === undefined && priority < (main?.priority ?? Infinity);
   });
 }
 
@@ -112,18 +109,12 @@ function insideOf(tables: Tables, hostId: number): ReadonlyMap<string, Inside> {
   return new Map(
     tables.links.map(link => {
       const own = routes.filter(({ oif }) => oif === link.index);
+      const shown = own.map(({ dst, gateway }) => {
+        return { destination: renderCidr(dst), ...defined({ gateway: gateway && renderIp(gateway) }) };
+      });
       const isOnHost = link.peer > 0 && link.attrs.linkNetnsId === hostId;
-      return [
-        link.name,
-        {
-          device: toDevice(link, tables.links, tables),
-          routes: own.map(({ dst, gateway }) => ({
-            destination: renderCidr(dst),
-            ...defined({ gateway: gateway && renderIp(gateway) }),
-          })),
-          hostIndex: isOnHost ? link.peer : undefined,
-        },
-      ];
+      const hostIndex = isOnHost ? link.peer : undefined;
+      return [link.name, { device: toDevice(link, tables.links, tables), routes: shown, hostIndex }];
     }),
   );
 }

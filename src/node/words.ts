@@ -20,12 +20,9 @@ export function renderPort({ hostIP, hostPort, containerPort, protocol }: NodePo
 
 /** `in 10 Mbit, out 5 Mbit`, seen from the container. */
 export function renderRates({ ingressBits, egressBits }: NodeRates): string {
-  return [
-    ingressBits === undefined ? [] : `in ${renderRate(ingressBits)}`,
-    egressBits === undefined ? [] : `out ${renderRate(egressBits)}`,
-  ]
-    .flat()
-    .join(', ');
+  const inward = ingressBits === undefined ? [] : [`in ${renderRate(ingressBits)}`];
+  const outward = egressBits === undefined ? [] : [`out ${renderRate(egressBits)}`];
+  return [...inward, ...outward].join(', ');
 }
 
 /** The time since then in one unit: `12 s`, `5 min`, `3 h`, `12 days`. */

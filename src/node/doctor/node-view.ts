@@ -60,6 +60,7 @@ export function viewNode(places: Places): NodeView {
     use ??= { found: findUse() };
     return use.found;
   };
+  const where = { runDir: places.runDir, find: places.findAbout, tables: kernel, findUse: useOnce };
   return {
     ...places,
     user: currentUser(),
@@ -67,13 +68,7 @@ export function viewNode(places: Places): NodeView {
     list: namesIn,
     findStorageProblem,
     filter: () => kernel.filter.filter(one => isForwarding(one) || one.table.family === 'bridge'),
-    held: (list, known) =>
-      findTraced(list, known, {
-        runDir: places.runDir,
-        find: places.findAbout,
-        tables: kernel,
-        findUse: useOnce,
-      }),
+    held: (list, known) => findTraced(list, known, where),
     policyRules: () => kernel.policyRules,
     between: () => viewBetween(places.runDir, kernel),
     devices: [...readHost(kernel).byIndex.values()],
@@ -128,18 +123,8 @@ function podsOf(
     if (device === undefined || !own.includes(device)) return [];
     const family = address.includes(':') ? 6 : 4;
     const port = hostDevice?.name === device ? undefined : hostDevice?.name;
-    return [
-      {
-        network,
-        containerId,
-        ifname,
-        family,
-        address,
-        device,
-        ports,
-        ...defined({ port, mtu: inside?.mtu }),
-      },
-    ];
+    const place = { network, containerId, ifname, family, address, device } as const;
+    return [{ ...place, ports, ...defined({ port, mtu: inside?.mtu }) }];
   });
 }
 

@@ -53,15 +53,11 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
 export const needed: Check = ({ facts, findAbout, devices }) => {
   const names = new Set(devices.map(({ name }) => name));
   const problems = facts.networks().networks.flatMap(({ list }) =>
-    needsOf(list, findAbout)
-      .filter(({ name }) => !names.has(name))
-      .map(({ name, type, path }) =>
-        problem(
-          'error',
-          `network "${list.name}" needs device "${name}", which does not exist`,
-          `create the device, or change "${path.join('.')}" in the "${type}" entry`,
-        ),
-      ),
+    needsOf(list, findAbout).flatMap(({ name, type, path }) => {
+      const found = `network "${list.name}" needs device "${name}", which does not exist`;
+      const mend = `create the device, or change "${path.join('.')}" in the "${type}" entry`;
+      return names.has(name) ? [] : problem('error', found, mend);
+    }),
   );
   return problems.length ? problems : 'every device that a network needs exists';
 };
@@ -158,19 +154,14 @@ function describe({ network, ranges, used, size, leaseDir, held }: PoolUse, node
   const what =
     free === 0 ? 'is full: the next ADD fails;' : `has ${free} free address${free === 1 ? '' : 'es'};`;
   const owners = held.flatMap(address => findOwnerOf(leaseDir, address)?.containerId ?? []);
-  const gone = new Set(
-    node.facts
-      .attachments()
-      .attachments.flatMap(one => (one.known.network === network && one.isGone ? one.known.containerId : [])),
-  );
-  const lost = owners.filter(id => gone.has(id)).length;
+  const { attachments } = node.facts.attachments();
+  const gone = attachments.filter(one => one.isGone && one.known.network === network);
+  const lost = owners.filter(id => gone.some(({ known }) => known.containerId === id)).length;
   const [most] = [...groupBy(owners, id => id).values()].sort((a, b) => b.length - a.length);
   const details = [
     `${used} of ${size} addresses are in use`,
     ...(lost > 0 ? [`${lost} of them by containers that are gone`] : []),
-    ...(most && most.length > 1
-      ? [`container "${titleIn(node, most[0] ?? '')}" holds the most, ${most.length}`]
-      : []),
+    ...(most?.[1] ? [`container "${titleIn(node, most[1])}" holds the most, ${most.length}`] : []),
   ];
   return problem(
     free === 0 ? 'error' : 'warning',

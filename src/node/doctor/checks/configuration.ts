@@ -54,12 +54,9 @@ export const unlisted: Check = ({ confDir, facts }) => {
   const known = facts.attachments().attachments;
   const own = known.flatMap(({ record }) => record ?? []);
   // Networks of a delegate runner are in its configuration, in definitions or in a cluster.
-  const mayBeListed = known.filter(one => !one.isGone && one.through === undefined);
-  const standing = mayBeListed.flatMap(one => (one.known.ifname === 'lo' ? [] : one.known));
-  const groups = groupBy(
-    standing.filter(({ network }) => !listed.has(network)),
-    ({ network }) => network,
-  );
+  const standing = known.flatMap(one => (one.isGone || one.through !== undefined ? [] : one.known));
+  const alone = standing.filter(({ network, ifname }) => ifname !== 'lo' && !listed.has(network));
+  const groups = groupBy(alone, ({ network }) => network);
   if (groups.size === 0) return 'every network with attachments has a list';
   return [...groups].map(([network, attached]) => {
     const ids = new Set(attached.map(({ containerId }) => containerId));
@@ -109,14 +106,13 @@ function findHalf(path: string): Problem[] {
 /** A file that the kernel refuses to execute for a runtime, although our own code runs without it. */
 function findUnusable(path: string): Problem[] {
   const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0;
-  const isExecutable = (mode & EXECUTABLE) !== 0;
-  const isProgram = ['\x7fELF', '#!'].some(magic => beginOf(path).startsWith(magic));
-  if (isExecutable && isProgram) return [];
-  const what = isExecutable
-    ? 'is no program: it begins with neither an ELF header nor "#!"'
-    : 'is not executable';
-  const mend = isExecutable ? `catena install --force --bin-dir ${dirname(path)}` : `chmod +x ${path}`;
-  return [problem('error', `"${path}" ${what}: no runtime can start it`, mend)];
+  const refuse = (what: string, mend: string) => [
+    problem('error', `"${path}" ${what}: no runtime can start it`, mend),
+  ];
+  if ((mode & EXECUTABLE) === 0) return refuse('is not executable', `chmod +x ${path}`);
+  if (['\x7fELF', '#!'].some(magic => beginOf(path).startsWith(magic))) return [];
+  const what = 'is no program: it begins with neither an ELF header nor "#!"';
+  return refuse(what, `catena install --force --bin-dir ${dirname(path)}`);
 }
 
 /** linux/stat.h: S_IXUSR, S_IXGRP and S_IXOTH */

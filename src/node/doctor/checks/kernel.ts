@@ -113,11 +113,8 @@ export const executableMemory: Check = node => {
 /** In the order in which they apply. */
 function unitFilesOf(node: NodeView, unit: string): string[] {
   const file = UNIT_DIRS.find(dir => node.list(dir).includes(`${unit}.service`));
-  const dropIns = confFilesIn(
-    UNIT_DIRS.map(dir => `${dir}/${unit}.service.d`),
-    node,
-  );
-  return [...(file === undefined ? [] : [`${file}/${unit}.service`]), ...dropIns];
+  const dropIns = UNIT_DIRS.map(dir => `${dir}/${unit}.service.d`);
+  return [...(file === undefined ? [] : [`${file}/${unit}.service`]), ...confFilesIn(dropIns, node)];
 }
 
 // Package upgrades and configuration tools run it, and it writes what is in these files, long after an ADD enabled forwarding.
@@ -275,11 +272,10 @@ function describe(group: readonly PodFate[], tables: readonly FilterTable[], nod
   const [fate] = group;
   if (fate === undefined) throw new Error('Cannot describe findings: there are none');
   const { isSure, what, port, to } = fate;
-  const podsOf = (fates: readonly PodFate[]) =>
-    namePods(
-      fates.map(({ pod }) => pod),
-      node,
-    );
+  const podsOf = (fates: readonly PodFate[]) => {
+    const pods = fates.map(({ pod }) => pod);
+    return namePods(pods, node);
+  };
   const verb = (sure: string, unsure: string) => (isSure ? sure : `may ${unsure}`);
   const out = group.filter(one => one.port === undefined);
   const into = group.filter(one => one.port !== undefined);

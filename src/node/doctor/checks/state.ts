@@ -57,12 +57,8 @@ export const storage: Check = ({ facts, findAbout, findStorageProblem, user = RO
   const problems = dirs.flatMap(dir => {
     const why = findStorageProblem(dir);
     if (why === undefined) return [];
-    if (!isDenied(why))
-      return problem(
-        'error',
-        `Cannot write to "${dir}": ${why}`,
-        `df -h ${dir}; df -i ${dir}; findmnt -T ${dir}`,
-      );
+    const full = `df -h ${dir}; df -i ${dir}; findmnt -T ${dir}`;
+    if (!isDenied(why)) return problem('error', `Cannot write to "${dir}": ${why}`, full);
     // Plugins usually run as root, so another user's missing permissions say nothing about them.
     if (user.id !== 0) return unseen(`whether root can write to "${dir}"`);
     const found = `Cannot write to "${dir}" as user ${user.id}: ${why}`;
@@ -90,9 +86,7 @@ export const unsettled: Check = node => {
     }),
     ...attachments.flatMap(({ record }) => {
       const past = record && pastOf(record, process.env);
-      return past?.kind === 'elsewhere'
-        ? problem('info', say(record as AttachmentRecord, past.why ?? ''))
-        : [];
+      return record && past?.kind === 'elsewhere' ? problem('info', say(record, past.why ?? '')) : [];
     }),
   ];
   return problems.length ? problems : 'no operation is unfinished';
@@ -108,11 +102,8 @@ export const abandoned: Check = ({ facts, devices }) => {
     const [isSure, network] = key.split(' ');
     const [what, their] = those.length === 1 ? ['attachment', 'its'] : ['attachments', 'their'];
     const which = `${those.length} ${what} of network "${network}"`;
-    if (isSure === 'false')
-      return problem(
-        'info',
-        `the namespace of ${which} is not visible here, but ${their} devices on the host are there`,
-      );
+    const hidden = `the namespace of ${which} is not visible here, but ${their} devices on the host are there`;
+    if (isSure === 'false') return problem('info', hidden);
     const found = `${which} outlived ${their} namespace: the runtime did not run DEL`;
     return problem('warning', found, 'catena gc --gone');
   });
@@ -152,9 +143,8 @@ export const locks: Check = node => {
     if (!isFlockAwaited(file))
       return problem('info', `${found}; if this persists, containers wait for it`, 'check again in a while');
     const pid = /\d+/.exec(holder)?.[0];
-    const why =
-      'and others wait: no container comes or goes with what it guards until that process lets go or ends';
-    return problem('warning', `${found}, ${why}`, `ps -o pid,ppid,lstart,args -p ${pid}; kill ${pid}`);
+    const all = `${found}, and others wait: no container comes or goes with what it guards until that process lets go or ends`;
+    return problem('warning', all, `ps -o pid,ppid,lstart,args -p ${pid}; kill ${pid}`);
   });
   return problems.length ? problems : 'no lock is held';
 };
