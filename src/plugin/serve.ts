@@ -60,8 +60,7 @@ export async function serve(
     const handover = modeOf(invocation.env, HANDOVER_VARIABLE);
     const change = modeOf(invocation.env, CHANGE_VARIABLE);
     // Lists of versions without CHECK are handed over, changed and kept as well.
-    const isOtherVerb =
-      handover !== undefined || change !== undefined || Boolean(invocation.env[UPKEEP_VARIABLE]);
+    const isOtherVerb = Boolean(handover || change || invocation.env[UPKEEP_VARIABLE]);
     const known = agreeOnVersion(definition, asSent, isOtherVerb ? 'DEL' : env.command);
     const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
     const collection = env.command === 'GC' ? await import('./collection.ts') : undefined;
