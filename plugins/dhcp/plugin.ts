@@ -162,7 +162,7 @@ async function obtainIpv4(call: Call, conf: DhcpConf, link: Link): Promise<Resul
   const lease = await requireLease(call, IPV4_LEASES, limit, (...wanted) =>
     withClient(place, clientId, client => acquire(client, policy, ...wanted)),
   );
-  const state = { lease, clientId: Buffer.from(clientId).toString('hex') };
+  const state = { lease, clientId: Buffer.from(clientId).toString('hex'), unseen: true };
   releaseOnFailure(call, IPV4_LEASES, place, state);
   noteLease(call, IPV4_LEASES, state, dueAt(lease, bootClock()));
   const { mtu } = link;
@@ -173,7 +173,8 @@ async function obtainIpv4(call: Call, conf: DhcpConf, link: Link): Promise<Resul
 
 /** As {@link keepLease}, with routes and MTU. */
 function keepIpv4(call: Call, conf: DhcpConf, restarted: boolean): Promise<void> {
-  return keepLease(call, IPV4_LEASES, restarted, (place, { clientId }) => {
+  const { timeout: timeoutS = DEFAULT_TIMEOUT_S } = conf.ipam;
+  return keepLease(call, IPV4_LEASES, { restarted, timeoutS }, (place, { clientId }) => {
     const policy = policyFor(call, conf, place);
     const talk = <T>(work: (client: Client) => Promise<T>) =>
       withClient(place, Uint8Array.from(Buffer.from(clientId, 'hex')), work);

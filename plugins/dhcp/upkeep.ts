@@ -413,7 +413,7 @@ async function giveBack<S extends LeaseState>(
 const ANSWER_MS = 4_000;
 /** A new lease takes two questions, and probing for the address. */
 const ACQUIRE_MS = 10_000;
-/** How often, and for how long after ADD, the interface is looked at for the address that ADD reported. */
+/** How often the interface is looked at for the address that ADD reported, and for how long beyond the time that ADD may ask servers. */
 const LOOK_EVERY_S = 3;
 const LOOK_FOR_S = 60;
 
@@ -433,18 +433,21 @@ interface Visit<S extends LeaseState> {
   readonly leases: LeaseFamily<S>;
   readonly place: OpenInterface;
   readonly keeper: LeaseKeeper<S['lease']>;
+  /** The plugin that called ADD may have yet to address the interface. */
+  readonly isAwaited?: boolean | undefined;
 }
 
 /**
  * Renews the lease of the call's attachment if it is time, or confirms it after a restart. Does nothing in the namespace of
  * another attachment, and nothing if that is gone.
  * @param restarted whether this is the first call since the daemon started
+ * @param timeoutS for how long ADD may have asked servers
  * @throws Error when the kernel refuses a change, or the record is of no lease; it is tried again
  */
 export async function keepLease<S extends LeaseState>(
   call: Call,
   leases: LeaseFamily<S>,
-  restarted: boolean,
+  { restarted, timeoutS }: { readonly restarted: boolean; readonly timeoutS: number },
   open: (place: OpenInterface, state: S) => LeaseKeeper<S['lease']>,
 ): Promise<void> {
   const note = findNote(call, leases);
@@ -464,13 +467,14 @@ export async function keepLease<S extends LeaseState>(
   }
   const place = { netns: call.containerNetns, link, socket: call.container };
   const isFirstSeen = state.unseen && findAddress(place, lease) !== undefined;
-  if (state.unseen && !isFirstSeen && isYoung(lease)) {
+  const isAwaited = state.unseen && !isFirstSeen && bootClock() < lease.since + LOOK_FOR_S + timeoutS;
+  if (isAwaited && stageOf(lease, bootClock()) === 'bound') {
     updateRecord(call, record, state, bootClock() + LOOK_EVERY_S);
     return;
   }
   const keeper = open(place, state);
-  const visit = { call, record, leases, place, keeper };
-  const response = await askAbout(visit, restarted && !state.unseen);
+  const visit = { call, record, leases, place, keeper, isAwaited };
+  const response = await askAbout(visit, restarted);
   if (typeof response === 'object') return take(visit, response.lease);
   const stage = stageOf(lease, bootClock());
   if (response !== undefined || stage === 'expired' || state.withdrawn) return replace(visit, response);
@@ -478,12 +482,7 @@ export async function keepLease<S extends LeaseState>(
     call.log.warn(`No server extends the lease of ${lease.address} for "${link.name}", which ends soon`);
   if (isFirstSeen) keeper.apply(lease, lease);
   const { unseen: _, ...seen } = state;
-  updateRecord(call, record, seen as S, dueAt(lease, bootClock()));
-}
-
-/** Whether the plugin that called ADD may have yet to address the interface. */
-function isYoung(lease: CommonLease): boolean {
-  return bootClock() < lease.since + LOOK_FOR_S && stageOf(lease, bootClock()) === 'bound';
+  updateRecord(call, record, isAwaited ? state : (seen as S), dueAt(lease, bootClock()));
 }
 
 /** The lease's address on the interface. An IPv6 server does not know the prefix length, so there any counts. */
@@ -548,15 +547,22 @@ async function replace<S extends LeaseState>(
  * attachment has begun: that one is the same client to the server, and may have the same address.
  */
 async function take<S extends LeaseState>(
-  { call, record, leases, place, keeper }: Visit<S>,
+  { call, record, leases, place, keeper, isAwaited }: Visit<S>,
   lease: S['lease'],
 ): Promise<void> {
   const { lease: before, reported = before.address, withdrawn: _, unseen: __, ...client } = record.state;
-  const next = { ...client, lease, ...(reported === lease.address ? {} : { reported }) } as unknown as S;
+  // What ADD is about to give the interface must not be there already.
+  const isLeftToAdd = isAwaited && lease.address === before.address;
+  const next = {
+    ...{ ...client, lease },
+    ...(reported === lease.address ? {} : { reported }),
+    ...(isLeftToAdd ? { unseen: true } : {}),
+  } as unknown as S;
   if (!updateRecord(call, record, next, dueAt(lease, bootClock()))) {
     if (findInterface(call, record)) await leases.release(place, next);
     return;
   }
+  if (isLeftToAdd) return;
   const isMoved = findAddress(place, lease) === undefined;
   if (before.address !== lease.address) withdrawAddress(place, before);
   keeper.apply(lease, before);

@@ -34,6 +34,8 @@ export class Upkeep {
   readonly #end = new AbortController();
   readonly #listNotes: ReturnType<typeof upkeepLister>;
   readonly #met = new Set<string>();
+  /** What is noted later is of ADDs that were made under this daemon. */
+  #isStarting = true;
   readonly #failures = new Map<string, { count: number; notBefore: number }>();
   readonly #wanted = new Map<string, { readonly plugin: string; readonly note: UpkeepNote }>();
   readonly #visits: VisitQueue;
@@ -98,6 +100,7 @@ export class Upkeep {
       this.#visits.add([one.note.id]);
     }
     await this.#visits.whenIdle();
+    this.#isStarting = false;
   }
 
   async #visitWanted(id: string): Promise<void> {
@@ -107,7 +110,7 @@ export class Upkeep {
   }
 
   async #visit(plugin: string, note: UpkeepNote): Promise<void> {
-    const restarted = !this.#met.has(note.id);
+    const restarted = this.#isStarting && !this.#met.has(note.id);
     this.#met.add(note.id);
     const problem = await callFor(this.#parts, plugin, note, restarted, this.#end.signal);
     if (problem === undefined) {

@@ -32,12 +32,14 @@ interface Visited {
   readonly said: string[];
   /** The first plugin of an ADD notes the generation, dhcp its lease. */
   beginAdd(): void;
-  noteAgain(state?: object): void;
+  noteAgain(state?: object, age?: number): void;
   del(): Promise<void>;
   /** GC that keeps nothing. */
   gc(): Promise<void>;
   /** Visits the attachment. @param first happens before the server grants the same address */
-  visit(first?: () => unknown): Promise<void>;
+  visit(first?: () => unknown, restarted?: boolean): Promise<void>;
+  /** What the server was asked, and leases that were applied. */
+  readonly asked: string[];
 }
 
 async function withVisited(body: (visited: Visited) => Promise<void>): Promise<void> {
@@ -52,6 +54,7 @@ async function withVisited(body: (visited: Visited) => Promise<void>): Promise<v
     const netns = openNetns(container.path);
     const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
     const released: string[] = [];
+    const asked: string[] = [];
     const said: string[] = [];
     const tell = (level: string) => (line: string) => void said.push(`${level} ${line}`);
     const env = { command: 'CHECK', containerId: container.id, netns: container.path, ifname: 'eth0' };
@@ -67,29 +70,30 @@ async function withVisited(body: (visited: Visited) => Promise<void>): Promise<v
       ...IPV4_LEASES,
       release: async (_, { lease }) => released.push(lease.address) > 0,
     };
-    const noteAgain = (more: object = {}) => {
-      const lease = leaseSince(bootClock() - 5);
+    const noteAgain = (more: object = {}, age = 5) => {
+      const lease = leaseSince(bootClock() - age);
       noteLease(call, leases, { lease, clientId: '00', ...more }, bootClock());
     };
     const beginAdd = () =>
       void noteGeneration(`${lab.tmp}/run`, attachment, { renew: true, boot: bootId(environment) });
     try {
       await body({
-        ...{ lab, container, released, said, beginAdd, noteAgain },
+        ...{ lab, container, released, asked, said, beginAdd, noteAgain },
         async del() {
           forgetGeneration(`${lab.tmp}/run`, attachment);
           await returnLease(call, leases);
         },
         gc: () =>
           collectLeases({ ...call, kept: { has: () => false, isNoted: () => true } } as never, leases),
-        visit: first =>
-          keepLease(call, leases, false, () => ({
-            async ask() {
+        visit: (first, restarted = false) =>
+          keepLease(call, leases, { restarted, timeoutS: 5 }, () => ({
+            async ask(question) {
+              asked.push(question);
               await first?.();
               return { lease: leaseSince(bootClock()) };
             },
             acquire: async () => leaseSince(bootClock()),
-            apply: () => undefined,
+            apply: ({ address }) => void asked.push(`apply ${address}`),
           })),
       });
     } finally {
@@ -134,6 +138,32 @@ describeRoot('a visit of the daemon for a lease', () => {
       await lab.batch(container, `addr del ${ADDRESS} dev eth0`);
       await visit();
       expect(said.filter(line => line.startsWith('warn'))).toEqual([]);
+    });
+  });
+
+  test.each([
+    ['asks nothing while it is young', 1, []],
+    ['renews it, and leaves the address to ADD', 5, ['renew']],
+  ])('of which ADD has not given the interface the address yet %s', async (_, age, expected) => {
+    await withVisited(async ({ lab, container, asked, beginAdd, noteAgain, visit }) => {
+      beginAdd();
+      noteAgain({ unseen: true }, age);
+      await lab.batch(container, `addr del ${ADDRESS} dev eth0`);
+      await visit(undefined, age === 1);
+      expect(asked).toEqual(expected);
+      await lab.batch(container, `addr add ${ADDRESS} dev eth0`);
+      await visit();
+      expect(asked).toEqual([...expected, `apply ${ADDRESS}`]);
+    });
+  });
+
+  test('confirms one that no daemon has seen since ADD, and gives back what the interface lost', async () => {
+    await withVisited(async ({ lab, container, asked, beginAdd, noteAgain, visit }) => {
+      beginAdd();
+      noteAgain({ unseen: true, lease: { ...leaseSince(bootClock() - 70), duration: 600, renewAfter: 300 } });
+      await lab.batch(container, `addr del ${ADDRESS} dev eth0`);
+      await visit(undefined, true);
+      expect(asked).toEqual(['confirm', `apply ${ADDRESS}`]);
     });
   });
 

@@ -13,7 +13,7 @@ import {
   serve,
   startRogue,
 } from '../helpers/dhcp-lab.ts';
-import { makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
+import { addServedIpv6, makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
 import { type Container, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -426,6 +426,25 @@ describeRoot(
         });
       },
       DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] an ADD that asks for both families is not disturbed: its lease is noted before the interface has the address',
+      async () => {
+        await withHost(async lab => {
+          await serve(lab, { args: ['--dhcp-range=fd77::100,fd77::1ff,64,2m', '--enable-ra'] });
+          await addServedIpv6(lab);
+          await startDaemon(lab);
+          // The kernel probes for the IPv6 address for up to two seconds; the daemon looks at the notes every three.
+          for (let left = 3; left > 0; left--) {
+            const container = await lab.container();
+            const { ips } = await add(lab, container, confOf({ ipv6: 'dhcp', timeout: 15 }));
+            expect(ips).toHaveLength(2);
+            expect(await addressesOf(lab, container)).toEqual([ips[0]?.address ?? '']);
+          }
+        });
+      },
+      deadline(90_000),
     );
 
     test(

@@ -376,7 +376,8 @@ function checkFormed(call: Call): void {
 
 /** As {@link keepLease}, with the lifetimes of the address. */
 export function keepIpv6(call: Call, conf: DhcpConf, restarted: boolean): Promise<void> {
-  return keepLease(call, IPV6_LEASES, restarted, (place, state) => {
+  const { timeout: timeoutS = DEFAULT_TIMEOUT_S } = conf.ipam;
+  return keepLease(call, IPV6_LEASES, { restarted, timeoutS }, (place, state) => {
     const policy = policyFor(conf, place);
     const talk = <T>(giveUpAt: number, work: (client: Client) => Promise<T>) =>
       withClient(place, identityIn(state), giveUpAt, work);

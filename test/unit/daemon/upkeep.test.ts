@@ -104,3 +104,14 @@ test('nothing is called for while another process keeps', async () => {
   expect(calls).toEqual([]);
   release?.();
 });
+
+test('a note of an ADD under this daemon is called for at once, but not as after a restart', async () => {
+  put('web');
+  const { calls, start } = upkeep({ exitCode: 0, stdout: '' });
+  const running = start();
+  await until(() => calls.length > 0);
+  put('db');
+  await until(() => calls.length > 1);
+  await running.stop();
+  expect(calls.map(({ env }) => env.CATENA_UPKEEP)).toEqual(['restart', 'due']);
+});
