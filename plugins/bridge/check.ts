@@ -1,7 +1,12 @@
 // Is everything that ADD made still as ADD made it, and would the next ADD succeed?
 
 import { cidrsOf } from '../../src/attach/addressing.ts';
-import { checkRoutes, repairAddresses, repairInterface, repairRoutes } from '../../src/attach/container.ts';
+import {
+  checkRoutes,
+  repairAddresses,
+  repairInterface,
+  repairReportedRoutes,
+} from '../../src/attach/container.ts';
 import {
   checkAddresses,
   checkContainerEnd,
@@ -169,7 +174,8 @@ export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
       if (!addressing) return;
       await tryAll([
         () => repairAddresses(call, inside, cidrsOf(addressing.ips)),
-        () => repairLayer3(call, inside, addressing),
+        () => repairReportedRoutes(call, inside, addressing.routes),
+        () => repairLayer3(call, addressing),
       ]);
     },
   ]);
@@ -219,9 +225,8 @@ function repairRules(call: Call<BridgeConf>, port: Link, inside: Link): void {
   );
 }
 
-function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gateways }: Addressing): void {
-  const { conf, container } = call;
-  repairRoutes(container, inside, routes);
+function repairLayer3(call: Call<BridgeConf>, { ips, gateways }: Addressing): void {
+  const { conf } = call;
   ensureForwarding(call, gateways);
   if (!conf.ipMasq) return;
   const backend = backendOf(conf);

@@ -115,14 +115,38 @@ export function repairRoutes(socket: NetlinkSocket, link: Link, routes: readonly
   );
 }
 
+/**
+ * The same for routes that ADD reported, unless they now lead to other gateways and the IPAM plugin does not stand by the result: a DHCP
+ * server may name other gateways at any time.
+ * @throws CniError of the IPAM plugin's CHECK
+ */
+export async function repairReportedRoutes(
+  call: Call<PluginConfig>,
+  link: Link,
+  routes: readonly PlannedRoute[],
+): Promise<void> {
+  const { container, conf } = call;
+  try {
+    checkRoutes(container, link, routes);
+  } catch {
+    const type = conf.ipam?.type;
+    if (type && wrongRoutes(container, link, routes).length > 0) await call.delegate(type).check();
+    putRoutesRight(container, link, routes);
+  }
+}
+
 function putRoutesRight(socket: NetlinkSocket, link: Link, routes: readonly PlannedRoute[]): void {
+  for (const found of wrongRoutes(socket, link, routes)) removeRoute(socket, found);
+  addRoutes(socket, link, routes);
+}
+
+/** Routes of the interface to the same places by other gateways. */
+function wrongRoutes(socket: NetlinkSocket, link: Link, routes: readonly PlannedRoute[]): Route[] {
   const isWrong = (found: Route): boolean => {
     const planned = routes.filter(one => isSamePlace(found, { ...one, oif: link.index }));
     return planned.length > 0 && !planned.some(one => isSameRoute(found, one));
   };
-  for (const found of listRoutes(socket))
-    if (found.oif === link.index && isGatewayed(found) && isWrong(found)) removeRoute(socket, found);
-  addRoutes(socket, link, routes);
+  return listRoutes(socket).filter(one => one.oif === link.index && isGatewayed(one) && isWrong(one));
 }
 
 /** @throws Error naming the first route that is missing from the interface, in any table */

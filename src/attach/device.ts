@@ -42,7 +42,7 @@ import {
   describeInterface,
   ignoreNeighbours,
   repairAddresses,
-  repairRoutes,
+  repairReportedRoutes,
   reportedIn,
 } from './container.ts';
 import { AUTO_MTU } from './mac-and-mtu.ts';
@@ -285,7 +285,7 @@ export function repairsOf(
       if (mtu !== undefined && mtu !== link.mtu) setLink(container, link.index, { mtu });
     },
     () => repairAddresses(call, link, cidrsOf(ips)),
-    () => repairRoutes(container, link, routes),
+    () => repairReportedRoutes(call, link, routes),
   ];
 }
 
