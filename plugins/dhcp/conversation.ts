@@ -212,6 +212,7 @@ export interface Destination {
 
 /** The client's end: a socket on its interface. */
 export interface Client {
+  readonly place: ClientInterface;
   readonly socket: PacketSocket;
   readonly mac: Uint8Array;
   /** Value of option 61. */
@@ -229,15 +230,22 @@ export interface Dhcp4Answer {
 /** A question: all fields but those that the client has anyway. */
 export type Question = Omit<ClientMessage, 'mac' | 'secs' | 'xid'>;
 
-/** Puts a question until it is answered, as {@link exchange} does. */
+/** Tells the answers to a question from all others. */
+export function newTransaction(): number {
+  return crypto.getRandomValues(new Uint32Array(1))[0] ?? 0;
+}
+
+/**
+ * Puts a question until it is answered, as {@link exchange} does.
+ * @param options.xid of the exchange that it continues; default: it begins one
+ */
 export function ask<T>(
   client: Client,
   question: Question,
   accept: (answer: Dhcp4Answer) => T | undefined,
   deadline: Deadline,
-  to?: Destination,
+  { to, xid = newTransaction() }: { readonly to?: Destination | undefined; readonly xid?: number } = {},
 ): Promise<T | undefined> {
-  const xid = crypto.getRandomValues(new Uint32Array(1))[0] ?? 0;
   const room = new Uint8Array(ROOM_BYTES);
   const ends: Exchange<Dhcp4Answer> = {
     send: () => send(client, question, xid, to),
@@ -250,7 +258,7 @@ export function ask<T>(
 
 /** Sends a message that has no answer. @throws SystemError when the interface is gone or down */
 export function tell(client: Client, question: Question, to?: Destination): void {
-  send(client, question, crypto.getRandomValues(new Uint32Array(1))[0] ?? 0, to);
+  send(client, question, newTransaction(), to);
 }
 
 function send(client: Client, question: Question, xid: number, to?: Destination): void {
@@ -293,10 +301,11 @@ export interface ClientInterface {
  * already, the kernel would tell the server, which answers to that address, that the port is unreachable, so the port is occupied.
  */
 export async function withClient<T>(
-  { netns, link }: ClientInterface,
+  place: ClientInterface,
   clientId: Uint8Array,
   work: (client: Client) => T | Promise<T>,
 ): Promise<T> {
+  const { netns, link } = place;
   if (!link.mac)
     throw new Error(
       `Cannot use DHCP on "${link.name}": an interface of kind "${link.kind}" has no hardware address`,
@@ -305,7 +314,7 @@ export async function withClient<T>(
   try {
     const freePort = inNetns(netns, occupyPort);
     try {
-      return await work({ socket, mac: parseMac(link.mac), clientId, startedAt: performance.now() });
+      return await work({ place, socket, mac: parseMac(link.mac), clientId, startedAt: performance.now() });
     } finally {
       freePort();
     }

@@ -2,9 +2,10 @@
 // result follows from it?
 
 import * as z from 'zod/mini';
+import { findHolderMac } from '../../src/attach/conflict.ts';
 import type { Result, ResultDns } from '../../src/cni/result.ts';
 import { parseMac, renderMac } from '../../src/net/interface.ts';
-import { ipFromBytes, ipToBytes, parseIp, renderIp } from '../../src/net/ip.ts';
+import { cidrContains, ipFromBytes, ipToBytes, parseCidr, parseIp, renderIp } from '../../src/net/ip.ts';
 import { RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { pause } from '../../src/wait.ts';
 import {
@@ -34,6 +35,7 @@ import {
   extend,
   isTrusted,
   type LeaseQuestion,
+  newTransaction,
   noteRefusal,
   type Question,
   type Refusals,
@@ -141,6 +143,8 @@ const LeaseState = z.extend(CommonState, {
   lease: Lease,
   /** Value of option 61, in hexadecimal digits. */
   clientId: z.string(),
+  /** MTU of the interface before ADD lowered it to the server's. */
+  ownMtu: z.optional(z.number()),
 });
 type LeaseState = z.output<typeof LeaseState>;
 
@@ -149,6 +153,7 @@ export const IPV4_LEASES: LeaseFamily<LeaseState> = {
   family: 4,
   schema: LeaseState,
   cidrOf: ({ lease }) => lease.address,
+  routesOf: ({ lease }) => lease.routes.map(({ dst, gw }) => (gw ? `${dst} via ${gw}` : dst)),
   release,
 };
 
@@ -170,10 +175,16 @@ export function acquire(
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Lease | undefined> {
+  // RFC 2131, 4.4.1: a request has the transaction of the offer.
+  let xid = newTransaction();
   const messages = {
-    discover: (hint: string | undefined) =>
-      ask(client, discover(client, policy, hint), offerFor(policy, refusals), { at: giveUpAt }),
-    request: (offer: Offer, deadline: number) => request(client, policy, offer, deadline, refusals),
+    discover(hint: string | undefined) {
+      xid = newTransaction();
+      const what = discover(client, policy, hint);
+      return ask(client, what, offerFor(policy, refusals), { at: giveUpAt }, { xid });
+    },
+    request: (offer: Offer, deadline: number) =>
+      request(client, policy, { ...offer, xid }, deadline, refusals),
     decline: (lease: Lease) => decline(client, lease),
   };
   return acquireBy(messages, policy, wanted, giveUpAt, refusals);
@@ -183,13 +194,14 @@ export function acquire(
  * Asks whether an address from before is still right here (RFC 2131, section 3.2: INIT-REBOOT); the server of a lease to extend it
  * (4.4.5: RENEWING); or every server (REBINDING).
  */
-export function askAbout(
+export async function askAbout(
   client: Client,
   policy: ClientPolicy4,
   about: LeaseQuestion,
   lease: Lease,
   giveUpAt: number,
 ): Promise<Response<Lease>> {
+  const to = about === 'renew' ? await serverAt(client, lease) : undefined;
   const since = policy.clock();
   const address = addressOf(lease);
   const isUsed = about !== 'confirm';
@@ -198,8 +210,7 @@ export function askAbout(
   // With its address in use, a client names it in the header only.
   const what = isUsed ? { ...asked, ciaddr: address } : asked;
   return extend<Dhcp4Answer, Lease>(
-    (accept, deadline) =>
-      ask(client, what, accept, deadline, about === 'renew' ? serverAt(lease) : undefined),
+    (accept, deadline) => ask(client, what, accept, deadline, { to }),
     answer => {
       const from = serverOf(answer.message.options);
       if (from === undefined || !isTrusted(policy, serverName(from))) return undefined;
@@ -211,11 +222,11 @@ export function askAbout(
 
 /** There is no answer. On an interface that has just come up, the other end may drop packets for some time: it is said several times. */
 function release(place: OpenInterface, { clientId, lease }: LeaseState): Promise<boolean> {
-  const to = serverAt(lease);
   return withClient(place, Uint8Array.from(Buffer.from(clientId, 'hex')), async client => {
+    const to = await serverAt(client, lease);
     for (const ms of [0, ...(place.isFresh ? REPEAT_PAUSES_MS : [])]) {
       if (ms) await pause(ms);
-      const options = farewell(client, MessageType.release, to);
+      const options = farewell(client, MessageType.release, lease);
       tell(client, { broadcast: false, ciaddr: addressOf(lease), options }, to);
     }
     return true;
@@ -224,15 +235,15 @@ function release(place: OpenInterface, { clientId, lease }: LeaseState): Promise
 
 /** Tells the server that another host has the address (RFC 2131, 4.4.4). There is no answer. */
 function decline(client: Client, lease: Lease): void {
-  const options = farewell(client, MessageType.decline, serverAt(lease));
+  const options = farewell(client, MessageType.decline, lease);
   options.set(Code.requestedAddress, addressOf(lease));
   tell(client, { broadcast: false, ciaddr: NO_ADDRESS, options });
 }
 
-function farewell({ clientId }: Client, type: number, { server }: Destination): Map<number, Uint8Array> {
+function farewell({ clientId }: Client, type: number, { server }: Lease): Map<number, Uint8Array> {
   return new Map([
     [Code.messageType, Uint8Array.of(type)],
-    [Code.serverId, server],
+    [Code.serverId, ipToBytes(parseIp(server))],
     [Code.clientId, clientId],
   ]);
 }
@@ -263,7 +274,7 @@ function offerFor(policy: ClientPolicy4, refusals: Refusals): (answer: Dhcp4Answ
 function request(
   client: Client,
   policy: ClientPolicy4,
-  { address, server }: Offer,
+  { address, server, xid }: Offer & { readonly xid: number },
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Response<Lease>> {
@@ -281,7 +292,8 @@ function request(
     const lease = leaseOf(answer, since);
     return typeof lease === 'object' ? { lease } : undefined;
   };
-  return ask(client, question(client, policy, MessageType.request, options), accept, { at: giveUpAt });
+  const what = question(client, policy, MessageType.request, options);
+  return ask(client, what, accept, { at: giveUpAt }, { xid });
 }
 
 /** An extension keeps the address; a grant of another one, which was not asked for, is ignored. */
@@ -310,8 +322,16 @@ function question(
   return { broadcast, ciaddr: NO_ADDRESS, options: options satisfies Options };
 }
 
-function serverAt({ server, serverMac }: Lease): Destination {
-  return { server: ipToBytes(parseIp(server)), mac: parseMac(serverMac) };
+/**
+ * Where the server of a lease is now. Hardware addresses change while a lease lasts: that of a Linux bridge with each of its ports, that of
+ * a router when another one takes its place.
+ */
+async function serverAt({ place }: Client, lease: Lease): Promise<Destination> {
+  const server = parseIp(lease.server);
+  const isNeighbour = cidrContains(parseCidr(lease.address), server);
+  const next = isNeighbour || !lease.gateway ? server : parseIp(lease.gateway);
+  const mac = (await findHolderMac(place, next)) ?? lease.serverMac;
+  return { server: ipToBytes(server), mac: parseMac(mac) };
 }
 
 function addressOf({ address }: Lease): Uint8Array {

@@ -1,18 +1,13 @@
 // What does the dhcp plugin do for each verb?
-import { planRoute } from '../../src/attach/addressing.ts';
 import { refuseTakenAddresses } from '../../src/attach/conflict.ts';
-import { addRoutes } from '../../src/attach/container.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { stateDir } from '../../src/cni/directories.ts';
 import { findCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
-import type { Log } from '../../src/log.ts';
-import { parseCidr, parseIp, renderCidr } from '../../src/net/ip.ts';
-import { addAddressRequest, listAddresses } from '../../src/netlink/rtnl/addr.ts';
+import { parseCidr, parseIp } from '../../src/net/ip.ts';
 import { findLink, IFF_UP, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { bootClock, isKept } from '../../src/node/upkeep/note.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
@@ -28,6 +23,7 @@ import {
   wishesOf,
 } from './config.ts';
 import { type Client, withClient } from './conversation.ts';
+import { applyLease, followMtu, type MtuLimits, missingRoutes } from './follow.ts';
 import {
   acquire,
   askAbout,
@@ -162,11 +158,11 @@ async function obtainIpv4(call: Call, conf: DhcpConf, link: Link): Promise<Resul
   const lease = await requireLease(call, IPV4_LEASES, limit, (...wanted) =>
     withClient(place, clientId, client => acquire(client, policy, ...wanted)),
   );
-  const state = { lease, clientId: Buffer.from(clientId).toString('hex'), unseen: true };
+  const { mtu } = link;
+  const state = { lease, clientId: Buffer.from(clientId).toString('hex'), unseen: true, ownMtu: mtu };
   releaseOnFailure(call, IPV4_LEASES, place, state);
   noteLease(call, IPV4_LEASES, state, dueAt(lease, bootClock()));
-  const { mtu } = link;
-  if (limitMtu(call.container, link, lease, call.log))
+  if (followMtu(place, lease, mtuLimitsOf(call, conf, mtu)))
     call.onFailure('restore the MTU', () => setLink(call.container, link.index, { mtu }));
   return resultOf(lease, conf.ipam.priority);
 }
@@ -174,16 +170,17 @@ async function obtainIpv4(call: Call, conf: DhcpConf, link: Link): Promise<Resul
 /** As {@link keepLease}, with routes and MTU. */
 function keepIpv4(call: Call, conf: DhcpConf, restarted: boolean): Promise<void> {
   const { timeout: timeoutS = DEFAULT_TIMEOUT_S } = conf.ipam;
-  return keepLease(call, IPV4_LEASES, { restarted, timeoutS }, (place, { clientId }) => {
+  return keepLease(call, IPV4_LEASES, { restarted, timeoutS }, (place, { clientId, ownMtu }) => {
     const policy = policyFor(call, conf, place);
     const talk = <T>(work: (client: Client) => Promise<T>) =>
       withClient(place, Uint8Array.from(Buffer.from(clientId, 'hex')), work);
     return {
       ask: (...question) => talk(client => askAbout(client, policy, ...question)),
       acquire: (...wanted) => talk(client => acquire(client, policy, ...wanted)),
-      apply(lease, before) {
-        limitMtu(place.socket, place.link, lease, call.log);
-        applyLease(place, lease, { before, priority: conf.ipam.priority });
+      missing: lease => missingRoutes(place, lease),
+      apply(lease, before, without) {
+        followMtu(place, lease, mtuLimitsOf(call, conf, ownMtu), before);
+        applyLease(place, lease, { before, priority: conf.ipam.priority, without });
       },
     };
   });
@@ -220,36 +217,6 @@ async function findHolder({ netns, link }: OpenInterface, lease: Lease): Promise
   }
 }
 
-/**
- * Lowers the MTU of the interface to the one that the server names. A larger one than the interface has is not believed: the
- * link would drop such packets.
- * @returns whether it was changed
- */
-function limitMtu(socket: NetlinkSocket, link: Link, { mtu }: Lease, log: Log): boolean {
-  if (mtu === undefined || mtu === link.mtu) return false;
-  if (mtu > link.mtu) {
-    log.debug(`Ignoring MTU ${mtu} of the DHCP server: "${link.name}" has ${link.mtu}`);
-    return false;
-  }
-  setLink(socket, link.index, { mtu });
-  return true;
-}
-
-/** Gives the interface the lease's address and routes. What is there already is left alone. */
-function applyLease(
-  { socket, link }: OpenInterface,
-  lease: Lease,
-  { before, priority }: { before: Lease; priority: number | undefined },
-): void {
-  const isThere = listAddresses(socket, link.index).some(({ cidr }) => renderCidr(cidr) === lease.address);
-  if (isThere && JSON.stringify(before.routes) === JSON.stringify(lease.routes)) return;
-  const cidr = parseCidr(lease.address);
-  const { routes = [] } = resultOf(lease, priority);
-  const planned = [{ cidr, gateway: lease.gateway ? parseIp(lease.gateway) : undefined }];
-  addRoutes(
-    socket,
-    link,
-    routes.map(route => planRoute(route, planned)),
-    isThere ? [] : [addAddressRequest(link.index, cidr, {})],
-  );
+function mtuLimitsOf({ log }: Call, { ipam }: DhcpConf, own: number | undefined): MtuLimits {
+  return { own, needsIpv6: ipam.ipv6 !== undefined, log };
 }

@@ -57,6 +57,10 @@ export const CommonState = z.object({
   reported: z.optional(z.string()),
   /** The interface has not been seen with the address yet: ADD, or the plugin that called it, may still be at work. */
   unseen: z.optional(z.boolean()),
+  /** The routes that ADD reported, if the server has named others since. */
+  reportedRoutes: z.optional(z.array(z.string())),
+  /** Destinations that the interface had no route to when its address was withdrawn: it gets none with the next one either. */
+  without: z.optional(z.array(z.string())),
 });
 type LeaseState = z.output<typeof CommonState> & { readonly lease: CommonLease };
 
@@ -66,6 +70,8 @@ export interface LeaseFamily<S extends LeaseState> {
   readonly schema: z.ZodMiniType<S>;
   /** The address of a lease, as a result has it. */
   cidrOf(state: S): string;
+  /** The routes of a lease, in text. */
+  routesOf(state: S): readonly string[];
   /**
    * Tells the server that the address is free.
    * @returns false if the server should have acknowledged that, and did not
@@ -326,6 +332,14 @@ export function checkLease<S extends LeaseState>(call: Call, leases: LeaseFamily
     throw new Error(
       `Cannot confirm the lease of ${state.reported ?? reported.join(', ')}: the server has replaced it by ${address}; run DEL and ADD`,
     );
+  if (state.reportedRoutes)
+    throw new Error(
+      `Cannot confirm the routes of ${address}: the server has replaced ${listed(state.reportedRoutes)} by ${listed(leases.routesOf(state))}; run DEL and ADD`,
+    );
+}
+
+function listed(routes: readonly string[]): string {
+  return routes.join(', ') || 'none';
 }
 
 /** GC spares leases this young, in seconds, if no note says when their ADD began: that ADD may still be running. */
@@ -422,8 +436,14 @@ interface LeaseKeeper<L> {
   ask(about: LeaseQuestion, lease: L, giveUpAt: number): Promise<Response<L>>;
   /** @param former address to ask for */
   acquire(former: string | undefined, giveUpAt: number, refusals: Refusals): Promise<L | undefined>;
-  /** Gives the interface the address of a lease, and what comes with it. @param before the lease that it replaces */
-  apply(lease: L, before: L): void;
+  /** Destinations of a lease that its interface has no route to. */
+  missing(lease: L): string[];
+  /**
+   * Gives the interface the address of a lease, and what comes with it.
+   * @param before the lease that it replaces
+   * @param without destinations that it gets no route to
+   */
+  apply(lease: L, before: L, without: readonly string[]): void;
 }
 
 /** A lease while the daemon calls for it. */
@@ -480,7 +500,7 @@ export async function keepLease<S extends LeaseState>(
   if (response !== undefined || stage === 'expired' || state.withdrawn) return replace(visit, response);
   if (stage === 'rebinding')
     call.log.warn(`No server extends the lease of ${lease.address} for "${link.name}", which ends soon`);
-  if (isFirstSeen) keeper.apply(lease, lease);
+  if (isFirstSeen) keeper.apply(lease, lease, []);
   const { unseen: _, ...seen } = state;
   updateRecord(call, record, isAwaited ? state : (seen as S), dueAt(lease, bootClock()));
 }
@@ -520,9 +540,10 @@ async function replace<S extends LeaseState>(
 ): Promise<void> {
   const { call, record, leases, place, keeper } = visit;
   const { name } = place.link;
-  const { state } = record;
-  const { lease, withdrawn } = state;
+  const { lease, withdrawn } = record.state;
   const isUnknown = response === 'unknown';
+  const without = record.state.without ?? (isUnknown ? undefined : keeper.missing(lease));
+  const state = { ...record.state, ...(without ? { without } : {}) };
   if (!isUnknown && !withdrawn) {
     withdrawAddress(place, lease);
     const why = response === 'over' ? 'the server has withdrawn it' : 'it has expired';
@@ -531,7 +552,7 @@ async function replace<S extends LeaseState>(
   const refusals: Refusals = [];
   const former = isUnknown ? lease.address : undefined;
   const fresh = await keeper.acquire(former, performance.now() + ACQUIRE_MS, refusals);
-  if (fresh) return take(visit, fresh);
+  if (fresh) return take({ ...visit, record: { ...record, state } }, fresh);
   const heard = refusals.join('; ') || 'no server answers';
   if (isUnknown) {
     call.log.warn(`The server no longer knows ${lease.address}, and grants no other: ${heard}`);
@@ -550,7 +571,12 @@ async function take<S extends LeaseState>(
   { call, record, leases, place, keeper, isAwaited }: Visit<S>,
   lease: S['lease'],
 ): Promise<void> {
-  const { lease: before, reported = before.address, withdrawn: _, unseen: __, ...client } = record.state;
+  const {
+    lease: before,
+    reported = before.address,
+    reportedRoutes = leases.routesOf(record.state),
+  } = record.state;
+  const { withdrawn: _, unseen: __, without: ___, reportedRoutes: ____, ...client } = record.state;
   // What ADD is about to give the interface must not be there already.
   const isLeftToAdd = isAwaited && lease.address === before.address;
   const next = {
@@ -558,19 +584,35 @@ async function take<S extends LeaseState>(
     ...(reported === lease.address ? {} : { reported }),
     ...(isLeftToAdd ? { unseen: true } : {}),
   } as unknown as S;
-  if (!updateRecord(call, record, next, dueAt(lease, bootClock()))) {
+  const isRerouted = leases.routesOf(next).join() !== reportedRoutes.join();
+  const noted = isRerouted ? { ...next, reportedRoutes } : next;
+  if (!updateRecord(call, record, noted, dueAt(lease, bootClock()))) {
     if (findInterface(call, record)) await leases.release(place, next);
     return;
   }
   if (isLeftToAdd) return;
   const isMoved = findAddress(place, lease) === undefined;
+  const { without = isMoved ? keeper.missing(before) : [] } = record.state;
   if (before.address !== lease.address) withdrawAddress(place, before);
-  keeper.apply(lease, before);
-  if (!isMoved) return;
+  keeper.apply(lease, before, without);
   const what = `"${place.link.name}" of container "${call.env.containerId}"`;
+  if (leases.routesOf(next).join() !== leases.routesOf(record.state).join())
+    call.log.warn(
+      `${what} now has the routes ${listed(leases.routesOf(next))}, as its server says; ADD reported ${listed(reportedRoutes)}`,
+    );
+  if (hasOtherResolvers(before, lease))
+    call.log.warn(
+      `The server names other resolvers for ${what}, ${listed([...lease.nameservers, ...lease.search])}; those of a running container stay as they are: recreate it`,
+    );
+  if (!isMoved) return;
   if (reported === lease.address) call.log.info(`${what} has ${lease.address} again`);
   else
     call.log.warn(
       `${what} now has ${lease.address}: ADD reported ${reported}, and host ports, packet filters and the runtime still refer to that; recreate the container`,
     );
+}
+
+function hasOtherResolvers(before: CommonLease, now: CommonLease): boolean {
+  const [one, other] = [before, now].map(({ nameservers, search }) => JSON.stringify([nameservers, search]));
+  return one !== other;
 }

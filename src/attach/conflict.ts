@@ -12,7 +12,7 @@ import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { findLink, type Link, setLink } from '../netlink/rtnl/link.ts';
 import type { Call } from '../plugin/define.ts';
-import { inNetns } from '../sys/netns.ts';
+import { inNetns, type Netns } from '../sys/netns.ts';
 import {
   BROADCAST,
   closePacketSocket,
@@ -131,6 +131,23 @@ export async function isAnsweredElsewhere(
     }),
   );
   return answers.includes(true);
+}
+
+/**
+ * The hardware address of the host of the link that has an IPv4 address, as that host says it now.
+ * @returns undefined if no host answers within 200 ms
+ */
+export function findHolderMac(
+  { netns, link }: { readonly netns: Netns; readonly link: Link },
+  ip: Ip,
+): Promise<string | undefined> {
+  const { index, mac } = link;
+  if (mac === undefined) return Promise.resolve(undefined);
+  return probe({ containerNetns: netns }, { index, mac }, [ip], (receive, elapsed) => {
+    for (const { sender, senderMac } of messagesIn(receive))
+      if (sameIp(sender, ip) && senderMac !== mac) return { senderMac };
+    return elapsed >= SILENT_MS ? { senderMac: undefined } : undefined;
+  }).then(({ senderMac }) => senderMac);
 }
 
 /** The next frame, if there is one. */

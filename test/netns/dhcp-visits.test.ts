@@ -93,6 +93,7 @@ async function withVisited(body: (visited: Visited) => Promise<void>): Promise<v
               return { lease: leaseSince(bootClock()) };
             },
             acquire: async () => leaseSince(bootClock()),
+            missing: () => [],
             apply: ({ address }) => void asked.push(`apply ${address}`),
           })),
       });

@@ -82,6 +82,8 @@ export const IPV6_LEASES: LeaseFamily<LeaseState> = {
   family: 6,
   schema: LeaseState,
   cidrOf: ({ lease, prefix }) => `${lease.address}/${prefix}`,
+  // They are the routers', and the kernel's.
+  routesOf: () => [],
   release: (place, state) =>
     withClient(place, identityIn(state), performance.now() + RELEASE_MS, client =>
       release(client, state.lease),
@@ -386,6 +388,7 @@ export function keepIpv6(call: Call, conf: DhcpConf, restarted: boolean): Promis
         talk(giveUpAt, client => askAbout(client, policy, question, lease, giveUpAt)),
       acquire: (former, giveUpAt, refusals) =>
         talk(giveUpAt, client => acquire(client, policy, former, giveUpAt, refusals)),
+      missing: () => [],
       apply: lease => applyLease(place, lease, state.prefix),
     };
   });

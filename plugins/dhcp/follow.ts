@@ -1,0 +1,186 @@
+// How does an interface follow what an IPv4 server grants: the address, its routes and the MTU, also when they change with a renewal?
+
+import { planRoute } from '../../src/attach/addressing.ts';
+import { addRoutes, mergeWays } from '../../src/attach/container.ts';
+import { describeError } from '../../src/cni/errors.ts';
+import type { Log } from '../../src/log.ts';
+import { parseCidr, parseIp, renderCidr, sameIp, subnetKey } from '../../src/net/ip.ts';
+import { addAddressRequest, listAddresses, RT_SCOPE_UNIVERSE } from '../../src/netlink/rtnl/addr.ts';
+import { setLink } from '../../src/netlink/rtnl/link.ts';
+import {
+  listRoutes,
+  type Route,
+  RT_TABLE_MAIN,
+  removeRoute,
+  restoreRoutes,
+} from '../../src/netlink/rtnl/route.ts';
+import { type Lease, resultOf } from './lease.ts';
+import type { OpenInterface } from './upkeep.ts';
+
+/** RFC 8200, section 5: with less, the kernel takes IPv6 and its addresses from the interface. */
+const IPV6_MIN_MTU = 1280;
+
+/** What the MTU of an interface depends on, apart from its lease. */
+export interface MtuLimits {
+  /** The interface's own, before a server lowered it; unknown for leases that earlier versions noted. */
+  readonly own: number | undefined;
+  /** IPv6 addresses are obtained as well. */
+  readonly needsIpv6: boolean;
+  readonly log: Log;
+}
+
+/**
+ * Lowers the MTU of the interface to the one that the server names, and raises it again, to its own at most, once the server names a larger
+ * one or none. A larger one than its own is not believed: the link would drop such packets. What others have lowered stays.
+ * @param before the lease that this one replaces, if it does
+ * @returns whether it was changed
+ */
+export function followMtu(place: OpenInterface, lease: Lease, limits: MtuLimits, before?: Lease): boolean {
+  const { socket, link } = place;
+  const wanted = mtuFor(place, lease, limits);
+  if (lease.mtu !== undefined && lease.mtu !== wanted && lease.mtu !== before?.mtu) {
+    const why = lease.mtu < (wanted ?? 0) ? 'has IPv6, which needs' : 'has';
+    limits.log.warn(`Ignoring MTU ${lease.mtu} of the DHCP server: "${link.name}" ${why} ${wanted}`);
+  }
+  if (wanted === undefined || wanted === link.mtu) return false;
+  if (wanted < link.mtu) {
+    setLink(socket, link.index, { mtu: wanted });
+    return true;
+  }
+  const isOurs = before !== undefined && mtuFor(place, before, limits) === link.mtu;
+  if (!isOurs) return false;
+  try {
+    setLink(socket, link.index, { mtu: wanted });
+    return true;
+  } catch (cause) {
+    limits.log.info(`Leaving the MTU of "${link.name}" at ${link.mtu}: ${describeError(cause)}`);
+    return false;
+  }
+}
+
+/** The MTU that the interface is to have by a lease; undefined if that says nothing. */
+function mtuFor(place: OpenInterface, { mtu }: Lease, { own, needsIpv6 }: MtuLimits): number | undefined {
+  if (mtu === undefined) return own;
+  const most = own ?? place.link.mtu;
+  const least = needsIpv6 || hasIpv6(place) ? Math.min(IPV6_MIN_MTU, most) : 0;
+  return Math.max(Math.min(mtu, most), least);
+}
+
+/** Whether it has an address that others know: each interface has a link-local one. */
+function hasIpv6({ socket, link }: OpenInterface): boolean {
+  return listAddresses(socket, link.index).some(
+    ({ cidr, scope }) => cidr.ip.family === 6 && scope === RT_SCOPE_UNIVERSE,
+  );
+}
+
+/** What follows from a change of the lease. */
+interface LeaseChange {
+  /** The lease that this one replaces: the routes that only that one has go. */
+  readonly before: Lease;
+  /** Metric of all routes. */
+  readonly priority: number | undefined;
+  /** Destinations that the interface must not be given a route to, as {@link missingRoutes} found them. */
+  readonly without: readonly string[];
+}
+
+/** Gives the interface the lease's address and routes. What is there already is left alone. */
+export function applyLease(place: OpenInterface, lease: Lease, change: LeaseChange): void {
+  const { socket, link } = place;
+  const { before, priority, without } = change;
+  const isThere = hasAddress(place, lease);
+  const [former, wanted] = [plannedRoutes(before, priority), plannedRoutes(lease, priority)];
+  const isChanged = (one: PlannedRoute) => !hasSameWays(one, former, wanted);
+  const [gone, coming] = [former.filter(isChanged), isThere ? wanted.filter(isChanged) : wanted];
+  if (isThere && gone.length + coming.length === 0) return;
+  const all = listRoutes(socket);
+  const leaving = all.filter(one => leavesBy(one, link.index) && gone.some(was => isSameWay(one, was)));
+  const allowed = coming.filter(({ dst }) => !without.includes(renderCidr(dst)));
+  const added = allowed.flatMap(one => {
+    if (!isThere || !gone.some(was => isSameSubnet(one, was))) return one;
+    // A later plugin may have moved the former one to another table, or taken it away.
+    const found = leaving.find(was => isSameSubnet(one, was));
+    return found ? { ...one, table: found.table, priority: found.priority } : [];
+  });
+  for (const one of leaving) removeRoute(socket, one);
+  const [behind, others] = partition(added, one => isBehindOthers(one, all, link.index));
+  const address = isThere ? [] : [addAddressRequest(link.index, parseCidr(lease.address), {})];
+  addRoutes(socket, link, others, address);
+  for (const problem of restoreRoutes(socket, mergeWays(behind, link.index))) throw problem;
+}
+
+/** Destinations of the lease that the interface has no route to, though it has the address: another plugin gave them to another interface. */
+export function missingRoutes(place: OpenInterface, lease: Lease): string[] {
+  if (!hasAddress(place, lease)) return [];
+  const own = listRoutes(place.socket).filter(one => leavesBy(one, place.link.index));
+  return plannedRoutes(lease, undefined)
+    .filter(({ dst }) => !own.some(one => isSameSubnet(one, { dst })))
+    .map(({ dst }) => renderCidr(dst));
+}
+
+function hasAddress({ socket, link }: OpenInterface, { address }: Lease): boolean {
+  return listAddresses(socket, link.index).some(({ cidr }) => renderCidr(cidr) === address);
+}
+
+/** Whether another interface has a route to the same place that comes before this interface's: a new one must not overtake it. */
+function isBehindOthers(
+  { dst, table, priority }: PlannedRoute,
+  all: readonly Route[],
+  index: number,
+): boolean {
+  const first = all.find(
+    one =>
+      isSameSubnet(one, { dst }) &&
+      one.table === (table || RT_TABLE_MAIN) &&
+      (one.priority ?? 0) === (priority ?? 0),
+  );
+  return first !== undefined && !leavesBy(first, index);
+}
+
+function partition<T>(all: readonly T[], isFirst: (one: T) => boolean): [T[], T[]] {
+  return [all.filter(isFirst), all.filter(one => !isFirst(one))];
+}
+
+/** The kernel's own routes belong to the address. */
+function leavesBy({ oif, ways = [], protocol }: Route, index: number): boolean {
+  return protocol !== RTPROT_KERNEL && (oif === index || ways.some(way => way.oif === index));
+}
+
+/** linux/rtnetlink.h */
+const RTPROT_KERNEL = 2;
+
+type PlannedRoute = ReturnType<typeof planRoute>;
+
+function plannedRoutes(lease: Lease, priority: number | undefined): PlannedRoute[] {
+  const gateway = lease.gateway ? parseIp(lease.gateway) : undefined;
+  const planned = [{ cidr: parseCidr(lease.address), gateway }];
+  return (resultOf(lease, priority).routes ?? []).map(route => planRoute(route, planned));
+}
+
+/** Whether a destination is reached in the same ways before and after. */
+function hasSameWays(
+  route: PlannedRoute,
+  former: readonly PlannedRoute[],
+  wanted: readonly PlannedRoute[],
+): boolean {
+  const [one, other] = [former, wanted].map(routes =>
+    JSON.stringify(routes.filter(each => isSameSubnet(each, route)).map(wayOf)),
+  );
+  return one === other;
+}
+
+function wayOf({ gateway }: PlannedRoute): string {
+  return gateway ? renderCidr({ ip: gateway, prefix: 32 }) : 'on the link';
+}
+
+function isSameSubnet(one: Pick<Route, 'dst'>, other: Pick<Route, 'dst'>): boolean {
+  return subnetKey(one.dst) === subnetKey(other.dst);
+}
+
+/** Whether a route of the kernel is one of a lease, or has it among its ways. */
+function isSameWay(found: Route, { dst, gateway }: PlannedRoute): boolean {
+  if (!isSameSubnet(found, { dst })) return false;
+  const gateways = [found.gateway, ...(found.ways ?? []).map(way => way.gateway)].filter(
+    one => one !== undefined,
+  );
+  return gateway ? gateways.some(one => sameIp(one, gateway)) : gateways.length === 0;
+}
