@@ -8,7 +8,7 @@ import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { type LeaseStore, refuseSecondLease, unusedGarbage } from '../../src/ipam/lease-store.ts';
 import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { readHeld as findHeld, type Held } from '../../src/pools/held.ts';
+import { readHeld as findHeld, type Held, termsOf } from '../../src/pools/held.ts';
 import {
   blockContains,
   type ChosenAddress,
@@ -19,6 +19,7 @@ import {
   type Wish,
 } from '../../src/pools/lease.ts';
 import { type Compared, inLeases, inPlace, isCompared, leasing, type Place } from '../../src/pools/place.ts';
+import { parsePool } from '../../src/pools/pool.ts';
 import { askForUpkeep, claimantOf, DEFAULT_TIMEOUT_S, noteUpkeep, placeOf } from './claimant.ts';
 import { ClusterConf, LeaseConf } from './config.ts';
 import {
@@ -113,7 +114,7 @@ export const plugin = definePlugin({
     const place = placeOf(call);
     // A further pool that is full does not make the node unusable for all other pods.
     const [pool] = poolsOf(conf);
-    if (hasRoom(place, pool.name)) return;
+    if (hasRoom(place, pool)) return;
     try {
       const { tryToFind } = await import('./slow.ts');
       await tryToFind(await claimantOf(call, conf), pool);
@@ -123,12 +124,19 @@ export const plugin = definePlugin({
   },
 });
 
-function hasRoom(place: Place, pool: string): boolean {
+function hasRoom(place: Place, pool: ConfiguredPool): boolean {
   if (!fileExists(place.dir)) return false;
   // Not by way of the store, which may be away, while the blocks are those of this boot.
   const look = (store: LeaseStore, held: Held | undefined) =>
-    held !== undefined && isCompared(place, held) && useOf(held, pool, store).free > 0;
+    held !== undefined &&
+    isCompared(place, held) &&
+    useOf(inPresentTerms(held, pool), pool.name, store).free > 0;
   return inPlace(place, look, { deadlineMs: STATUS_DEADLINE_MS });
+}
+
+/** The blocks of this node, of which the pool hands out what the configuration says now. */
+function inPresentTerms(held: Held, { name, spec }: ConfiguredPool): Held {
+  return spec ? { ...held, terms: { ...held.terms, [name]: termsOf(parsePool(name, spec)) } } : held;
 }
 
 /** What an attachment is to get. */
@@ -146,10 +154,11 @@ function reserveIn(
   held: Held | undefined,
 ): ChosenAddress[] | undefined {
   refuseSecondLease(owner, store.findKnownLeasesOf(owner));
-  const chosen = chooseAddresses(held, pool.name, store, wish);
+  const present = held && inPresentTerms(held, pool);
+  const chosen = chooseAddresses(present, pool.name, store, wish);
   if (chosen === undefined) return undefined;
   store.reserve(chosen, owner);
-  const { free } = useOf(held, pool.name, store);
+  const { free } = useOf(present, pool.name, store);
   if (held && !held.asked && free < limitsOf(conf, pool.spec?.blockSize).lowWater) askForUpkeep(call, held);
   return chosen;
 }

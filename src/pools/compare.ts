@@ -18,6 +18,7 @@ import {
   type ObjectKind,
   ownedBy,
   type StoredObject,
+  termsOf,
 } from './held.ts';
 import { compareGuests, guestFrom, joinedBy } from './keep.ts';
 import { isInUse } from './lease.ts';
@@ -92,7 +93,14 @@ export async function compare(
     // A store that was restored may name this node for what it gave back since.
     const others = restored ? [] : [...own.values()].flatMap(object => heldFrom(object) ?? []);
     adopted.push(...others.map(({ name }) => name));
-    const next: Held = { ...held, comparedIn: boot, checkedAt: clock(), blocks: [...known, ...others] };
+    const terms = { ...held.terms, ...Object.fromEntries(pools.map(pool => [pool.name, termsOf(pool)])) };
+    const next: Held = {
+      ...held,
+      comparedIn: boot,
+      checkedAt: clock(),
+      terms,
+      blocks: [...known, ...others],
+    };
     return searches && !restored ? { ...next, searchedAt: clock() } : next;
   });
   return { adopted, lost, reclaimed, restored };

@@ -18,7 +18,7 @@ import {
   renderIp,
   subnetOf,
 } from '../net/ip.ts';
-import type { BlockShape } from './pool.ts';
+import type { BlockShape, Pool } from './pool.ts';
 
 /**
  * The machine's identities, the one that a copy of the disk does not have first: the firmware's, if root may read it, and the
@@ -174,6 +174,21 @@ const Orphan = z.object({
 });
 export type Orphan = z.output<typeof Orphan>;
 
+/** What a pool says about its addresses now: its blocks have what it said when they were claimed. */
+const Terms = z.object({
+  layout: z.enum(['routed', 'flat']),
+  gateways: z.array(z.string()),
+  exclude: z.array(z.string()),
+});
+export type Terms = z.output<typeof Terms>;
+
+/** What a pool says about its addresses, as {@link Held} has it. */
+export function termsOf({ layout, gateways, subnets }: Pool): Terms {
+  const excluded = subnets.flatMap(({ families }) => families.flatMap(({ exclude }) => exclude));
+  const exclude = new Set(excluded.map(([from, to]) => `${renderIp(from)}-${renderIp(to)}`));
+  return { layout, gateways: gateways.map(renderIp), exclude: [...exclude] };
+}
+
 const Held = z.object({
   /** The name under which this node claims blocks, and the machine. A list that another wrote is not this node's: disks are copied. */
   node: z.string(),
@@ -193,6 +208,8 @@ const Held = z.object({
   /** What this node saw of each pool when it last looked at all of it: blocks in all, those that are claimed, and nodes. */
   pools: z.optional(z.record(z.string(), z.object({ blocks: z.int(), claimed: z.int(), nodes: z.int() }))),
   orphans: z.optional(z.array(Orphan)),
+  /** By pool: as this node knew it when it last compared its blocks with the store. */
+  terms: z.optional(z.record(z.string(), Terms)),
   /** The newest revision of the store that this node knows: with an older one, the store was restored. */
   newest: z.optional(z.int()),
   /** By pool: the object that this node knows. Another one was made after all objects had been deleted. */

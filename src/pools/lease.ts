@@ -1,9 +1,9 @@
 // Which address of this node's blocks does an attachment get, if it asks for one, and if not?
 
 import type { LeaseStore } from '../ipam/lease-store.ts';
-import { inSearchOrder, type Stretch, stretchContains } from '../ipam/stretch.ts';
-import { FAMILIES, type Ip } from '../net/ip.ts';
-import { type ClaimKey, type Held, type HeldBlock, type Usable, usableOf } from './held.ts';
+import { inSearchOrder, parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
+import { FAMILIES, type Family, findIp, type Ip } from '../net/ip.ts';
+import { type ClaimKey, type Held, type HeldBlock, type Terms, type Usable, usableOf } from './held.ts';
 
 /** A wish for particular addresses, or for those that the one before had. Only pools of single addresses grant it. */
 export interface Wish {
@@ -69,7 +69,7 @@ export function chooseAddresses(
   const blocks = blocksOf(held, pool, wish);
   const chosen: ChosenAddress[] = [];
   for (const [setIndex, family] of FAMILIES.entries()) {
-    const usable = blocks.map(block => usableOf(block).filter(({ from }) => from.family === family));
+    const usable = blocks.map(block => offeredBy(block, family, held?.terms?.[pool]));
     if (!usable.some(ranges => ranges.length)) continue;
     const found = nextFree(usable, setIndex, store);
     if (found === undefined) return undefined;
@@ -102,9 +102,7 @@ export function useOf(
   store: Pick<LeaseStore, 'countTaken'>,
 ): { readonly size: number; readonly used: number; readonly free: number } {
   const counts = FAMILIES.flatMap(family => {
-    const ranges = blocksOf(held, pool)
-      .flatMap(usableOf)
-      .filter(({ from }) => from.family === family);
+    const ranges = blocksOf(held, pool).flatMap(block => offeredBy(block, family, held?.terms?.[pool]));
     if (ranges.length === 0) return [];
     const size = ranges.reduce((sum, { from, to }) => sum + Number(to.value - from.value) + 1, 0);
     const used = ranges.reduce((sum, { from, to }) => sum + store.countTaken(from, to), 0);
@@ -112,6 +110,26 @@ export function useOf(
   });
   const [least] = counts.sort((a, b) => a.free - b.free);
   return least ?? { size: 0, used: 0, free: 0 };
+}
+
+/**
+ * What a block hands out of one family: not what its pool excludes now, nor what has become a gateway. What is kept for one was
+ * promised before.
+ */
+function offeredBy(block: HeldBlock, family: Family, terms: Terms | undefined): Usable[] {
+  const own = usableOf(block).filter(({ from }) => from.family === family);
+  if (terms === undefined || block.keptFor !== undefined) return own;
+  const gateway = terms.gateways.find(text => findIp(text)?.family === family);
+  const excluded = [...terms.exclude, ...(gateway ? [gateway] : [])].filter(
+    text => (text.includes(':') ? 6 : 4) === family,
+  );
+  const space = { ip: { family, value: 0n }, prefix: 0 };
+  const stretches = parseStretches(excluded, 'exclude', space);
+  return own.flatMap(one =>
+    without([one.from, one.to], stretches).map(([from, to]) => {
+      return { ...one, from, to, ...(terms.layout === 'flat' ? { gateway } : {}) };
+    }),
+  );
 }
 
 export function isInUse(block: HeldBlock, store: Pick<LeaseStore, 'countTaken'>): boolean {

@@ -137,6 +137,53 @@ describeRoot('cluster', () => {
     expect((await one.call('ADD', 'three', third)).error).toMatchObject({ code: 11 });
   });
 
+  test.each(['configuration', 'pool, once it was looked at'])(
+    '[1.1.0] what the %s excludes later is not handed out of a block that the node holds, nor a new gateway',
+    async place => {
+      const ipam = {
+        layout: 'flat',
+        subnets: [{ ipv4: '10.69.0.0/28' }],
+        blockSize: 16,
+        lowWater: 0,
+        coolDown: 0,
+      };
+      const { call, leases, conf, dir } = network(ipam);
+      const first = await call('ADD', 'c1');
+      const [given = ''] = leases();
+      expect(first.result.ips[0]).toEqual({ address: `${given}/28` });
+      const later = {
+        ...ipam,
+        exclude: ['10.69.0.4', '10.69.0.8-10.69.0.11', given],
+        gateways: ['10.69.0.2'],
+      };
+      const changed = { ...conf, ipam: { ...conf.ipam, ...later } };
+      if (place !== 'configuration') {
+        const gc = { ...changed, 'cni.dev/valid-attachments': [{ containerID: 'c1', ifname: 'eth0' }] };
+        expect(await call('GC', '', { conf: gc })).toMatchObject({ exitCode: 0 });
+        const { terms } = JSON.parse(readFileSync(join(dir, '.catena-blocks'), 'utf8'));
+        const exclude = ['10.69.0.4-10.69.0.4', '10.69.0.8-10.69.0.11', `${given}-${given}`];
+        expect(terms).toEqual({
+          [conf.name]: { layout: 'flat', gateways: ['10.69.0.2'], exclude: expect.arrayContaining(exclude) },
+        });
+      }
+      const excluded = [2, 4, 8, 9, 10, 11].map(last => `10.69.0.${last}`);
+      const free = 14 - new Set([...excluded, given]).size;
+      for (let i = 0; i < free; i++) {
+        const { result } = await call('ADD', `d${i}`, { conf: changed });
+        expect(result.ips[0].gateway).toBe('10.69.0.2');
+      }
+      expect((await call('ADD', 'none', { conf: changed })).error).toMatchObject({ code: 11 });
+      expect((await call('STATUS', '', { conf: changed })).error).toMatchObject({ code: 50 });
+      expect(leases().filter(one => one !== given && excluded.includes(one))).toEqual([]);
+      // Who has one keeps it, and nothing of the block goes back before.
+      expect(await call('CHECK', 'c1', { prevResult: first.result })).toMatchObject({ exitCode: 0 });
+      for (let i = 0; i < free; i++) await call('DEL', `d${i}`, { conf: changed });
+      expect(readdirSync(join(dir, '..', '.catena-pools', 'blocks'))).toHaveLength(1);
+      await call('DEL', 'c1', { conf: changed });
+      expect(leases()).toEqual([]);
+    },
+  );
+
   test('[1.1.0] a list of blocks that cannot be read is made again from the store', async () => {
     const { call, dir, leases } = network(dual);
     await call('ADD');
