@@ -51,7 +51,7 @@ interface PoolState {
 
 /**
  * Writes one address of the range for a holder. One that its pod already has for that interface is taken over, with the new container:
- * a late DEL of the former one then frees nothing.
+ * a late DEL of the former one then frees nothing. If it is not the wanted one, or is not handed out any longer, it is freed.
  * @param wanted the only address that will do
  * @throws CniError 11 when the range is exhausted, the wanted address is taken, or the API cannot be reached
  */
@@ -63,9 +63,14 @@ export async function allocate(books: Books, range: Range, holder: Holder, wante
       const isSame = entry.podref === holder.podref && entry.ifname === holder.ifname;
       return isSame && !refused.has(offset) && addressOf(range, offset) !== undefined;
     });
-    const ip = own
-      ? addressOf(range, own[0])
-      : lowestFree(onlyIn(range, wanted), new Set([...Object.keys(pool.entries), ...refused]));
+    const former = own && addressOf(range, own[0]);
+    if (former && own?.[1].id && !isHandedOut(onlyIn(range, wanted), former)) {
+      await release(books, range, { id: own[1].id, ifname: holder.ifname });
+      await pauseOr(books, range);
+      continue;
+    }
+    const ip =
+      former ?? lowestFree(onlyIn(range, wanted), new Set([...Object.keys(pool.entries), ...refused]));
     if (ip === undefined)
       throw wanted ? takenOrUnfit(range, wanted) : exhausted(range, Object.keys(pool.entries).length);
     const offset = offsetOf(range, ip);
@@ -247,8 +252,11 @@ function rangeText({ subnet }: Range): string {
 
 function onlyIn(range: Range, wanted: Ip | undefined): Range {
   if (wanted === undefined) return range;
-  const isHandedOut = range.free.some(stretch => stretchContains(stretch, wanted));
-  return { ...range, free: isHandedOut ? [[wanted, wanted]] : [] };
+  return { ...range, free: isHandedOut(range, wanted) ? [[wanted, wanted]] : [] };
+}
+
+function isHandedOut({ free }: Range, ip: Ip): boolean {
+  return free.some(stretch => stretchContains(stretch, ip));
 }
 
 function takenOrUnfit(range: Range, wanted: Ip): CniError {

@@ -314,6 +314,24 @@ describe('defects of whereabouts', () => {
     expect(entries(model, one.poolName)).toEqual({});
   });
 
+  test('a new sandbox that asks for another address, or whose former one is now excluded, gets one that will do', async () => {
+    const { model, books } = cluster();
+    const whole = range('10.1.0.0/24');
+    const sandbox = (n: number) => ({ ...pod(1), id: `c-1-${n}` });
+    expect(renderIp(await allocate(books(), whole, sandbox(1)))).toBe('10.1.0.1');
+    expect(renderIp(await allocate(books(), whole, sandbox(2), parseIp('10.1.0.7')))).toBe('10.1.0.7');
+    expect(entries(model, whole.poolName)).toEqual({ '10.1.0.7': 'ns/pod-1/net1' });
+    const smaller = range('10.1.0.0/24', { exclude: ['10.1.0.1', '10.1.0.7'] });
+    expect(renderIp(await allocate(books(), smaller, sandbox(3)))).toBe('10.1.0.2');
+    expect(entries(model, whole.poolName)).toEqual({ '10.1.0.2': 'ns/pod-1/net1' });
+    expect(reservations(model)).toEqual({ '10.1.0.2': 'ns/pod-1/net1' });
+    // A wanted one that another pod has is refused; what the pod had is freed before, as it would not do.
+    await allocate(books(), whole, pod(2), parseIp('10.1.0.9'));
+    await expect(allocate(books(), whole, sandbox(4), parseIp('10.1.0.9'))).rejects.toThrow(
+      'another pod has it',
+    );
+  });
+
   test('two interfaces of a pod in overlapping ranges get two addresses, and keep both reservations', async () => {
     const { model, books } = cluster();
     const [one, two] = [range('10.1.0.0/24'), range('10.1.0.0/16')];
