@@ -250,7 +250,7 @@ export function noteLease<S extends LeaseState>(
     ...ownerOf(call, leases),
     ...identityOf(environment, attachmentOf(call), env.netns),
     id: crypto.randomUUID(),
-    ...(due === undefined ? {} : { dueAt: due }),
+    ...timesOf(state, due),
     call: {
       env: Object.fromEntries(names.flatMap(name => (environment[name] ? [[name, environment[name]]] : []))),
       stdin,
@@ -265,14 +265,28 @@ export function noteLease<S extends LeaseState>(
  * Writes the next state of a record, unless DEL has removed it, or another ADD has replaced it, since it was read.
  * @returns whether it was written
  */
-function updateRecord<S>(call: Call, { note }: KeptLease<S>, state: S, due: number | undefined): boolean {
+function updateRecord<S extends LeaseState>(
+  call: Call,
+  { note }: KeptLease<S>,
+  state: S,
+  due: number | undefined,
+): boolean {
   const dir = stateDir(call.environment);
   return locked(call, () => {
     if (findUpkeep(dir, PLUGIN, note)?.id !== note.id) return false;
-    const { dueAt: _, ...rest } = note;
-    putUpkeep(dir, PLUGIN, { ...rest, ...(due === undefined ? {} : { dueAt: due }), state });
+    const { dueAt: _, urgentAt: __, ...rest } = note;
+    putUpkeep(dir, PLUGIN, { ...rest, ...timesOf(state, due), state });
     return true;
   });
+}
+
+/** When the daemon calls. An address whose lease has ended leaves its interface, whatever others wait for a server. */
+function timesOf(
+  { lease: { since, duration }, withdrawn }: LeaseState,
+  due: number | undefined,
+): Pick<UpkeepNote, 'dueAt' | 'urgentAt'> {
+  if (due === undefined) return {};
+  return { dueAt: due, ...(withdrawn || duration === undefined ? {} : { urgentAt: since + duration }) };
 }
 
 /** Removes a record, unless another ADD has replaced it. A missing one is ignored. @throws CniError 5 or 11 */
@@ -494,8 +508,10 @@ export async function keepLease<S extends LeaseState>(
   }
   const keeper = open(place, state);
   const visit = { call, record, leases, place, keeper, isAwaited };
+  if (isOver(state)) return endLease(visit);
   const response = await askAbout(visit, restarted);
   if (typeof response === 'object') return take(visit, response.lease);
+  if (response === undefined && isOver(state)) return endLease(visit);
   const stage = stageOf(lease, bootClock());
   if (response !== undefined || stage === 'expired' || state.withdrawn) return replace(visit, response);
   if (stage === 'rebinding')
@@ -516,6 +532,25 @@ function findAddress({ socket, link }: OpenInterface, { address }: CommonLease):
 function withdrawAddress(place: OpenInterface, lease: CommonLease): void {
   const found = findAddress(place, lease);
   if (found) removeAddress(place.socket, place.link.index, found.cidr);
+}
+
+/** Whether the lease has ended, and the interface still has its address. */
+function isOver({ lease, withdrawn }: LeaseState): boolean {
+  return !withdrawn && stageOf(lease, bootClock()) === 'expired';
+}
+
+/** The next call asks for another one, which may take long. */
+function endLease<S extends LeaseState>(visit: Visit<S>): void {
+  updateRecord(visit.call, visit.record, withdraw(visit, 'it has expired'), bootClock());
+}
+
+/** Takes the address from the interface, and says so. @returns the state of a lease that is over */
+function withdraw<S extends LeaseState>({ call, record, place, keeper }: Visit<S>, why: string): S {
+  const { lease } = record.state;
+  const without = keeper.missing(lease);
+  withdrawAddress(place, lease);
+  call.log.warn(`Removed ${lease.address} from "${place.link.name}": ${why}`);
+  return { ...record.state, withdrawn: true, without };
 }
 
 /** The question that a lease is due for. */
@@ -542,13 +577,8 @@ async function replace<S extends LeaseState>(
   const { name } = place.link;
   const { lease, withdrawn } = record.state;
   const isUnknown = response === 'unknown';
-  const without = record.state.without ?? (isUnknown ? undefined : keeper.missing(lease));
-  const state = { ...record.state, ...(without ? { without } : {}) };
-  if (!isUnknown && !withdrawn) {
-    withdrawAddress(place, lease);
-    const why = response === 'over' ? 'the server has withdrawn it' : 'it has expired';
-    call.log.warn(`Removed ${lease.address} from "${name}": ${why}`);
-  }
+  const isLeaving = !isUnknown && !withdrawn;
+  const state = isLeaving ? withdraw(visit, 'the server has withdrawn it') : record.state;
   const refusals: Refusals = [];
   const former = isUnknown ? lease.address : undefined;
   const fresh = await keeper.acquire(former, performance.now() + ACQUIRE_MS, refusals);
@@ -560,7 +590,7 @@ async function replace<S extends LeaseState>(
     return;
   }
   call.log.error(`"${name}" has no ${wordOf(leases)}address: ${heard}; trying again in ${RETRY_S} s`);
-  updateRecord(call, record, { ...state, withdrawn: true }, bootClock() + RETRY_S);
+  updateRecord(call, record, state, bootClock() + RETRY_S);
 }
 
 /**

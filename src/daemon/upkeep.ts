@@ -39,6 +39,8 @@ export class Upkeep {
   readonly #failures = new Map<string, { count: number; notBefore: number }>();
   readonly #wanted = new Map<string, { readonly plugin: string; readonly note: UpkeepNote }>();
   readonly #visits: VisitQueue;
+  /** Short calls, which must not wait for those that hang. */
+  readonly #urgent: VisitQueue;
   readonly #timer: ReturnType<typeof setInterval>;
   #release: (() => void) | undefined;
   #kept = 0;
@@ -51,6 +53,7 @@ export class Upkeep {
       atOnce: AT_ONCE,
       groupOf: id => this.#wanted.get(id)?.note.network ?? '',
     });
+    this.#urgent = new VisitQueue(id => this.#visitWanted(id), { atOnce: AT_ONCE, groupOf: id => id });
     this.#look();
     this.#timer = setInterval(() => this.#look(), INTERVAL_MS);
   }
@@ -65,7 +68,7 @@ export class Upkeep {
     clearInterval(this.#timer);
     this.#end.abort();
     await this.#running;
-    await this.#visits.close();
+    await Promise.all([this.#visits.close(), this.#urgent.close()]);
     this.#release?.();
   }
 
@@ -95,9 +98,12 @@ export class Upkeep {
       return (isPast || !this.#met.has(note.id)) && notBefore(note) <= now;
     });
     // One that hangs, as without a DHCP server, holds up those of its network alone.
-    for (const one of due.filter(({ note }) => !this.#visits.has(note.id))) {
-      this.#wanted.set(one.note.id, one);
-      this.#visits.add([one.note.id]);
+    for (const one of due) {
+      const { id, urgentAt } = one.note;
+      const isUrgent = urgentAt !== undefined && urgentAt <= now && one.note.boot === boot;
+      if (this.#urgent.has(id) || (isUrgent ? !this.#visits.withdraw(id) : this.#visits.has(id))) continue;
+      this.#wanted.set(id, one);
+      (isUrgent ? this.#urgent : this.#visits).add([id]);
     }
     await this.#visits.whenIdle();
     this.#isStarting = false;

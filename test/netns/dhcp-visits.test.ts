@@ -168,6 +168,19 @@ describeRoot('a visit of the daemon for a lease', () => {
     });
   });
 
+  test('takes the address of one that has ended from the interface before it asks for another', async () => {
+    await withVisited(async ({ lab, container, asked, beginAdd, noteAgain, visit }) => {
+      beginAdd();
+      noteAgain({}, 61);
+      await visit();
+      expect(asked).toEqual([]);
+      const [link] = await lab.ip(container, '-4', 'addr', 'show', 'eth0');
+      expect(link?.addr_info ?? []).toEqual([]);
+      await visit();
+      expect(asked).toEqual([`apply ${ADDRESS}`]);
+    });
+  });
+
   test.each(['del', 'gc'] as const)(
     'a record that is of no lease is not visited again at once, and goes with %s',
     async verb => {

@@ -54,6 +54,12 @@ export class VisitQueue {
     return this.#visiting.has(key) || this.#waiting.has(key);
   }
 
+  /** Forgets a visit that waits. @returns false if one is in progress */
+  withdraw(key: string): boolean {
+    this.#waiting.delete(key);
+    return !this.#visiting.has(key);
+  }
+
   /** Resolves when nothing is in progress but visits that rest or take long. */
   whenIdle(): Promise<void> {
     return this.isIdle ? Promise.resolve() : new Promise(resolve => this.#onIdle.push(resolve));

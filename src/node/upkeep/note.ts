@@ -35,6 +35,8 @@ const Note = z.object({
   outlivesBoot: z.optional(z.boolean()),
   /** Seconds since the boot; absent if there is nothing more to do. */
   dueAt: z.optional(z.number()),
+  /** Seconds since the boot from which on a call does not wait for those of its network that hang: it is a short one then. */
+  urgentAt: z.optional(z.number()),
   /** The generation of the attachment (attachments/generation.ts), if it was noted. */
   generation: z.optional(z.string()),
   /** The cookie of its namespace (sys/netns-identity.ts), if the kernel has cookies. */

@@ -115,3 +115,31 @@ test('a note of an ADD under this daemon is called for at once, but not as after
   await running.stop();
   expect(calls.map(({ env }) => env.CATENA_UPKEEP)).toEqual(['restart', 'due']);
 });
+
+test('a short call that is urgent does not wait for those of its network that hang', async () => {
+  for (let i = 0; i < 6; i++) put(`hangs${i}`);
+  const calls: string[] = [];
+  let end = () => {};
+  const ended = new Promise<void>(resolve => {
+    end = resolve;
+  });
+  const running = new Upkeep({
+    stateDir: dir,
+    boot: 'b1',
+    env: {},
+    log: () => undefined,
+    async call({ env }) {
+      const name = env.CNI_NETNS?.split('/').at(-1) ?? '';
+      calls.push(name);
+      if (name.startsWith('hangs')) await ended;
+      return { stderr: '', exitCode: 0, stdout: '' };
+    },
+  });
+  await until(() => calls.length === 4);
+  put('waits', { dueAt: 0 });
+  put('ended', { dueAt: 0, urgentAt: 0 });
+  await until(() => calls.includes('ended'), { withinMs: 20_000 });
+  expect(calls).not.toContain('waits');
+  end();
+  await running.stop();
+});
