@@ -214,7 +214,11 @@ export async function askAbout(
     answer => {
       const from = serverOf(answer.message.options);
       if (from === undefined || !isTrusted(policy, serverName(from))) return undefined;
-      return { response: responseIn(lease, answer, since), isOwn: serverName(from) === lease.server };
+      const response = responseIn(lease, answer, since);
+      const isOwn = serverName(from) === lease.server;
+      // Servers refuse what they do not know. Until the lease is rebound, its own one decides, also if it is away for now.
+      if (about === 'confirm' && response === 'over' && !isOwn) return undefined;
+      return { response, isOwn };
     },
     giveUpAt,
   );

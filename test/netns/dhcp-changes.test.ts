@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { startDaemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
-import { add, addressesOf, confOf, SHORT, serve } from '../helpers/dhcp-lab.ts';
+import { add, addressesOf, confOf, SHORT, serve, startRogue } from '../helpers/dhcp-lab.ts';
 import { addServedIpv6, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
@@ -98,6 +98,26 @@ describeRoot(
           });
           expect(await gatewaysOf(lab, container)).toEqual({});
           expect(await gatewaysOf(lab, container, 'main0')).toEqual({ default: '192.0.2.1' });
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] a daemon that starts while the server is away takes no address away because another server refuses it',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, { args: [SHORT[0] ?? ''] });
+          const container = await lab.container();
+          const { ips } = await add(lab, container);
+          await server.stop();
+          const rogue = await startRogue(lab, ['--dhcp-authoritative']);
+          const daemon = await startDaemon(lab);
+          await until(() => rogue.log().includes('DHCPNAK'));
+          // The question ends after four seconds.
+          await until(() => daemon.said().includes('plugin finished'));
+          expect(await addressesOf(lab, container)).toEqual([ips[0]?.address ?? '']);
+          expect(rogue.log()).not.toContain('DHCPDISCOVER');
         });
       },
       DEADLINE_MS,
