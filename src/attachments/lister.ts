@@ -4,8 +4,16 @@ import { basename, join } from 'node:path';
 import { FileCache } from '../files/file-cache.ts';
 import { namesIn, readIfThere } from '../files/read-file.ts';
 import { type CachedAttachment, parseRecord } from './entries.ts';
-import { type AttachmentRecord, cacheDirsOf, type KnownAttachment, notesDir, recordOf } from './notes.ts';
-import { joinKnown, noteIn, type Places } from './store.ts';
+import {
+  type AttachmentRecord,
+  cacheDirsOf,
+  joinKnown,
+  type KnownAttachment,
+  noteIn,
+  notesDir,
+  type Places,
+  recordOf,
+} from './notes.ts';
 
 /**
  * Lists what is in the files each time it is called: `all` by a look at each file, `new` by a look at directories that have changed and at
@@ -14,7 +22,7 @@ import { joinKnown, noteIn, type Places } from './store.ts';
 export type Lister<T> = (scope?: 'all' | 'new') => T[];
 
 /**
- * Lists attachments of all networks again and again, whichever runtime made them, as {@link listKnown} does.
+ * Lists attachments of all networks again and again, whichever runtime made them, as listKnown() does.
  * @param isDoubted whether what was read of an attachment's file may not hold any longer
  */
 export function knownLister(

@@ -24,6 +24,7 @@ import {
   digestOf,
   directoryOf,
   fileNameOf,
+  keyOf,
   sameAttachment,
 } from '../cni/attachment.ts';
 import {
@@ -250,6 +251,83 @@ export function readRecord(
   return undefined;
 }
 
+/** Where entries and notes are. */
+export interface Places {
+  /** Of other runtimes' entries; without one, only those of the journals are read. */
+  readonly cacheDir?: string;
+  /** State directories. */
+  readonly journals: readonly string[];
+}
+
+/** The note in a file of a journal; undefined if it has gone. @throws CniError 6 and 5 */
+export function noteIn(stateDir: string, file: string): AttachmentRecord | undefined {
+  const note = readNote(file);
+  if (note && noteFileOf(stateDir, note) !== file) throw misplaced(note, file);
+  return note;
+}
+
+interface JournalNotes {
+  readonly stateDir: string;
+  readonly notes: readonly AttachmentRecord[];
+}
+
+/**
+ * What entries and notes say together: those of other runtimes in the caller's own directory, then those of each journal in turn. The notes
+ * have to be read first, since an ADD removes its note once it has an entry.
+ * @param listed entries by directory
+ */
+export function joinKnown(
+  ownDir: string,
+  listed: ReadonlyMap<string, readonly CachedAttachment[]>,
+  journals: readonly JournalNotes[],
+): KnownAttachment[] {
+  const { entries, ofNotes } = withEntriesOf(journals, listed);
+  const taken = new Set<CachedAttachment>();
+  const recorded = journals.flatMap(({ stateDir, notes }) => {
+    const known = (record: AttachmentRecord, cached: CachedAttachment | undefined): KnownAttachment => {
+      if (cached) taken.add(cached);
+      return { known: toRemembered(record), record, stateDir, cached, cacheDir: record.cacheDir };
+    };
+    const keys = new Set<string>();
+    const noted = notes
+      // While a change of what another runtime made is unfinished, that has a note, too.
+      .filter(({ foreign, phase }) => !(foreign && phase === 'attached'))
+      .flatMap(note => {
+        const cached = ofNotes.get(note);
+        const record = standingBy(stateDir, note, cached);
+        if (!record?.isNoted) return [];
+        keys.add(keyOf(note));
+        return known(record, cached === 'unusable' ? undefined : cached);
+      });
+    const settled = [...entries].flatMap(([dir, list]) =>
+      list.flatMap(entry => {
+        const record = recordOf(stateDir, entry, dir);
+        return record && !keys.has(keyOf(entry)) ? known(record, entry) : [];
+      }),
+    );
+    return [...noted, ...settled];
+  });
+  const others = (entries.get(ownDir) ?? []).filter(one => !taken.has(one));
+  const none = { record: undefined, stateDir: undefined, cacheDir: ownDir };
+  return [...others.map(cached => ({ known: cached, cached, ...none })), ...recorded];
+}
+
+/** The entries of all notes, of which those that were not listed are read now. */
+function withEntriesOf(
+  journals: readonly JournalNotes[],
+  listed: ReadonlyMap<string, readonly CachedAttachment[]>,
+) {
+  const entries = new Map(listed);
+  const ofNotes = new Map<AttachmentRecord, ReturnType<typeof entryOrUnusable>>();
+  for (const note of journals.flatMap(({ notes }) => notes)) {
+    const own = entries.get(note.cacheDir) ?? [];
+    const found = own.find(one => keyOf(one) === keyOf(note)) ?? entryOrUnusable(note.cacheDir, note);
+    ofNotes.set(note, found);
+    if (typeof found === 'object' && !own.includes(found)) entries.set(note.cacheDir, [...own, found]);
+  }
+  return { entries, ofNotes };
+}
+
 /** Files of the notes of a network, or of all. @throws CniError 5 */
 export function noteFiles(stateDir: string, network: string | undefined): string[] {
   const root = notesDir(stateDir);
@@ -280,10 +358,7 @@ export function tryEntry(cacheDir: string, id: AttachmentId): CachedAttachment |
 }
 
 /** The same, but tells that it cannot be used. */
-export function entryOrUnusable(
-  cacheDir: string,
-  id: AttachmentId,
-): CachedAttachment | 'unusable' | undefined {
+function entryOrUnusable(cacheDir: string, id: AttachmentId): CachedAttachment | 'unusable' | undefined {
   try {
     return readEvenAside(cacheDir, id);
   } catch {
@@ -297,7 +372,7 @@ export function standing(stateDir: string, note: AttachmentRecord): AttachmentRe
 }
 
 /** The same, with the entry as it was read. */
-export function standingBy(
+function standingBy(
   stateDir: string,
   note: AttachmentRecord,
   entry: CachedAttachment | 'unusable' | undefined,
@@ -461,7 +536,7 @@ export function keepCacheDir(stateDir: string, cacheDir: string): void {
   }
 }
 
-export function misplaced({ network, containerId, ifname }: AttachmentId, file: string): CniError {
+function misplaced({ network, containerId, ifname }: AttachmentId, file: string): CniError {
   return unfit(file, `it is for interface "${ifname}" of container "${containerId}" on network "${network}"`);
 }
 

@@ -9,30 +9,26 @@
 // whether their files are complete or not.
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { type AttachmentId, cacheFileOf, keyOf } from '../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf } from '../cni/attachment.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
 import { attempt, CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
-import { type CachedAttachment, listAttachments, sweepCache } from './entries.ts';
+import { listAttachments, sweepCache } from './entries.ts';
 import { type HoldCall, type Past, pastOf, tryHold } from './hold.ts';
 import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
   type AttachmentRecord,
   cacheDirsOf,
-  entryOrUnusable,
   findLaterEntry,
+  joinKnown,
   type KnownAttachment,
   madeAgain,
-  misplaced,
-  noteFileOf,
   noteFiles,
-  readNote,
-  recordOf,
+  noteIn,
+  type Places,
   standing,
-  standingBy,
-  toRemembered,
   writeNote,
 } from './notes.ts';
 
@@ -59,14 +55,6 @@ interface KnownList {
   readonly damaged: readonly CniError[];
 }
 
-/** Where entries and notes are. */
-export interface Places {
-  /** Of other runtimes' entries; without one, only those of the journals are read. */
-  readonly cacheDir?: string;
-  /** State directories. */
-  readonly journals: readonly string[];
-}
-
 /**
  * Lists attachments of all networks, or of one, whichever runtime made them. An unusable file does not hide the others.
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
@@ -84,75 +72,6 @@ export function listKnown({ cacheDir = '', journals }: Places, network?: string)
   damaged.unshift(...lists.flatMap(list => list.damaged));
   const entries = new Map(lists.map(({ dir, attachments }) => [dir, attachments]));
   return { attachments: joinKnown(cacheDir, entries, noted), damaged };
-}
-
-/** The note in a file of a journal; undefined if it has gone. @throws CniError 6 and 5 */
-export function noteIn(stateDir: string, file: string): AttachmentRecord | undefined {
-  const note = readNote(file);
-  if (note && noteFileOf(stateDir, note) !== file) throw misplaced(note, file);
-  return note;
-}
-
-interface JournalNotes {
-  readonly stateDir: string;
-  readonly notes: readonly AttachmentRecord[];
-}
-
-/**
- * What entries and notes say together: those of other runtimes in the caller's own directory, then those of each journal in turn. The notes
- * have to be read first, since an ADD removes its note once it has an entry.
- * @param listed entries by directory
- */
-export function joinKnown(
-  ownDir: string,
-  listed: ReadonlyMap<string, readonly CachedAttachment[]>,
-  journals: readonly JournalNotes[],
-): KnownAttachment[] {
-  const { entries, ofNotes } = withEntriesOf(journals, listed);
-  const taken = new Set<CachedAttachment>();
-  const recorded = journals.flatMap(({ stateDir, notes }) => {
-    const known = (record: AttachmentRecord, cached: CachedAttachment | undefined): KnownAttachment => {
-      if (cached) taken.add(cached);
-      return { known: toRemembered(record), record, stateDir, cached, cacheDir: record.cacheDir };
-    };
-    const keys = new Set<string>();
-    const noted = notes
-      // While a change of what another runtime made is unfinished, that has a note, too.
-      .filter(({ foreign, phase }) => !(foreign && phase === 'attached'))
-      .flatMap(note => {
-        const cached = ofNotes.get(note);
-        const record = standingBy(stateDir, note, cached);
-        if (!record?.isNoted) return [];
-        keys.add(keyOf(note));
-        return known(record, cached === 'unusable' ? undefined : cached);
-      });
-    const settled = [...entries].flatMap(([dir, list]) =>
-      list.flatMap(entry => {
-        const record = recordOf(stateDir, entry, dir);
-        return record && !keys.has(keyOf(entry)) ? known(record, entry) : [];
-      }),
-    );
-    return [...noted, ...settled];
-  });
-  const others = (entries.get(ownDir) ?? []).filter(one => !taken.has(one));
-  const none = { record: undefined, stateDir: undefined, cacheDir: ownDir };
-  return [...others.map(cached => ({ known: cached, cached, ...none })), ...recorded];
-}
-
-/** The entries of all notes, of which those that were not listed are read now. */
-function withEntriesOf(
-  journals: readonly JournalNotes[],
-  listed: ReadonlyMap<string, readonly CachedAttachment[]>,
-) {
-  const entries = new Map(listed);
-  const ofNotes = new Map<AttachmentRecord, ReturnType<typeof entryOrUnusable>>();
-  for (const note of journals.flatMap(({ notes }) => notes)) {
-    const own = entries.get(note.cacheDir) ?? [];
-    const found = own.find(one => keyOf(one) === keyOf(note)) ?? entryOrUnusable(note.cacheDir, note);
-    ofNotes.set(note, found);
-    if (typeof found === 'object' && !own.includes(found)) entries.set(note.cacheDir, [...own, found]);
-  }
-  return { entries, ofNotes };
 }
 
 /** When its entry was written, in milliseconds since the epoch; undefined without one. */
