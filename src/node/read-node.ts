@@ -211,12 +211,8 @@ function findFrozen(source: string | undefined): Conflist | undefined {
 }
 
 function toPort({ hostIP, hostPort, containerPort, protocol }: NonNullable<PluginEffects['ports']>[number]) {
-  return {
-    hostPort,
-    containerPort,
-    protocol: (protocol || 'tcp').toLowerCase(),
-    ...(hostIP ? { hostIP } : {}),
-  };
+  const carried = (protocol || 'tcp').toLowerCase();
+  return { hostPort, containerPort, protocol: carried, ...defined({ hostIP: hostIP || undefined }) };
 }
 
 /** The list of each network, by name: as configured, else as an attachment had it. */

@@ -95,11 +95,7 @@ export function eventOf(
   if (!CHANGING.includes(verb)) return undefined;
   const podName = finished.podName ?? derivedNameOf(finished);
   return {
-    time: new Date().toISOString(),
-    verb,
-    network,
-    containerId,
-    ifname,
+    ...{ time: new Date().toISOString(), verb, network, containerId, ifname },
     ...defined({ podNamespace, podName, message: message && maskText(message) }),
     code,
     ...how,

@@ -51,11 +51,8 @@ export async function collectGone(
   { network, graceMs, dryRun }: GoneScope,
   runtime: ChainRuntime,
 ): Promise<GoneAttachment[]> {
-  const look = () =>
-    findGone(
-      list().filter(({ id }) => network === undefined || id.network === network),
-      runtime,
-    );
+  const isWanted = ({ id }: WatchedAttachment) => network === undefined || id.network === network;
+  const look = () => findGone(list().filter(isWanted), runtime);
   const first = look();
   if (!dryRun && first.some(({ isSure, isEarlier }) => isSure && !isEarlier)) await pause(graceMs);
   const before = new Map(first.map(({ one, life }) => [one.key, life]));

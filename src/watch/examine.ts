@@ -112,10 +112,8 @@ async function repair(
 
 /** Whether some process works on it, or it is no longer what was listed. */
 function isInWork(one: WatchedAttachment, runtime: ChainRuntime): boolean {
-  return (
-    (one.record !== undefined && !isCurrent(one, runtime)) ||
-    (one.pod !== undefined && isPodUnsettled(one.pod))
-  );
+  if (one.record !== undefined && !isCurrent(one, runtime)) return true;
+  return one.pod !== undefined && isPodUnsettled(one.pod);
 }
 
 /** Whether the record is still that of the same ADD, settled, and no process works on it. */
@@ -153,12 +151,10 @@ export function commandsFor({ id, known, record, pod }: WatchedAttachment): stri
   const isOurs = record !== undefined && pod === undefined;
   if (!isOurs)
     return `recreate container "${nameIn(known) || shortId(id.containerId)}" with the runtime that made it`;
-  const { network, containerId, ifname } = id;
-  const target = [network, known.netns, '--container-id', containerId, '--ifname', ifname];
+  const target = targetOf(id, known.netns);
   const args = known.args.length ? ['--args', renderCniArgs(known.args)] : [];
-  const caps = Object.keys(known.capabilityArgs).length
-    ? ['--cap', JSON.stringify(known.capabilityArgs)]
-    : [];
+  const hasCaps = Object.keys(known.capabilityArgs).length > 0;
+  const caps = hasCaps ? ['--cap', JSON.stringify(known.capabilityArgs)] : [];
   return `${line('del', target)} && ${line('add', [...target, ...args, ...caps])}`;
 }
 
@@ -168,18 +164,17 @@ function nameIn(known: WatchedAttachment['known']): string {
 }
 
 /** DEL of an attachment that a third-party plugin will never delete. */
-export function forgetCommand({
-  network,
-  netns,
-  containerId,
-  ifname,
-}: Pick<AttachmentRecord, 'network' | 'netns' | 'containerId' | 'ifname'>): string {
-  return line('del', ['--forget', network, netns, '--container-id', containerId, '--ifname', ifname]);
+export function forgetCommand(record: AttachmentId & Pick<AttachmentRecord, 'netns'>): string {
+  return line('del', ['--forget', ...targetOf(record, record.netns)]);
 }
 
 /** DEL of an attachment that nothing records, with the list as it is. */
-export function deleteCommand({ network, containerId, ifname }: AttachmentId): string {
-  return line('del', [network, '', '--container-id', containerId, '--ifname', ifname]);
+export function deleteCommand(id: AttachmentId): string {
+  return line('del', targetOf(id, ''));
+}
+
+function targetOf({ network, containerId, ifname }: AttachmentId, netns: string): string[] {
+  return [network, netns, '--container-id', containerId, '--ifname', ifname];
 }
 
 function line(verb: string, words: readonly string[]): string {
@@ -232,14 +227,12 @@ export async function checkAll(
   { type, budgetMs, openSegments }: CheckScope,
 ): Promise<AttachmentCheck[]> {
   const { onPlugin: _, onWarning: __, ...quiet } = runtime;
-  const signals = [
-    ...(runtime.signal ? [runtime.signal] : []),
-    ...(budgetMs === undefined ? [] : [timeLimit(budgetMs)]),
-  ];
-  const own = { ...quiet, signal: AbortSignal.any(signals), ...defined({ deadlineMs: budgetMs }) };
-  const chosen = attachments.filter(one =>
-    type === undefined ? !one.isCheckedInParts : hasPlugin(one, type, quiet),
-  );
+  const limit = budgetMs === undefined ? undefined : timeLimit(budgetMs);
+  const signal = AbortSignal.any([runtime.signal, limit].filter(one => one !== undefined));
+  const own = { ...quiet, signal, ...defined({ deadlineMs: budgetMs }) };
+  const isChosen = (one: WatchedAttachment) =>
+    type === undefined ? !one.isCheckedInParts : hasPlugin(one, type, quiet);
+  const chosen = attachments.filter(isChosen);
   const idle: SegmentRunner[] = [];
   const present = deviceNames();
   // One runner serves one chain at a time.

@@ -156,13 +156,10 @@ export function* leaveQueue(site: Site, packet: Packet, link: Link, repair: stri
     const { kind, tbf } = qdisc;
     const remove = site.command(`tc qdisc del dev ${link.name} root`);
     if (tbf) {
-      const bucketBytes = (tbf.rateBytes * (tbf.bufferTicks / ticksPerUs())) / 1_000_000;
-      yield* judgeRate(site, packet, {
-        name: `tbf of "${link.name}"`,
-        rateBytes: tbf.rateBytes,
-        bucketBytes,
-        mend: repair ?? remove,
-      });
+      const { rateBytes, bufferTicks } = tbf;
+      const bucketBytes = (rateBytes * (bufferTicks / ticksPerUs())) / 1_000_000;
+      const name = `tbf of "${link.name}"`;
+      yield* judgeRate(site, packet, { name, rateBytes, bucketBytes, mend: repair ?? remove });
     } else if (kind === 'htb') {
       // A repair leaves a qdisc of another kind alone.
       const mend = repair === undefined ? remove : `${remove} && ${repair}`;

@@ -87,13 +87,9 @@ export class Journey {
     const { destination } = this.#connections.enter(site, seen);
     const before: Packet = {
       ...seen,
-      ...{ iif: iif.name, oif: undefined, isLocal: site.has(seen.destination ?? '') },
-      ...{
-        isFromLocal: site.has(seen.source ?? ''),
-        isTranslated: false,
-        labels: NO_LABELS,
-        mark: undefined,
-      },
+      ...{ iif: iif.name, oif: undefined, isTranslated: false, labels: NO_LABELS, mark: undefined },
+      isLocal: site.has(seen.destination ?? ''),
+      isFromLocal: site.has(seen.source ?? ''),
     };
     const restored = seen.isReply ? { ...before, destination } : undefined;
     const into = yield* this.#hook(site, 'prerouting', before, restored);
@@ -476,13 +472,8 @@ function* crossToContainer(
   }
   yield* leaveQueue(node, packet, port, shaped(world, attachment));
   if (!packet.isReply && inner.flags & IFF_UP) {
-    const devices = [hostDevice?.master, port.name].filter(name => name !== undefined);
-    yield passes(
-      node,
-      packet,
-      'device',
-      `${devices.map(name => `"${name}"`).join(', ')} and "${ifname}" are up`,
-    );
+    const bridge = hostDevice?.master === undefined ? '' : `"${hostDevice.master}", `;
+    yield passes(node, packet, 'device', `${bridge}"${port.name}" and "${ifname}" are up`);
   }
   return inner;
 }

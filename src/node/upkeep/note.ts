@@ -10,6 +10,7 @@ import * as z from 'zod/mini';
 import { findGeneration } from '../../attachments/generation.ts';
 import { type AttachmentId, directoryOf, fileNameOf } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
+import { defined } from '../../cni/json.ts';
 import { bootId } from '../../files/process-stat.ts';
 import { putFile, removeFile, unfinishedName } from '../../files/put-file.ts';
 import { namesIn } from '../../files/read-file.ts';
@@ -145,13 +146,9 @@ export function identityOf(
   owner: AttachmentId,
   netns: string,
 ): UpkeepIdentity {
-  const generation = findGeneration(runDir(environment), owner)?.token;
-  const netnsCookie = findNetnsCookie(netns);
-  return {
-    boot: bootId(environment),
-    ...(generation ? { generation } : {}),
-    ...(netnsCookie ? { netnsCookie } : {}),
-  };
+  const generation = findGeneration(runDir(environment), owner)?.token || undefined;
+  const netnsCookie = findNetnsCookie(netns) || undefined;
+  return { boot: bootId(environment), ...defined({ generation, netnsCookie }) };
 }
 
 /** Whether a note is about the attachment that has this identity. A generation may be unknown: the run directory can be lost. */
