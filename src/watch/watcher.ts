@@ -5,7 +5,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { VisitQueue } from '../chain/run/visits.ts';
 import { runDir } from '../cni/directories.ts';
 import { describeError } from '../cni/errors.ts';
-import type { LogFields, LogLevel } from '../log.ts';
+import type { LogFields } from '../log.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { letGoFirst } from '../wait.ts';
 import {
@@ -54,7 +54,6 @@ interface WatchParts extends CaretakerEvents {
   isBusy(): boolean;
   /** Whether a request is in progress that attaches or detaches this container. */
   isInCall(containerId: string): boolean;
-  log(level: LogLevel, message: string, fields?: LogFields): void;
 }
 
 /** A watch that runs in the background. */
@@ -198,9 +197,8 @@ class Watch {
   }
 
   get state(): Omit<WatchState, 'policy'> {
-    const { count, deletions } = this.#leftovers;
     const { size } = this.#attachments;
-    return { attachments: size, lost: this.#lost, outlived: count, deletions, ...this.#caretaker.state };
+    return { attachments: size, lost: this.#lost, ...this.#leftovers.state, ...this.#caretaker.state };
   }
 
   /** Policies have changed: what was given up is tried again. */
@@ -484,7 +482,7 @@ interface LeftoverParts extends Pick<CaretakerEvents, 'log' | 'traced'> {
  * Does what `catena gc --gone` does, a while after the namespace ended: its runtime may still call DEL, which then finds nothing to
  * do. Under policy `observe` such attachments are reported once; under `off` they are not looked at.
  */
-export class Leftovers {
+class Leftovers {
   readonly #parts: LeftoverParts;
   readonly #known = new Map<string, Leftover>();
   readonly #deletions: Record<string, number> = {};
@@ -498,14 +496,9 @@ export class Leftovers {
     this.#parts = parts;
   }
 
-  /** Attachments that outlived their namespace, as of the last round. */
-  get count(): number {
-    return this.#known.size;
-  }
-
-  /** Deletions by outcome, since the daemon began to watch. */
-  get deletions(): Readonly<Record<string, number>> {
-    return this.#deletions;
+  /** Attachments that outlived their namespace, as of the last round; deletions by outcome, since the daemon began to watch. */
+  get state(): Required<Pick<WatchState, 'outlived' | 'deletions'>> {
+    return { outlived: this.#known.size, deletions: this.#deletions };
   }
 
   /**
