@@ -214,14 +214,16 @@ function handOverMacspoof(socket: NetlinkSocket, owner: AttachmentId, mode: Hand
 /**
  * DEL: the bridge keeps its addresses, since programs of the host may be bound to them. Gateways are removed only of subnets that the
  * configuration does not hold, because another node may get those next; and a bridge without addresses gives the host its uplink back.
+ * No result means an ADD that did not end: a process killed between the bridge and its first port leaves a bare bridge.
  */
 function leaveBridge(call: Call<BridgeConf>): void {
   const idle = passingGatewaysOf(call);
   const { uplinkInterface } = call.conf;
-  if (idle.length === 0 && !uplinkInterface) return;
+  const removesUnused = Boolean(uplinkInterface) || call.prevResult === undefined;
+  if (idle.length === 0 && !removesUnused) return;
   forEachBridge(call, name => {
     if (idle.length) removePassing(call, name, idle);
-    if (uplinkInterface) removeUnusedBridge(call.host, name, uplinkInterface);
+    if (removesUnused) removeUnusedBridge(call.host, name, uplinkInterface);
   });
 }
 

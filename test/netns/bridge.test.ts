@@ -296,6 +296,23 @@ describeRoot('bridge, verbs in unusual order', () => {
     });
   });
 
+  test('[1.1.0] DEL of an ADD that was killed after it had made the bridge deletes the bridge', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = confOf(lab);
+      const result = await add(lab, container, conf);
+      const address = (await lab.ip(lab.host, 'link', 'show', 'br0'))[0]?.address;
+      const del = { command: 'DEL', conf, container };
+      expect(await lab.plugin('bridge', { ...del, prevResult: result })).toMatchObject({ exitCode: 0 });
+      await lab.ip(lab.host, 'link', 'del', 'br0');
+      await lab.ip(lab.host, 'link', 'add', 'br0', 'address', address, 'type', 'bridge');
+      expect(await lab.plugin('bridge', { ...del, prevResult: result })).toMatchObject({ exitCode: 0 });
+      expect(await lab.ip(lab.host, 'link', 'show', 'type', 'bridge')).toHaveLength(1);
+      expect(await lab.plugin('bridge', del)).toMatchObject({ exitCode: 0 });
+      expect(await lab.ip(lab.host, 'link', 'show', 'type', 'bridge')).toEqual([]);
+    });
+  });
+
   test("[1.1.0] GC deletes a bridge of ours without addresses; an operator's address keeps it", async () => {
     await withHost(async lab => {
       const container = await lab.container();
