@@ -124,8 +124,8 @@ export async function renderTables(): Promise<string> {
       JUDGE_FLAG,
       SEND_FLAG,
     },
-    PURGE_VARIABLE: 'MIMALLOC_PURGE_DELAY',
-    PURGE_DELAY: SELDOM_PURGED.MIMALLOC_PURGE_DELAY,
+    PURGE_VARIABLE: 'MIMALLOC_PURGE_HOLES_MIN_INTERVAL',
+    PURGE_INTERVAL: SELDOM_PURGED.MIMALLOC_PURGE_HOLES_MIN_INTERVAL,
     // Both begin with a slash, after the run directory.
     WIRE_NAME: wireOf(socketPathOf('')),
     CALLS_NAME: callsFilesOf(socketPathOf('')),

@@ -230,7 +230,7 @@ static void give_input_back(void)
 
 /*
  * Executes the core in this process, and tells it what became of the request to the daemon, unless there was none. The engine reads from its
- * environment how long the daemon keeps what it has freed.
+ * environment how often the daemon gives back what it has freed.
  */
 static _Noreturn void run_core(const char *verdict)
 {
@@ -242,7 +242,7 @@ static _Noreturn void run_core(const char *verdict)
     if (*verdict) {
         const char *parts[] = { UNANSWERED_VARIABLE "=", verdict, " ", key, " ", calls_file };
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) append(told, sizeof told, parts[i]);
-    } else if (first && same(first, "daemon") && !*variable(PURGE_VARIABLE)) append(told, sizeof told, PURGE_VARIABLE "=" PURGE_DELAY);
+    } else if (first && same(first, "daemon") && !*variable(PURGE_VARIABLE)) append(told, sizeof told, PURGE_VARIABLE "=" PURGE_INTERVAL);
     if (*told) {
         /* The buffer of answers is free now, and larger than any environment that the kernel accepts. */
         size_t count = 0, most = sizeof answer / sizeof *env - 2;

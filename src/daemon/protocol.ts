@@ -42,10 +42,10 @@ export const ANSWER_DEADLINE_MS = 10 * 60_000;
 export type DeclineReason = 'request' | 'build' | 'namespace' | 'stale' | 'busy' | 'workers' | 'ending';
 
 /**
- * Environment of a daemon. The engine's allocator gives freed memory back to the kernel by a thread of its own, as often as it finds some, which
- * took a tenth of the daemon's processor time beside single pods (ADD and two DELs 102 and 86 ms, with this 88 and 76): now after a minute. The front sets it, too, where it starts a daemon.
+ * Environment of a daemon. The engine's allocator has a thread that gives freed parts of pages back to the kernel, ten times a second: a fifth of the
+ * daemon's processor time beside single pods. Once a minute it gives back as much. The front sets it, too, where it starts a daemon.
  */
-export const SELDOM_PURGED = { MIMALLOC_PURGE_DELAY: '60000' } as const;
+export const SELDOM_PURGED = { MIMALLOC_PURGE_HOLES_MIN_INTERVAL: '60000' } as const;
 
 /** Commands that a client forwards to the daemon. The others run no chain. */
 export const DAEMON_COMMANDS: readonly string[] = [

@@ -80,7 +80,7 @@ describeRoot('a call where daemons are started on demand', () => {
     expect((await statusOf(lab)).served).toBe(1);
     const environment = fs.readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
     expect(environment.filter(one => one.startsWith('CNI_'))).toEqual([]);
-    expect(environment).toContain('MIMALLOC_PURGE_DELAY=60000');
+    expect(environment).toContain('MIMALLOC_PURGE_HOLES_MIN_INTERVAL=60000');
     for (const fd of ['0', '1', '2']) expect(fs.readlinkSync(`/proc/${pid}/fd/${fd}`)).toBe('/dev/null');
     const [, , , group, session] = fs
       .readFileSync(`/proc/${pid}/stat`, 'utf8')

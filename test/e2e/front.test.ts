@@ -151,12 +151,18 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     const told = path.join(tmp, 'told');
     fs.mkdirSync(told);
     fs.copyFileSync(path.join(BIN, 'catena'), path.join(told, 'catena'));
-    fs.writeFileSync(path.join(told, 'catena-core'), '#!/bin/sh\necho "$1 $MIMALLOC_PURGE_DELAY"\n', {
-      mode: 0o755,
-    });
+    fs.writeFileSync(
+      path.join(told, 'catena-core'),
+      '#!/bin/sh\necho "$1 $MIMALLOC_PURGE_HOLES_MIN_INTERVAL"\n',
+      {
+        mode: 0o755,
+      },
+    );
     const catena = path.join(told, 'catena');
     expect((await run([catena, 'daemon'])).stdout).toBe('daemon 60000\n');
-    expect((await run([catena, 'daemon'], { env: { MIMALLOC_PURGE_DELAY: '5' } })).stdout).toBe('daemon 5\n');
+    expect((await run([catena, 'daemon'], { env: { MIMALLOC_PURGE_HOLES_MIN_INTERVAL: '5' } })).stdout).toBe(
+      'daemon 5\n',
+    );
     expect((await run([catena, 'help'])).stdout).toBe('help \n');
   });
 
