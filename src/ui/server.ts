@@ -78,16 +78,7 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
     const [type, file] = files.get(path) ?? [];
     if (type) return new Response(file, { headers: headersOf(`text/${type}; charset=utf-8`) });
     const found = path.startsWith('api/') ? sources.answer(path.slice('api/'.length)) : undefined;
-    if (found === undefined) return tell(404, 'Cannot find this path');
-    try {
-      const { text, etag } = await found;
-      const headers = { ...headersOf('application/json'), 'cache-control': 'no-cache', etag };
-      return request.headers.get('if-none-match') === etag
-        ? new Response(null, { status: 304, headers })
-        : new Response(text, { headers });
-    } catch (error) {
-      return tell(503, (error as Error).message);
-    }
+    return found === undefined ? tell(404, 'Cannot find this path') : answerWith(found, request);
   }
 
   restart();
@@ -96,6 +87,22 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
     ended,
     stop: () => stop('stopped'),
   };
+}
+
+/** An answer that the browser may keep as long as it is the same. */
+async function answerWith(
+  found: Promise<{ text: string; etag: string }>,
+  request: Request,
+): Promise<Response> {
+  try {
+    const { text, etag } = await found;
+    const headers = { ...headersOf('application/json'), 'cache-control': 'no-cache', etag };
+    return request.headers.get('if-none-match') === etag
+      ? new Response(null, { status: 304, headers })
+      : new Response(text, { headers });
+  } catch (error) {
+    return tell(503, (error as Error).message);
+  }
 }
 
 const VOID_TOKEN =
