@@ -76,15 +76,11 @@ export async function compare(
   const lost: string[] = [];
   changeHeld(claimant, (held, leases) => {
     const known = held.blocks.flatMap((one): HeldBlock[] => {
-      const object = own.get(one.name);
-      const shares = object ? undefined : shared.get(one.name);
-      if (shares) return [{ ...one, ...shareOf(shares) }];
+      const [object, shares] = [own.get(one.name), shared.get(one.name)];
+      if (!object && shares) return [{ ...one, ...shareOf(shares) }];
       const { guest: _, ...block } = one;
       own.delete(block.name);
-      // Even if it is another claim of ours: nothing of it was given to others since.
-      const turn = object && blockSpecOf(object)?.turn;
-      if (object)
-        return [{ ...block, state: 'held', uid: object.uid, ...defined({ turn }), ...idleOf(block, object) }];
+      if (object) return [ownedAs(block, object)];
       if (!isInUse(block, leases)) return [];
       // One that is idle was there to be taken over.
       if (block.state !== 'lost' && !block.idle) lost.push(block.name);
@@ -104,6 +100,12 @@ export async function compare(
     return searches && !restored ? { ...next, searchedAt: clock() } : next;
   });
   return { adopted, lost, reclaimed, restored };
+}
+
+/** A known block as its object has it. Even if that is another claim of ours: nothing of it was given to others since. */
+function ownedAs(block: HeldBlock, object: StoredObject): HeldBlock {
+  const turn = blockSpecOf(object)?.turn;
+  return { ...block, state: 'held', uid: object.uid, ...defined({ turn }), ...idleOf(block, object) };
 }
 
 /** A node that was renamed while its pods run: the cluster no longer has the former one, so the blocks get the new name. */
