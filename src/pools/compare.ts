@@ -64,14 +64,7 @@ export async function compare(
     return restored;
   });
   for (const object of shared.values()) if (isOwn(object, owner)) own.set(object.name, object);
-  const reclaimed: string[] = [];
-  for (const block of lookAt(claimant, inUse)) {
-    if (own.has(block.name)) continue;
-    const object = await claimAgain(claimant, block, owner, restored);
-    if (object === undefined) continue;
-    own.set(object.name, object);
-    reclaimed.push(object.name);
-  }
+  const reclaimed = await reclaim(claimant, owner, own, restored);
   const adopted: string[] = [];
   const lost: string[] = [];
   changeHeld(claimant, (held, leases) => {
@@ -159,6 +152,24 @@ async function isFromBackup(claimant: Claimant, object: StoredObject): Promise<b
 function shareOf(object: StoredObject): Pick<HeldBlock, 'guest' | 'turn'> {
   const { guest, turn } = guestFrom(object) ?? {};
   return defined({ guest, turn });
+}
+
+/** Claims again what pods use and the store no longer has, and adds it to what is this node's. @returns the names */
+async function reclaim(
+  claimant: Claimant,
+  owner: BlockOwner,
+  own: Map<string, StoredObject>,
+  restored: boolean,
+): Promise<string[]> {
+  const reclaimed: string[] = [];
+  for (const block of lookAt(claimant, inUse)) {
+    if (own.has(block.name)) continue;
+    const object = await claimAgain(claimant, block, owner, restored);
+    if (object === undefined) continue;
+    own.set(object.name, object);
+    reclaimed.push(object.name);
+  }
+  return reclaimed;
 }
 
 /** Blocks that pods have addresses of. An idle one was there to be taken over: the store knows what became of it. */
