@@ -34,7 +34,7 @@ import type { AttachmentId } from '../../src/cni/attachment.ts';
 import type { HandoverMode } from '../../src/cni/env.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
-import { type Result, resultIp } from '../../src/cni/result.ts';
+import { atLeast, type Result, resultIp, SINCE } from '../../src/cni/result.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
 import type { Cidr, Ip } from '../../src/net/ip.ts';
 import { findLink, getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
@@ -214,12 +214,14 @@ function handOverMacspoof(socket: NetlinkSocket, owner: AttachmentId, mode: Hand
 /**
  * DEL: the bridge keeps its addresses, since programs of the host may be bound to them. Gateways are removed only of subnets that the
  * configuration does not hold, because another node may get those next; and a bridge without addresses gives the host its uplink back.
- * No result means an ADD that did not end: a process killed between the bridge and its first port leaves a bare bridge.
+ * No result, where runtimes pass one, means an ADD that did not end: a process killed between the bridge and its first port leaves a bare
+ * bridge.
  */
 function leaveBridge(call: Call<BridgeConf>): void {
   const idle = passingGatewaysOf(call);
   const { uplinkInterface } = call.conf;
-  const removesUnused = Boolean(uplinkInterface) || call.prevResult === undefined;
+  const isUnfinished = call.prevResult === undefined && atLeast(call.version, SINCE.prevResultOnDel);
+  const removesUnused = Boolean(uplinkInterface) || isUnfinished;
   if (idle.length === 0 && !removesUnused) return;
   forEachBridge(call, name => {
     if (idle.length) removePassing(call, name, idle);

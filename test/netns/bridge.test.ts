@@ -313,6 +313,16 @@ describeRoot('bridge, verbs in unusual order', () => {
     });
   });
 
+  test('[0.3.1] DEL, which never has a result in this version, keeps a bridge of layer 2', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = { cniVersion: '0.3.1', name: 'podnet', type: 'bridge', bridge: 'br0' };
+      await add(lab, container, conf);
+      expect(await lab.plugin('bridge', { command: 'DEL', conf, container })).toMatchObject({ exitCode: 0 });
+      expect(await lab.ip(lab.host, 'link', 'show', 'type', 'bridge')).toMatchObject([{ ifname: 'br0' }]);
+    });
+  });
+
   test("[1.1.0] GC deletes a bridge of ours without addresses; an operator's address keeps it", async () => {
     await withHost(async lab => {
       const container = await lab.container();
