@@ -149,14 +149,17 @@ export function findExecutable(
   return find ? { path: find(type, pluginDirs) } : findPluginFile(type, pluginDirs);
 }
 
-/** Whether the file that a plugin's type names is ours; false without one. */
+/** Whether the file that a plugin's type names is ours; false without one, also if it vanishes while it is looked at. */
 export function isOwnPlugin(
   type: string,
   runtime: Pick<Runtime, 'find' | 'pluginDirs'>,
   isOwn: NonNullable<ChainRuntime['isOwn']> = isOwnExecutable,
 ): boolean {
-  const found = attempt(() => findExecutable(type, runtime));
-  return found !== undefined && isOwn(found.path, found.stat);
+  const answer = attempt(() => {
+    const { path, stat } = findExecutable(type, runtime);
+    return isOwn(path, stat);
+  });
+  return answer ?? false;
 }
 
 /**

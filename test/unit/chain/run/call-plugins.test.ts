@@ -9,6 +9,7 @@ import {
   callPlugins,
   describePluginError,
   IGNORED,
+  isOwnPlugin,
   joinErrors,
   type PluginReply,
   type ReadReply,
@@ -375,4 +376,13 @@ describe('outcomes of plugins', () => {
       details: 'f; g',
     });
   });
+});
+
+test('isOwnPlugin() is false for a file that vanishes while it is looked at', () => {
+  const runtime = { find: () => '/opt/cni/bin/bridge', pluginDirs: [] };
+  const vanished = () => {
+    throw Object.assign(new Error('ENOENT: no such file or directory'), { code: 'ENOENT' });
+  };
+  expect(isOwnPlugin('bridge', runtime, () => true)).toBe(true);
+  expect(isOwnPlugin('bridge', runtime, vanished)).toBe(false);
 });
