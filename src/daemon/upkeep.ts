@@ -34,8 +34,8 @@ export class Upkeep {
   readonly #end = new AbortController();
   readonly #listNotes: ReturnType<typeof upkeepLister>;
   readonly #met = new Set<string>();
-  /** What is noted later is of ADDs that were made under this daemon. */
-  #isStarting = true;
+  /** Those that the first look found: what is noted later is of ADDs that were made under this daemon. A call may begin long after that look. */
+  #earlier: Set<string> | undefined;
   readonly #failures = new Map<string, { count: number; notBefore: number }>();
   readonly #wanted = new Map<string, { readonly plugin: string; readonly note: UpkeepNote }>();
   readonly #visits: VisitQueue;
@@ -92,6 +92,7 @@ export class Upkeep {
       return isMeant && note.dueAt !== undefined && notBefore(note) !== Infinity;
     });
     this.#kept = own.length;
+    this.#earlier ??= new Set(own.map(({ note }) => note.id));
     const due = own.filter(({ note }) => {
       // A time of an earlier boot says nothing: such a note is due until a call for it has succeeded.
       const isPast = note.boot === boot ? (note.dueAt ?? 0) <= now : this.#failures.has(note.id);
@@ -106,7 +107,6 @@ export class Upkeep {
       (isUrgent ? this.#urgent : this.#visits).add([id]);
     }
     await this.#visits.whenIdle();
-    this.#isStarting = false;
   }
 
   async #visitWanted(id: string): Promise<void> {
@@ -116,7 +116,7 @@ export class Upkeep {
   }
 
   async #visit(plugin: string, note: UpkeepNote): Promise<void> {
-    const restarted = this.#isStarting && !this.#met.has(note.id);
+    const restarted = this.#earlier?.delete(note.id) ?? false;
     this.#met.add(note.id);
     const problem = await callFor(this.#parts, plugin, note, restarted, this.#end.signal);
     if (problem === undefined) {

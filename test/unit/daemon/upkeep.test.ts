@@ -116,6 +116,33 @@ test('a note of an ADD under this daemon is called for at once, but not as after
   expect(calls.map(({ env }) => env.CATENA_UPKEEP)).toEqual(['restart', 'due']);
 });
 
+test('a note that waits behind calls that hang is still called for as after a restart', async () => {
+  for (let i = 0; i < 6; i++) put(`web${i}`);
+  const kinds: (string | undefined)[] = [];
+  let end = () => {};
+  const ended = new Promise<void>(resolve => {
+    end = resolve;
+  });
+  const running = new Upkeep({
+    stateDir: dir,
+    boot: 'b1',
+    env: {},
+    log: () => undefined,
+    async call({ env }) {
+      kinds.push(env.CATENA_UPKEEP);
+      await ended;
+      return { stderr: '', exitCode: 0, stdout: '' };
+    },
+  });
+  await until(() => kinds.length === 4);
+  // A call counts as one that hangs after a second; then the daemon looks again, every three seconds.
+  await Bun.sleep(1_500);
+  end();
+  await until(() => kinds.length === 6);
+  await running.stop();
+  expect(kinds).toEqual(Array(6).fill('restart'));
+});
+
 test('a short call that is urgent does not wait for those of its network that hang', async () => {
   for (let i = 0; i < 6; i++) put(`hangs${i}`);
   const calls: string[] = [];
