@@ -29,7 +29,6 @@ import {
   type ProcessId,
   processOf,
   RUNNER_VARIABLE,
-  readProcessStat,
   readRunningStat,
   thisProcess,
   WORKER_VARIABLE,
@@ -460,7 +459,7 @@ export async function endOrphanProcesses(
 
 /** Kills the rest of a group whose leader has exited: no unrelated process can have joined it since. */
 function endGroups(orphans: readonly OrphanProcess[]): true {
-  for (const { pid, isLeader } of orphans) if (isLeader && !readProcessStat(pid)) trySignal(-pid, 'SIGKILL');
+  for (const { pid, isLeader } of orphans) if (isLeader && !exists(pid)) trySignal(-pid, 'SIGKILL');
   return true;
 }
 
@@ -485,6 +484,11 @@ function trySignal(target: number, name: NodeJS.Signals): void {
 /** A zombie, which only waits for its parent, does not count. */
 function isHere({ pid, start }: OrphanProcess): boolean {
   return isRunning({ pid, start, pidns: thisProcess().pidns }) === true;
+}
+
+/** Asks the kernel, as /proc cannot be read without a free descriptor: a leader that is taken for gone would have a stranger's group killed. */
+function exists(pid: number): boolean {
+  return attempt(() => process.kill(pid, 0)) !== undefined;
 }
 
 function find(runners: readonly Runner[], match: Match): OrphanProcess[] {

@@ -359,6 +359,32 @@ describe('endStragglers()', () => {
     expect(stuck.exitCode).toBeNull();
     process.kill(-stuck.pid, 'SIGKILL');
   });
+
+  test('spares a group whose leader lives, also if it has no descriptor left to look at it', async () => {
+    const stuck = await startGroup(link);
+    const script = `
+      import { openSync } from 'node:fs';
+      import { endOrphanProcesses } from '${path.resolve('src/attachments/lock.ts')}';
+      const orphan = { pid: ${stuck.pid}, start: '1', isLeader: true, isOverdue: true };
+      await endOrphanProcesses([{ ...orphan, isLeader: false }], 1);
+      try {
+        for (;;) openSync('/dev/null', 'r');
+      } catch (error) {
+        console.log(error.code);
+      }
+      console.log(await endOrphanProcesses([orphan], 10));
+    `;
+    const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'cat-lock-')), 'full.ts');
+    fs.writeFileSync(file, script);
+    const full = Bun.spawn(['sh', '-c', 'ulimit -n 200; exec "$0" "$1"', process.execPath, file], {
+      env: { PATH: process.env.PATH ?? '', BUN_BE_BUN: '1' },
+      stdout: 'pipe',
+    });
+    expect(await new Response(full.stdout).text()).toBe('EMFILE\ntrue\n');
+    fs.rmSync(path.dirname(file), { recursive: true });
+    expect([stuck.exitCode, stuck.signalCode]).toEqual([null, null]);
+    process.kill(-stuck.pid, 'SIGKILL');
+  });
 });
 
 test('endOrphanAdds() ends only plugins of the ADD whose runner has died', async () => {
