@@ -11,7 +11,7 @@ import { findCidr, findIp, renderCidr } from '../net/ip.ts';
 import { type Division, divisionOf, isBlockOf } from '../pools/find-pool.ts';
 import { API_VERSION, blockSpecOf, routedCidrsOf, textsOf } from '../pools/held.ts';
 import { startTimer } from '../wait.ts';
-import { MOST_OF_ONE, type NodeEvents, type NodeSource, put } from './claims.ts';
+import { MOST_OF_ONE, type NodeEvents, type NodeSource } from './claims.ts';
 import { type DescribedNode, nodeOf } from './note.ts';
 import type { BLOCKS, KUBERNETES } from './plan.ts';
 
@@ -124,7 +124,7 @@ function withBlocks(
   const claimed = new Map<string, string[]>();
   const names = new Set(sorted.map(({ name }) => name));
   for (const { node, cidrs, isOrphaned } of blocks)
-    if (names.has(node) || !isOrphaned) for (const cidr of cidrs) put(claimed, node, cidr);
+    if (names.has(node) || !isOrphaned) claimed.set(node, [...(claimed.get(node) ?? []), ...cidrs]);
   // A node that was renamed, for example: without an address it gets no route, which is told.
   const unknown = [...claimed.keys()].filter(name => !names.has(name)).sort();
   return [...sorted, ...unknown.map(name => ({ name, addresses: [] }))].map(one => ({

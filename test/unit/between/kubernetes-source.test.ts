@@ -135,7 +135,8 @@ describeNeeding(
       claim('wide', block('b', '10.64.4.0/22', 22));
       // A node that the cluster does not have, as one that was renamed.
       claim('renamed', block('old', '10.64.9.0/26', 26));
-      await until(() => refused.length === 3 && last(told) === 'a:1 b:1 old:1');
+      claim('renamed-flat', block('older', '10.99.2.0/26', 16));
+      await until(() => refused.length === 3 && last(told) === 'a:1 b:1 old:1 older:0');
       expect(problems).toEqual([]);
     });
 
