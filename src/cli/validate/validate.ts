@@ -337,8 +337,13 @@ function judgeReservedKeys(placed: PlacedPlugin): Finding[] {
 
 /** The general schema, the plugin's and its IPAM plugin's may all report the same mistake. */
 function uniquePlaces<T extends Problem>(problems: readonly T[]): T[] {
-  const placeOf = ({ path }: Problem) => JSON.stringify(path);
-  return problems.filter((one, i) => problems.findIndex(other => placeOf(other) === placeOf(one)) === i);
+  // There may be thousands.
+  const byPlace = new Map<string, T>();
+  for (const problem of problems) {
+    const place = JSON.stringify(problem.path);
+    byPlace.set(place, byPlace.get(place) ?? problem);
+  }
+  return [...byPlace.values()];
 }
 
 /** Where the reader should look: at a value that the message names with its key, else at such a key, else at such a value. */

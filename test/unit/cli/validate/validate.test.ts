@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterEach, beforeEach, describe, expect, spyOn, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -440,4 +440,17 @@ describe('the mistakes that people make in their first lists', () => {
       expect.stringContaining('error shape'),
     ]);
   });
+});
+
+test('ten times as many mistakes take ten times as long', async () => {
+  const effort = async (mistakes: number) => {
+    const sysctl = Object.fromEntries(Array.from({ length: mistakes }, (_, i) => [`net.ipv4.k${i}`, i]));
+    const file = write('10.conflist', list({ type: 'loopback' }, { type: 'tuning', sysctl }));
+    const looked = spyOn(JSON, 'stringify');
+    expect(await validate(file)).toHaveLength(mistakes);
+    const { length } = looked.mock.calls;
+    looked.mockRestore();
+    return length;
+  };
+  expect(await effort(300)).toBeLessThan(11 * (await effort(30)));
 });
