@@ -1,5 +1,5 @@
-import { describe, expect, test } from 'bun:test';
-import { count, renderRate, renderTable, renderTime } from '../../../src/lab/words.ts';
+import { describe, expect, spyOn, test } from 'bun:test';
+import { count, localTime, renderRate, renderTable, renderTime } from '../../../src/lab/words.ts';
 
 describe('renderRate()', () => {
   test.each([
@@ -22,6 +22,13 @@ describe('renderTime()', () => {
       '1.23 s',
     ]);
   });
+});
+
+test('localTime() renders a moment without knowledge of locales, which is slow to load', () => {
+  const locale = spyOn(Date.prototype, 'toLocaleString');
+  expect(localTime(new Date(2026, 0, 31, 8, 5).getTime())).toBe('2026-01-31 08:05:00');
+  expect(locale).not.toHaveBeenCalled();
+  locale.mockRestore();
 });
 
 describe('count()', () => {
