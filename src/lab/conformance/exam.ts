@@ -260,7 +260,9 @@ export class Exam {
   async begin(): Promise<void> {
     const { result } = await this.ask('VERSION', { conf: { cniVersion: CURRENT_VERSION } });
     const supported = Array.isArray(result?.supportedVersions) ? result.supportedVersions : [];
-    this.versions = supported.filter((one): one is SpecVersion => isSpecVersion(String(one)));
+    this.versions = supported.filter(
+      (one): one is SpecVersion => typeof one === 'string' && isSpecVersion(one),
+    );
   }
 
   end(): void {

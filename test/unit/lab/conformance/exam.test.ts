@@ -8,6 +8,7 @@ import { toReply } from '../../../../src/lab/call.ts';
 import {
   Broken,
   describeReply,
+  Exam,
   findSample,
   insist,
   insistError,
@@ -82,4 +83,11 @@ test('findSample() names the types in the list when it has no such entry', () =>
 
 test('readObject() says why a file cannot be read', () => {
   expect(() => readObject(join(dir, 'none'))).toThrow(`Cannot read "${join(dir, 'none')}": ENOENT`);
+});
+
+test('begin() takes only text for a version', async () => {
+  const exam = new Exam({} as ConstructorParameters<typeof Exam>[0]);
+  exam.ask = async () => reply(0, '{"supportedVersions": [["1.0.0"], 7, "9.9.9", "1.1.0"]}');
+  await exam.begin();
+  expect(exam.versions).toEqual(['1.1.0']);
 });
