@@ -19,8 +19,7 @@ export interface WantedSwap {
 
 /** The digest of the file that a path resolves to; undefined if there is no file. */
 export function findDigest(path: string): string | undefined {
-  const file = ifThere(() => realpathSync(path));
-  return file === undefined ? undefined : new Inspector().find(file)?.digest;
+  return ifThere(() => new Inspector().find(realpathSync(path))?.digest);
 }
 
 /** Where the next swap will keep the old executable. */
