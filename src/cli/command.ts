@@ -1,6 +1,7 @@
 // What is a command of the tool, and what does it get to work with?
 
 import type { Deadlines, RequestWatcher, Watch } from '../chain/run/runtime.ts';
+import { runDir } from '../cni/directories.ts';
 import type { CniError } from '../cni/errors.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 import { didYouMean, type JsonObject } from '../cni/json.ts';
@@ -8,6 +9,7 @@ import type { PluginCatalog } from '../cni/plugin-about.ts';
 import type { SpecVersion } from '../cni/result.ts';
 import type { Cluster, ClusterAccess } from '../delegate/cluster.ts';
 import type { RunnerOptions } from '../delegate/runner.ts';
+import { absolutePath } from '../files/read-file.ts';
 import { LONGEST_S } from '../wait.ts';
 import type { WorkerSource } from '../worker/client.ts';
 
@@ -179,6 +181,17 @@ interface Limits {
   /** Whether 0 is allowed. */
   readonly zero?: boolean;
   readonly most?: number;
+}
+
+/** The absolute path in an option. */
+export function pathOf(call: CommandCall, option: string): string | undefined {
+  const text = call.text(option);
+  return text === undefined ? undefined : absolutePath(text, call.cwd);
+}
+
+/** The directory of sockets, locks and traces. */
+export function runDirOf(call: CommandCall): string {
+  return pathOf(call, 'run-dir') ?? absolutePath(runDir(call.env), call.cwd);
 }
 
 /** The seconds of an option. @throws UsageError */

@@ -5,26 +5,15 @@ import { parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { type Diagnostic, loadFile, loadNetwork, NetworkNotFound } from '../chain/config/load.ts';
 import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
-import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, runDir, stateDir } from '../cni/directories.ts';
+import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../cni/directories.ts';
 import { type CniArgs, COMMANDS, parseCniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined, didYouMean, type JsonObject } from '../cni/json.ts';
-import { absolutePath, namespacePath } from '../files/read-file.ts';
+import { namespacePath } from '../files/read-file.ts';
 import { deriveContainerId } from '../node/names.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
 import { capabilitiesOf } from './capability-options.ts';
 import { type CommandCall, secondsIn, UsageError } from './command.ts';
-
-/** The absolute path in an option. */
-export function pathOf(call: CommandCall, option: string): string | undefined {
-  const text = call.text(option);
-  return text === undefined ? undefined : absolutePath(text, call.cwd);
-}
-
-/** The directory of sockets, locks and traces. */
-export function runDirOf(call: CommandCall): string {
-  return pathOf(call, 'run-dir') ?? absolutePath(runDir(call.env), call.cwd);
-}
 
 /** The directory of the journal and the history. */
 export function stateDirOf(call: CommandCall): string {

@@ -7,8 +7,8 @@ import { defined, isObject } from '../cni/json.ts';
 import { absolutePath } from '../files/read-file.ts';
 import { appendHistory, eventOf, withHistory } from '../observe/history.ts';
 import { FAILED_WITHOUT_CODE, podOf } from '../observe/record.ts';
-import type { CommandCall } from './command.ts';
-import { runDirOf, runtimeOf, stateDirOf } from './target.ts';
+import { type CommandCall, runDirOf } from './command.ts';
+import { runtimeOf, stateDirOf } from './target.ts';
 
 /** The directory of traces: `--trace-dir`, else `CATENA_TRACE_DIR`, else in the run directory. */
 export function traceDirFor(call: CommandCall): string {

@@ -639,6 +639,12 @@ describe('imports', () => {
     expect(heavy).toEqual([]);
   });
 
+  test('a probe of the daemon loads nothing that runs chains', () => {
+    const { targets } = loadedAtOnce();
+    const loaded = [...reached('src/cli/daemon/control', targets)];
+    expect(loaded.filter(file => /^src\/(chain\/run|worker)\//.test(file))).toEqual([]);
+  });
+
   test('the library and all that it reaches need nothing of Bun', () => {
     const portable = product.filter(file =>
       [

@@ -14,10 +14,10 @@ import {
 } from '../../lab/conformance/examine.ts';
 import { FRESH_DIRS, notOfPlugins, protectFiles } from '../../lab/host.ts';
 import { envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
-import { type CommandCall, secondsOf, UsageError } from '../command.ts';
+import { type CommandCall, pathOf, secondsOf, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
-import { pathOf, pluginDirsOf } from '../target.ts';
+import { pluginDirsOf } from '../target.ts';
 import { foldText, styleOf, widthOf } from '../terminal/lines.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
 

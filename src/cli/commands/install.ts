@@ -14,7 +14,7 @@ import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
 import { isMadeIn, listAttached } from '../../node/handover/hand-over.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type CommandCall, UsageError } from '../command.ts';
+import { type CommandCall, pathOf, runDirOf, UsageError } from '../command.ts';
 import { SHELLS } from '../completion/question.ts';
 import { SCRIPT_PATHS, SCRIPTS } from '../completion/scripts.ts';
 import { findManifest, nameFirst, nameUsually } from '../install/files.ts';
@@ -39,7 +39,7 @@ import { printAnswer } from '../output/print.ts';
 import { type Configured, findMismatches, readConfigured } from '../runtimes/configured.ts';
 import { installedAs } from '../runtimes/libcni.ts';
 import { candidateOf, choose, type RuntimeName, readCandidates } from '../runtimes/rules.ts';
-import { confDirOf, pathOf, runDirOf, runtimeOf } from '../target.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /**

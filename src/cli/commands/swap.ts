@@ -35,7 +35,7 @@ import { handOverOne, listAttached } from '../../node/handover/hand-over.ts';
 import { type AttachmentCheck, checkAll } from '../../watch/examine.ts';
 import { outOfEnvelope } from '../answers/envelope.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type CommandCall, UsageError } from '../command.ts';
+import { type CommandCall, pathOf, UsageError } from '../command.ts';
 import { handoverRuntime, isFile } from '../handover/hand-over-all.ts';
 import {
   findDigest,
@@ -49,7 +49,7 @@ import {
 import { noteDone } from '../log/events.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer, printList } from '../output/print.ts';
-import { confDirOf, loadTarget, pathOf, runtimeOf } from '../target.ts';
+import { confDirOf, loadTarget, runtimeOf } from '../target.ts';
 import { foldText, widthOf } from '../terminal/lines.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';

@@ -28,14 +28,14 @@ import {
 } from '../../node/purge.ts';
 import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import type { CommandCall } from '../command.ts';
+import { type CommandCall, runDirOf } from '../command.ts';
 import { type HandoverOutcome, handOverBefore, renderHandovers } from '../handover/hand-over-all.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../install/lay.ts';
 import { installedStarter, isBooted, withoutUnits } from '../install/units.ts';
 import { noteDone } from '../log/events.ts';
 import { readTitles } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
-import { confDirOf, runDirOf, runtimeOf, stateDirOf } from '../target.ts';
+import { confDirOf, runtimeOf, stateDirOf } from '../target.ts';
 import { placesOf } from './install.ts';
 
 /**

@@ -30,9 +30,9 @@ import type { WatchedAttachment } from '../../watch/attachments.ts';
 import type { Act } from '../../watch/caretaker.ts';
 import type { WatchSettings } from '../../watch/settings.ts';
 import { startWatching, type Watching } from '../../watch/watcher.ts';
-import type { CommandCall } from '../command.ts';
+import { type CommandCall, pathOf, runDirOf } from '../command.ts';
 import { recoveryEvent } from '../log/events.ts';
-import { confDirOf, pathOf, runDirOf, runtimeOf } from '../target.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
 
 /** What the work beside requests needs of the daemon. */
 export interface BackgroundParts {

@@ -5,11 +5,10 @@ import { findRunning, type Ping, ping, stopRunning } from '../../daemon/running.
 import { count } from '../../lab/words.ts';
 import type { Drift, WatchState } from '../../watch/settings.ts';
 import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
-import { type CommandCall, secondsOf } from '../command.ts';
+import { type CommandCall, runDirOf, secondsOf } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
 import { callByName } from '../failure.ts';
 import { isData, printData } from '../output/format.ts';
-import { runDirOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Says what another daemon does, or ends it. */
