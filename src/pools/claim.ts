@@ -2,6 +2,7 @@
 //
 // The next process sends the request again: the object either is created, exists already and names this node, or belongs to another.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
@@ -16,6 +17,7 @@ import {
   labelOf,
   newlyHeld,
   POOL_LABEL,
+  termsOf,
 } from './held.ts';
 import { handedOn, inUse, notInPool, refuseBlocks, takeOver } from './keep.ts';
 import { type Kept, NOT_KEPT, type Wish } from './lease.ts';
@@ -76,7 +78,10 @@ export async function obtain<T>(
         };
         if (!isCompared(claimant, held)) await look();
         else if (!isConfirmed(claimant, held)) await look().catch(() => postponeComparison(claimant));
-        else if (!(await completeBegun(claimant))) await claimFor(claimant, await findPool(), wish);
+        else if (!(await completeBegun(claimant))) {
+          const pool = await findPool();
+          if (!followTerms(claimant, pool)) await claimFor(claimant, pool, wish);
+        }
       } catch (thrown) {
         if (!isTransient(thrown) || ++failures >= MOST_FAILURES) throw thrown;
         await (claimant.pause ?? sleep)(PAUSE_MS * claimant.random());
@@ -84,6 +89,19 @@ export async function obtain<T>(
     }
   };
   return claiming(claimant, giveUpAt, step);
+}
+
+/**
+ * Notes what the pool says of its addresses now. What a block offers follows what is noted, so one would be claimed after the other where
+ * the pool no longer excludes something.
+ * @returns whether it says something else: then the blocks that are held may have room
+ */
+function followTerms(claimant: Claimant, pool: Pool): boolean {
+  const now = termsOf(pool);
+  const isKnown = ({ terms }: Held): boolean => isDeepStrictEqual(terms?.[pool.name] ?? now, now);
+  if (isKnown(heldIn(claimant))) return false;
+  changeHeld(claimant, held => ({ ...held, terms: { ...held.terms, [pool.name]: now } }));
+  return true;
 }
 
 async function claimFor(claimant: Claimant, pool: Pool, wish: Wish | undefined): Promise<void> {

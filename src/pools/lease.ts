@@ -69,8 +69,8 @@ export function chooseAddresses(
   const blocks = blocksOf(held, pool, wish);
   const chosen: ChosenAddress[] = [];
   for (const [setIndex, family] of FAMILIES.entries()) {
+    if (!blocks.some(block => rangesOf(block, family).length)) continue;
     const usable = blocks.map(block => offeredBy(block, family, held?.terms?.[pool]));
-    if (!usable.some(ranges => ranges.length)) continue;
     const found = nextFree(usable, setIndex, store);
     if (found === undefined) return undefined;
     chosen.push(found);
@@ -101,9 +101,10 @@ export function useOf(
   pool: string,
   store: Pick<LeaseStore, 'countTaken'>,
 ): { readonly size: number; readonly used: number; readonly free: number } {
+  const blocks = blocksOf(held, pool);
   const counts = FAMILIES.flatMap(family => {
-    const ranges = blocksOf(held, pool).flatMap(block => offeredBy(block, family, held?.terms?.[pool]));
-    if (ranges.length === 0) return [];
+    if (!blocks.some(block => rangesOf(block, family).length)) return [];
+    const ranges = blocks.flatMap(block => offeredBy(block, family, held?.terms?.[pool]));
     const size = ranges.reduce((sum, { from, to }) => sum + Number(to.value - from.value) + 1, 0);
     const used = ranges.reduce((sum, { from, to }) => sum + store.countTaken(from, to), 0);
     return [{ size, used, free: size - used }];
@@ -112,12 +113,16 @@ export function useOf(
   return least ?? { size: 0, used: 0, free: 0 };
 }
 
+function rangesOf(block: HeldBlock, family: Family): Usable[] {
+  return usableOf(block).filter(({ from }) => from.family === family);
+}
+
 /**
  * What a block hands out of one family: not what its pool excludes now, nor what has become a gateway. What is kept for one was
  * promised before.
  */
 function offeredBy(block: HeldBlock, family: Family, terms: Terms | undefined): Usable[] {
-  const own = usableOf(block).filter(({ from }) => from.family === family);
+  const own = rangesOf(block, family);
   if (terms === undefined || block.keptFor !== undefined) return own;
   const gateway = terms.gateways.find(text => findIp(text)?.family === family);
   const excluded = [...terms.exclude, ...(gateway ? [gateway] : [])].filter(
