@@ -71,17 +71,25 @@ function readCandidate(dir: string, entry: Dirent): Candidate {
   return { ...file, extension, ...readContent(file.path, extension) };
 }
 
+/** Why the file is not read, whatever is in it: reading a pipe would block. */
+function whyUnread(path: string): string | undefined {
+  try {
+    const stat = statSync(path);
+    if (stat.isFile()) return undefined;
+    return stat.isDirectory() ? 'it is a symbolic link to a directory' : 'it is not a regular file';
+  } catch (cause) {
+    const { code = '', message } = cause as NodeJS.ErrnoException;
+    // It may also lead to itself, or below a file.
+    return ['ENOENT', 'ENOTDIR', 'ELOOP'].includes(code) ? 'it is a dangling symbolic link' : message;
+  }
+}
+
 function readContent(
   path: string,
   extension: string,
 ): Pick<Candidate, 'list' | 'broken' | 'nameless' | 'unusable'> {
-  const stat = statSync(path, { throwIfNoEntry: false });
-  if (stat === undefined) return { broken: 'it is a dangling symbolic link' };
-  // Reading a pipe would block.
-  if (!stat.isFile())
-    return {
-      broken: stat.isDirectory() ? 'it is a symbolic link to a directory' : 'it is not a regular file',
-    };
+  const unread = whyUnread(path);
+  if (unread !== undefined) return { broken: unread };
   const value = tryParse(tryRead(path) ?? '');
   const object = isObject(value) ? value : undefined;
   const mismatch = object && findMismatch(path, object);

@@ -182,6 +182,8 @@ beforeAll(() => {
   fs.mkdirSync(join(dir, '80-directory.conflist'));
   fs.symlinkSync('/nonexistent', join(dir, '81-dangling.conflist'));
   fs.symlinkSync('/', join(dir, '82-leads.conflist'));
+  fs.symlinkSync('83-itself.conflist', join(dir, '83-itself.conflist'));
+  fs.symlinkSync('09-broken.conflist/below', join(dir, '84-below.conflist'));
 });
 
 test('readCandidates() describes each entry, sorted by name', async () => {
@@ -205,6 +207,8 @@ test('readCandidates() describes each entry, sorted by name', async () => {
     ['80-directory.conflist', 'it is a directory', false],
     ['81-dangling.conflist', 'it is a dangling symbolic link', false],
     ['82-leads.conflist', 'it is a symbolic link to a directory', false],
+    ['83-itself.conflist', 'it is a dangling symbolic link', false],
+    ['84-below.conflist', 'it is a dangling symbolic link', false],
     ['notes.txt', 'its name does not end in .conflist, .conf or .json', false],
   ]);
 });
