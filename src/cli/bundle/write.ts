@@ -5,6 +5,7 @@ import { arch, hostname, version as kernelVersion, release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { RUN_DIR_VARIABLE, runDir } from '../../cni/directories.ts';
+import { attempt } from '../../cni/errors.ts';
 import { type ArchiveEntry, packArchive } from '../../files/archive.ts';
 import { putNewFile, unfinishedName } from '../../files/put-file.ts';
 import { absolutePath, tryRead } from '../../files/read-file.ts';
@@ -226,7 +227,8 @@ function describeDir(dir: string): unknown {
 function newestIn(dir: string, wanted: RegExp, max: number) {
   const names = readdirSync(dir, { recursive: true, encoding: 'utf8' }).filter(name => wanted.test(name));
   const files = names.flatMap(name => {
-    const stat = statSync(join(dir, name), { throwIfNoEntry: false });
+    // The others are read although one leads nowhere or has been deleted since.
+    const stat = attempt(() => statSync(join(dir, name)));
     return stat?.isFile() ? [{ name, stat }] : [];
   });
   return files.sort((a, b) => b.stat.mtimeMs - a.stat.mtimeMs).slice(0, max);
