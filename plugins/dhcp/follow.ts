@@ -31,7 +31,8 @@ export interface MtuLimits {
 
 /**
  * Lowers the MTU of the interface to the one that the server names, and raises it again, to its own at most, once the server names a larger
- * one or none. A larger one than its own is not believed: the link would drop such packets. What others have lowered stays.
+ * one or none. A larger one than its own is not believed: the link would drop such packets. What others have lowered stays, and so does
+ * what they have raised, unless the server names less.
  * @param before the lease that this one replaces, if it does
  * @returns whether it was changed
  */
@@ -44,7 +45,9 @@ export function followMtu(place: OpenInterface, lease: Lease, limits: MtuLimits,
   }
   if (wanted === undefined || wanted === link.mtu) return false;
   if (wanted < link.mtu) {
-    setLink(socket, link.index, { mtu: wanted });
+    // A plugin after the one that called ADD, such as tuning, may have raised it beyond its own.
+    if (lease.mtu === undefined || lease.mtu >= link.mtu) return false;
+    setLink(socket, link.index, { mtu: Math.max(wanted, lease.mtu) });
     return true;
   }
   const isOurs = before !== undefined && mtuFor(place, before, limits) === link.mtu;
