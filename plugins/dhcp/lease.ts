@@ -153,7 +153,8 @@ export const IPV4_LEASES: LeaseFamily<LeaseState> = {
   family: 4,
   schema: LeaseState,
   cidrOf: ({ lease }) => lease.address,
-  routesOf: ({ lease }) => lease.routes.map(({ dst, gw }) => (gw ? `${dst} via ${gw}` : dst)),
+  // Servers of one network may name the same in another order.
+  routesOf: ({ lease }) => lease.routes.map(({ dst, gw }) => (gw ? `${dst} via ${gw}` : dst)).sort(),
   release,
 };
 

@@ -61,7 +61,7 @@ describeRoot(
           const call = { conf: confOf(), container, prevResult };
           const check = await lab.plugin('bridge', { command: 'CHECK', ...call });
           expect(check.error?.msg).toMatch(
-            /has replaced 192\.0\.2\.0\/24 via 10\.77\.0\.9, 0\.0\.0\.0\/0 via 10\.77\.0\.1 by/,
+            /has replaced 0\.0\.0\.0\/0 via 10\.77\.0\.1, 192\.0\.2\.0\/24 via 10\.77\.0\.9 by/,
           );
           await lab.plugin('bridge', { command: 'CHECK', ...call, env: { CATENA_REPAIR: '1' } });
           expect((await gatewaysOf(lab, container)).default).toBe('10.77.0.254');

@@ -1,7 +1,7 @@
-// Which MTU does an interface get by its lease, if another plugin has set one since ADD?
+// Which MTU does an interface get by its lease, if another plugin has set one since ADD, and are the routes of two leases the same?
 import { expect, test } from 'bun:test';
 import { followMtu } from '../../../../plugins/dhcp/follow.ts';
-import type { Lease } from '../../../../plugins/dhcp/lease.ts';
+import { IPV4_LEASES, type Lease } from '../../../../plugins/dhcp/lease.ts';
 import type { OpenInterface } from '../../../../plugins/dhcp/upkeep.ts';
 import { createLog } from '../../../../src/log.ts';
 
@@ -27,3 +27,15 @@ test.each([
     expect(follow(present, named)).toBe(isChanged);
   },
 );
+
+test('the routes of a lease are the same in another order', () => {
+  const routes = [
+    { dst: '192.0.2.0/24', gw: '10.77.0.9' },
+    { dst: '0.0.0.0/0', gw: '10.77.0.1' },
+  ];
+  const of = (...order: typeof routes) =>
+    IPV4_LEASES.routesOf({ lease: { routes: order } } as unknown as Parameters<
+      typeof IPV4_LEASES.routesOf
+    >[0]);
+  expect(of(...routes)).toEqual(of(...routes.toReversed()));
+});
