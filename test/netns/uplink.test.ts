@@ -189,7 +189,7 @@ describeRoot('bridge with groupFwdMask', () => {
         expect(await call(place, 'CHECK', conf, { container, prevResult, env })).toMatchObject({
           exitCode: 0,
         });
-        await call(place, 'DEL', conf, { container });
+        await call(place, 'DEL', conf, { container, prevResult });
       }
       await lab.ip(lab.host, 'link', 'set', 'br0', 'type', 'bridge', 'group_fwd_mask', '0');
       // The name is taken, which ADD notices after the bridge.
