@@ -119,7 +119,9 @@ describeRoot('an attach', () => {
       const { exitCode, stderr } = await attaching;
       expect([exitCode, stderr]).toEqual([1, expect.stringContaining('is no longer that of its ADD')]);
       expect(fs.readdirSync(leases).filter(name => /^(10\.|fd99)/.test(name))).toEqual([]);
-      expect(await lab.ip(lab.host, 'link', 'show', 'master', 'br1')).toEqual([]);
+      // Those of the first network.
+      expect(await lab.ip(lab.host, 'link', 'show', 'type', 'bridge')).toMatchObject([{ ifname: 'br0' }]);
+      expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toMatchObject([{ master: 'br0' }]);
       const records = fs.readdirSync(`${lab.tmp}/state`, { recursive: true, encoding: 'utf8' });
       expect(records.filter(name => name.includes('storage/'))).toEqual([]);
     });
