@@ -146,18 +146,24 @@ process.on('exit', () => {
   for (const path of made) removePath(path);
 });
 
-/** A GC on this machine visits every namespace, for less than this time; and a process may end shortly after the plugin. */
-const GRACE_MS = 100;
+/**
+ * A GC on this machine visits every namespace, and a process may end shortly after the plugin: what stays is there at each of so many looks.
+ * On a busy machine, both take longer than one pause.
+ */
+const LOOKS = 10;
+const PAUSE_MS = 100;
 
 /** Kills the processes that stay in namespaces, but for this one and those beside it. @returns the names of their programs */
 export function endProcessesIn(
   places: readonly Namespace[],
   beside: ReadonlySet<number> = new Set(),
 ): string[] {
-  const found = processesIn(places).filter(pid => !beside.has(pid));
-  if (!found.length) return [];
-  Bun.sleepSync(GRACE_MS);
-  const left = processesIn(places).filter(pid => found.includes(pid));
+  let left = processesIn(places).filter(pid => !beside.has(pid));
+  for (let look = 0; look < LOOKS && left.length; look++) {
+    Bun.sleepSync(PAUSE_MS);
+    const now = processesIn(places);
+    left = left.filter(pid => now.includes(pid));
+  }
   return left.map(pid => {
     const name = tryTo(() => readFileSync(`/proc/${pid}/comm`, 'utf8').trim()) ?? `process ${pid}`;
     tryTo(() => process.kill(pid, 'SIGKILL'));
