@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { notesDirs } from '../../cni/directories.ts';
+import { attempt } from '../../cni/errors.ts';
 import { getLink, setLink } from '../../netlink/rtnl/link.ts';
 import type { CallOptions, Reply, Verb } from '../call.ts';
 import type { KernelState } from '../diff.ts';
@@ -165,8 +166,8 @@ export function endProcessesIn(
     left = left.filter(pid => now.includes(pid));
   }
   return left.map(pid => {
-    const name = tryTo(() => readFileSync(`/proc/${pid}/comm`, 'utf8').trim()) ?? `process ${pid}`;
-    tryTo(() => process.kill(pid, 'SIGKILL'));
+    const name = attempt(() => readFileSync(`/proc/${pid}/comm`, 'utf8').trim()) ?? `process ${pid}`;
+    attempt(() => process.kill(pid, 'SIGKILL'));
     return name;
   });
 }
@@ -175,16 +176,7 @@ function processesIn(places: readonly Namespace[]): number[] {
   const inodes = places.map(({ netns }) => netns.ino);
   const all = readdirSync('/proc').filter(name => /^\d+$/.test(name));
   return all.map(Number).filter(pid => {
-    const ino = pid === process.pid ? undefined : tryTo(() => statSync(`/proc/${pid}/ns/net`).ino);
+    const ino = pid === process.pid ? undefined : attempt(() => statSync(`/proc/${pid}/ns/net`).ino);
     return ino !== undefined && inodes.includes(ino);
   });
-}
-
-/** Undefined if the process has ended. */
-function tryTo<T>(look: () => T): T | undefined {
-  try {
-    return look();
-  } catch {
-    return undefined;
-  }
 }
