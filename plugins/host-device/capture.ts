@@ -147,7 +147,7 @@ export function restore(host: NetlinkSocket, link: Link, record: DeviceRecord): 
   const outcomes = host.attemptAll(requests);
   return [
     ...outcomes.flatMap(outcome => (outcome instanceof NetlinkError ? [outcome.message] : [])),
-    ...addressesOf(record, link.index).flatMap(address => attempt(() => restoreAddress(host, address))),
+    ...addressesOf(record, link.index).flatMap(address => problemsOf(() => restoreAddress(host, address))),
     // A device that is down has no routes.
     ...(up ? restoreRoutes(host, routesOf(record, link.index)).map(({ message }) => message) : []),
   ];
@@ -178,7 +178,7 @@ function describeRoute({ dst, gateway, table }: Route): string {
   return `${renderCidr(dst)}${gateway ? ` via ${renderIp(gateway)}` : ''} table ${table}`;
 }
 
-function attempt(step: () => void): string[] {
+function problemsOf(step: () => void): string[] {
   try {
     step();
     return [];

@@ -325,7 +325,7 @@ function restore({ socket, netns, ifname }: Target, backup: Backup): string[] {
   if (entries.length === 0) return problems;
   return inNetns(netns, () => [
     ...problems,
-    ...entries.flatMap(([path, value]) => attempt(() => restoreSysctl(path, value))),
+    ...entries.flatMap(([path, value]) => problemsOf(() => restoreSysctl(path, value))),
   ]);
 }
 
@@ -369,7 +369,7 @@ function restoreSysctl(path: string, value: string): void {
   }
 }
 
-function attempt(step: () => void): string[] {
+function problemsOf(step: () => void): string[] {
   try {
     step();
     return [];
