@@ -4,13 +4,15 @@ import { planRoute } from '../../src/attach/addressing.ts';
 import { addRoutes, mergeWays } from '../../src/attach/container.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import type { Log } from '../../src/log.ts';
-import { parseCidr, parseIp, renderCidr, sameIp, subnetKey } from '../../src/net/ip.ts';
+import { parseCidr, parseIp, renderCidr, renderIp, sameIp, sameSubnet } from '../../src/net/ip.ts';
 import { addAddressRequest, listAddresses, RT_SCOPE_UNIVERSE } from '../../src/netlink/rtnl/addr.ts';
 import { setLink } from '../../src/netlink/rtnl/link.ts';
 import {
+  leavesBy,
   listRoutes,
   type Route,
   RT_TABLE_MAIN,
+  RTPROT_KERNEL,
   removeRoute,
   restoreRoutes,
 } from '../../src/netlink/rtnl/route.ts';
@@ -96,12 +98,12 @@ export function applyLease(place: OpenInterface, lease: Lease, change: LeaseChan
   const [gone, coming] = [former.filter(isChanged), isThere ? wanted.filter(isChanged) : wanted];
   if (isThere && gone.length + coming.length === 0) return;
   const all = listRoutes(socket);
-  const leaving = all.filter(one => leavesBy(one, link.index) && gone.some(was => isSameWay(one, was)));
+  const leaving = all.filter(one => isOwn(one, link.index) && gone.some(was => isSameWay(one, was)));
   const allowed = coming.filter(({ dst }) => !without.includes(renderCidr(dst)));
   const added = allowed.flatMap(one => {
-    if (!isThere || !gone.some(was => isSameSubnet(one, was))) return one;
+    if (!isThere || !gone.some(was => sameSubnet(one.dst, was.dst))) return one;
     // A later plugin may have moved the former one to another table, or taken it away.
-    const found = leaving.find(was => isSameSubnet(one, was));
+    const found = leaving.find(was => sameSubnet(one.dst, was.dst));
     return found ? { ...one, table: found.table, priority: found.priority } : [];
   });
   for (const one of leaving) removeRoute(socket, one);
@@ -114,9 +116,9 @@ export function applyLease(place: OpenInterface, lease: Lease, change: LeaseChan
 /** Destinations of the lease that the interface has no route to, though it has the address: another plugin gave them to another interface. */
 export function missingRoutes(place: OpenInterface, lease: Lease): string[] {
   if (!hasAddress(place, lease)) return [];
-  const own = listRoutes(place.socket).filter(one => leavesBy(one, place.link.index));
+  const own = listRoutes(place.socket).filter(one => isOwn(one, place.link.index));
   return plannedRoutes(lease, undefined)
-    .filter(({ dst }) => !own.some(one => isSameSubnet(one, { dst })))
+    .filter(({ dst }) => !own.some(one => sameSubnet(one.dst, dst)))
     .map(({ dst }) => renderCidr(dst));
 }
 
@@ -132,24 +134,21 @@ function isBehindOthers(
 ): boolean {
   const first = all.find(
     one =>
-      isSameSubnet(one, { dst }) &&
+      sameSubnet(one.dst, dst) &&
       one.table === (table || RT_TABLE_MAIN) &&
       (one.priority ?? 0) === (priority ?? 0),
   );
-  return first !== undefined && !leavesBy(first, index);
+  return first !== undefined && !isOwn(first, index);
 }
 
 function partition<T>(all: readonly T[], isFirst: (one: T) => boolean): [T[], T[]] {
   return [all.filter(isFirst), all.filter(one => !isFirst(one))];
 }
 
-/** The kernel's own routes belong to the address. */
-function leavesBy({ oif, ways = [], protocol }: Route, index: number): boolean {
-  return protocol !== RTPROT_KERNEL && (oif === index || ways.some(way => way.oif === index));
+/** Routes through the interface. The kernel's own belong to the address. */
+function isOwn(route: Route, index: number): boolean {
+  return route.protocol !== RTPROT_KERNEL && leavesBy(route, index);
 }
-
-/** linux/rtnetlink.h */
-const RTPROT_KERNEL = 2;
 
 type PlannedRoute = ReturnType<typeof planRoute>;
 
@@ -166,22 +165,18 @@ function hasSameWays(
   wanted: readonly PlannedRoute[],
 ): boolean {
   const [one, other] = [former, wanted].map(routes =>
-    JSON.stringify(routes.filter(each => isSameSubnet(each, route)).map(wayOf)),
+    JSON.stringify(routes.filter(each => sameSubnet(each.dst, route.dst)).map(wayOf)),
   );
   return one === other;
 }
 
 function wayOf({ gateway }: PlannedRoute): string {
-  return gateway ? renderCidr({ ip: gateway, prefix: 32 }) : 'on the link';
-}
-
-function isSameSubnet(one: Pick<Route, 'dst'>, other: Pick<Route, 'dst'>): boolean {
-  return subnetKey(one.dst) === subnetKey(other.dst);
+  return gateway ? renderIp(gateway) : 'on the link';
 }
 
 /** Whether a route of the kernel is one of a lease, or has it among its ways. */
 function isSameWay(found: Route, { dst, gateway }: PlannedRoute): boolean {
-  if (!isSameSubnet(found, { dst })) return false;
+  if (!sameSubnet(found.dst, dst)) return false;
   const gateways = [found.gateway, ...(found.ways ?? []).map(way => way.gateway)].filter(
     one => one !== undefined,
   );

@@ -47,7 +47,7 @@ import { createPair, type Pair, removePair, removeStalePairs } from '../../src/a
 import { findOwner } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/json.ts';
 import { type Result, resultIp } from '../../src/cni/result.ts';
-import { type Cidr, renderCidr, sameIp, subnetKey } from '../../src/net/ip.ts';
+import { type Cidr, renderCidr, sameIp, sameSubnet } from '../../src/net/ip.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import { findLink, type Link, listLinks, removeLink } from '../../src/netlink/rtnl/link.ts';
@@ -223,9 +223,7 @@ function addHostRoute(call: Call, link: Link, route: PlannedRoute): void {
 
 /** @throws CniError 101 */
 function refuseLivingHolder(call: Call, { dst, oif }: Pick<Route, 'dst' | 'oif'>): void {
-  const rivals = listRoutes(call.host).filter(
-    one => one.oif !== oif && subnetKey(one.dst) === subnetKey(dst),
-  );
+  const rivals = listRoutes(call.host).filter(one => one.oif !== oif && sameSubnet(one.dst, dst));
   const links = listLinks(call.host).filter(({ index }) => rivals.some(one => one.oif === index));
   refuserFor(call)(
     links.map(({ attrs }) => {

@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIp, type Ip } from '../../src/net/ip.ts';
-import { RESERVED_TABLES } from '../../src/netlink/rtnl/route.ts';
+import { findTableProblem } from '../../src/netlink/rtnl/route.ts';
 
 /** The request as sbr sees it. Values are validated later: DEL must work with invalid ones. */
 export const SbrConf = z.extend(PluginConfig, {
@@ -28,14 +28,8 @@ export interface SbrOptions {
  * @throws CniError 7 naming key and value
  */
 export function parseSbrConf({ table, gateways = [], addSourceHints }: SbrConf): SbrOptions {
-  // As in the reference, 0 means no table.
-  if (table !== undefined && (table < 0 || table > 0xffffffff || RESERVED_TABLES.includes(table))) {
-    throw invalid(
-      'table',
-      table,
-      "expected 1 to 4294967295, except 253, 254 and 255, which are the kernel's",
-    );
-  }
+  const problem = table === undefined ? undefined : findTableProblem(table);
+  if (problem) throw invalid('table', table, problem);
   const ips: Ip[] = [];
   for (const text of gateways) {
     const ip = findIp(text);

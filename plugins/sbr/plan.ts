@@ -10,9 +10,9 @@ import {
   findIp,
   IP_BITS,
   type Ip,
-  networkOf,
   parseCidr,
   sameIp,
+  sameSubnet,
   subnetKey,
   subnetOf,
 } from '../../src/net/ip.ts';
@@ -168,7 +168,7 @@ function belongs(route: Route, { address }: Source, sources: readonly Source[]):
   if (hints.some(ip => cidrContains(address, ip))) return true;
   const others = sources.filter(one => one.address !== address);
   if (hints.length > 0) return !others.some(other => hints.some(ip => cidrContains(other.address, ip)));
-  return !others.some(other => isSameSubnet(route.dst, other.address)) || isSameSubnet(route.dst, address);
+  return !others.some(other => sameSubnet(route.dst, other.address)) || sameSubnet(route.dst, address);
 }
 
 /** The route that the kernel adds for an address; an address with a full-length prefix has none. */
@@ -199,7 +199,7 @@ function isLinkLocal({ dst }: Route): boolean {
 }
 
 function sameDestination(a: Route, b: Route): boolean {
-  return isSameSubnet(a.dst, b.dst);
+  return sameSubnet(a.dst, b.dst);
 }
 
 /** The current state of the namespace. */
@@ -233,7 +233,7 @@ function* freeTables({ rules, routes }: Present): Generator<number, never> {
  * include that of the address's subnet. Two addresses of one subnet cannot be distinguished.
  */
 function findLostTable(address: Cidr, all: readonly Cidr[], present: Present): number | undefined {
-  if (all.some(other => other !== address && isSameSubnet(other, address))) return undefined;
+  if (all.some(other => other !== address && sameSubnet(other, address))) return undefined;
   const { index, rules, routes } = present;
   const led = new Set(rules.map(({ table }) => table));
   const isLost = (table: number) =>
@@ -242,11 +242,6 @@ function findLostTable(address: Cidr, all: readonly Cidr[], present: Present): n
     !led.has(table) &&
     routes.every(route => route.table !== table || route.oif === index);
   return routes.find(({ table = RT_TABLE_MAIN, dst, gateway }) => {
-    return gateway === undefined && isSameSubnet(dst, address) && isLost(table);
+    return gateway === undefined && sameSubnet(dst, address) && isLost(table);
   })?.table;
-}
-
-/** Whether both are in the same subnet, ignoring host bits. */
-function isSameSubnet(a: Cidr, b: Cidr): boolean {
-  return a.prefix === b.prefix && sameIp(networkOf(a), networkOf(b));
 }

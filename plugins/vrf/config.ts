@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
-import { RESERVED_TABLES } from '../../src/netlink/rtnl/route.ts';
+import { findTableProblem } from '../../src/netlink/rtnl/route.ts';
 
 /** The request as vrf sees it. Values are validated later: DEL must work with invalid ones. */
 export const VrfConf = z.extend(PluginConfig, {
@@ -28,12 +28,8 @@ export function parseVrfConf({ vrfname, table }: VrfConf): VrfOptions {
   if (!vrfname) throw invalid('"vrfname" is missing, expected the name of the VRF');
   const problem = findIfnameProblem(vrfname);
   if (problem) throw invalid(`"vrfname" is "${vrfname}": ${problem}`);
-  // As in the reference, 0 means any table.
-  if (table !== undefined && (table < 0 || table > 0xffffffff || RESERVED_TABLES.includes(table))) {
-    throw invalid(
-      `"table" is ${table}, expected 1 to 4294967295, except 253, 254 and 255, which are the kernel's`,
-    );
-  }
+  const tableProblem = table === undefined ? undefined : findTableProblem(table);
+  if (tableProblem) throw invalid(`"table" is ${table}, ${tableProblem}`);
   return { name: vrfname, table: table || undefined };
 }
 

@@ -3,7 +3,17 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { atLeast, type Result, type ResultInterface } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
-import { bySubnet, type Cidr, IP_BITS, type Ip, renderCidr, renderIp, sameIp, subnetKey } from '../net/ip.ts';
+import {
+  bySubnet,
+  type Cidr,
+  IP_BITS,
+  type Ip,
+  renderCidr,
+  renderIp,
+  sameIp,
+  sameSubnet,
+  subnetKey,
+} from '../net/ip.ts';
 import type { Request } from '../netlink/codec.ts';
 import {
   type Address,
@@ -20,6 +30,7 @@ import {
   addRouteRequest,
   inOrder,
   isGatewayed,
+  leavesBy,
   listRoutes,
   prependRoute,
   type Route,
@@ -182,14 +193,9 @@ export function mergeWays(routes: readonly PlannedRoute[], oif: number): Route[]
   });
 }
 
-/** IPv6 merges routes with the same destination and metric into one. */
-function leavesBy({ oif, ways }: Route, index: number): boolean {
-  return oif === index || (ways?.some(way => way.oif === index) ?? false);
-}
-
 function isSamePlace(found: Route, wanted: Route): boolean {
   return (
-    subnetKey(found.dst) === subnetKey(wanted.dst) &&
+    sameSubnet(found.dst, wanted.dst) &&
     found.table === (wanted.table || RT_TABLE_MAIN) &&
     (!wanted.priority || found.priority === wanted.priority)
   );

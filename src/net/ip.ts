@@ -248,6 +248,11 @@ export function subnetKey(cidr: Cidr): string {
   return `${family} ${value} ${cidr.prefix}`;
 }
 
+/** Whether both are in one subnet, whatever their host bits. */
+export function sameSubnet(a: Cidr, b: Cidr): boolean {
+  return subnetKey(a) === subnetKey(b);
+}
+
 /** Finds those with the destination of a subnet, in constant time. */
 export function bySubnet<T extends { readonly dst: Cidr }>(all: readonly T[]): (dst: Cidr) => readonly T[] {
   const found = new Map<string, T[]>();

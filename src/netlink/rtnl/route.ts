@@ -107,6 +107,18 @@ const ESRCH = 3;
 /** Tables of the kernel's own. */
 export const RESERVED_TABLES: readonly number[] = [RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL];
 
+/** Why routes of a configuration cannot go to a table; undefined if they can. 0 stands for none, as in the reference. */
+export function findTableProblem(table: number): string | undefined {
+  return table < 0 || table > 0xffffffff || RESERVED_TABLES.includes(table)
+    ? "expected 1 to 4294967295, except 253, 254 and 255, which are the kernel's"
+    : undefined;
+}
+
+/** Whether a route leads through a device. IPv6 merges routes with the same destination and metric into one. */
+export function leavesBy({ oif, ways = [] }: Route, index: number): boolean {
+  return oif === index || ways.some(way => way.oif === index);
+}
+
 /** Whether a route needs another one to reach its gateway. */
 export function isGatewayed({ gateway, ways = [] }: Pick<Route, 'gateway' | 'ways'>): boolean {
   return gateway !== undefined || ways.some(way => way.gateway !== undefined);
