@@ -133,7 +133,17 @@ export function isDirectory(path: string): boolean {
 }
 
 /** Nothing is there: neither the file, nor perhaps the directory that it would be in. */
-const ABSENT: readonly (string | undefined)[] = ['ENOENT', 'ENOTDIR'];
+export const ABSENT: readonly string[] = ['ENOENT', 'ENOTDIR'];
+
+/** What the work returns; undefined if nothing is there. */
+export function ifThere<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (cause) {
+    if (ABSENT.includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
+    throw cause;
+  }
+}
 
 /**
  * Like `existsSync`, which also answers "no" when the disk fails or the directory may not be searched. Ask with
@@ -142,9 +152,8 @@ const ABSENT: readonly (string | undefined)[] = ['ENOENT', 'ENOTDIR'];
  */
 export function fileExists(path: string): boolean {
   try {
-    return statSync(path, { throwIfNoEntry: false }) !== undefined;
+    return ifThere(() => statSync(path, { throwIfNoEntry: false })) !== undefined;
   } catch (cause) {
-    if (ABSENT.includes((cause as NodeJS.ErrnoException).code)) return false;
     throw fileFailure('look for', path, cause);
   }
 }

@@ -11,7 +11,7 @@ import {
   schemaFileName,
 } from '../../cni/plugin-about.ts';
 import { ListedPlugin } from '../../cni/schemas.ts';
-import { fileExists, namesIn, readIfThere } from '../../files/read-file.ts';
+import { ABSENT, fileExists, namesIn, readIfThere } from '../../files/read-file.ts';
 import { whenIpam, whenType } from '../../plugin/schema/render.ts';
 import { schemaOf, WELL_KNOWN } from './well-known.ts';
 
@@ -181,7 +181,7 @@ function readSchemaFile(type: string, dirs: readonly string[]): ForeignPlugin | 
   const home = dirs.find(dir => fileExists(resolve(dir, type)));
   for (const dir of home === undefined ? dirs : [home]) {
     const file = resolve(dir, schemaFileName(type));
-    const text = readIfThere(file, `the schema of plugin "${type}" from`, ['ENOENT', 'ENOTDIR']);
+    const text = readIfThere(file, `the schema of plugin "${type}" from`, ABSENT);
     if (text !== undefined)
       return parseSchema(type, parseObject(text, `schema "${file}"`), `schema "${file}"`);
   }

@@ -21,7 +21,7 @@ import {
 import { dirname, join } from 'node:path';
 import * as z from 'zod/mini';
 import { parseObject } from '../../cni/json.ts';
-import { readIfThere } from '../../files/read-file.ts';
+import { ABSENT, ifThere, readIfThere } from '../../files/read-file.ts';
 
 /** Prefix of temporary files. No runtime reads them, and the next installation removes them. */
 export const UNFINISHED = '.catena-install-';
@@ -148,19 +148,6 @@ export function findManifest(binDir: string): Manifest | undefined {
 /** Writes the manifest atomically. */
 export function writeManifest(binDir: string, manifest: Manifest, files: Files): void {
   replaceNote(join(binDir, MANIFEST_NAME), manifest, join(binDir, `${UNFINISHED}note`), files);
-}
-
-/** Nothing is there: neither the file, nor perhaps the directory that it would be in. */
-const ABSENT: readonly string[] = ['ENOENT', 'ENOTDIR'];
-
-/** What the work returns; undefined if the file is not there. */
-export function ifThere<T>(work: () => T): T | undefined {
-  try {
-    return work();
-  } catch (cause) {
-    if (ABSENT.includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
-    throw cause;
-  }
 }
 
 /**

@@ -7,7 +7,8 @@ import { readFileSync } from 'node:fs';
 import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { KUBECONFIG_BELOW, NODE_VARIABLE, renderNodeLine } from '../../cni/node-name.ts';
-import { type Files, ifThere, UNFINISHED } from './files.ts';
+import { ifThere } from '../../files/read-file.ts';
+import { type Files, UNFINISHED } from './files.ts';
 
 /** A service account, as mounted by the kubelet. */
 interface PodAccount {

@@ -2,7 +2,8 @@
 import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import * as z from 'zod/mini';
-import { type Files, Inspector, ifThere, REAL_FILES, readNote, replaceNote } from './files.ts';
+import { ifThere } from '../../files/read-file.ts';
+import { type Files, Inspector, REAL_FILES, readNote, replaceNote } from './files.ts';
 import { takeTurn } from './lay.ts';
 
 /** What is to replace what. */
