@@ -1,6 +1,6 @@
 // Which options does the host-device plugin take, and which values are invalid?
 import * as z from 'zod/mini';
-import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
+import { attempt, type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem, parseMac, renderMac } from '../../src/net/interface.ts';
 
@@ -64,11 +64,7 @@ export function selectorOf(conf: HostDeviceConf): Selector {
 
 /** The selector, or undefined when the configuration names no device: for DEL and GC, which work without. */
 export function findSelector(conf: HostDeviceConf): Selector | undefined {
-  try {
-    return selectorOf(conf);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => selectorOf(conf));
 }
 
 function macOf(text: string): string {

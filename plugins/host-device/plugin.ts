@@ -30,7 +30,7 @@ import {
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { requireReadiness } from '../../src/attach/ready.ts';
 import { pciDeviceInfo } from '../../src/cni/device-info.ts';
-import { invalidConfig } from '../../src/cni/errors.ts';
+import { attempt, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import { atLeast, type Result } from '../../src/cni/result.ts';
 import { putFile, removeFile, sweepUnfinished } from '../../src/files/put-file.ts';
@@ -284,11 +284,7 @@ export function writeDeviceInfo(
 
 /** Undefined for a device that is no virtual function. */
 function physicalOf(dir: string): string | undefined {
-  try {
-    return basename(readlinkSync(join(dir, 'physfn')));
-  } catch {
-    return undefined;
-  }
+  return attempt(() => basename(readlinkSync(join(dir, 'physfn'))));
 }
 
 /**

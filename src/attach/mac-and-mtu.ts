@@ -3,7 +3,7 @@
 import { TUNNEL_ALIAS, TUNNELS } from '../between/names.ts';
 import { type AttachmentId, digestOf, renderOwner } from '../cni/attachment.ts';
 import { pickCniArgs } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
 import { isUnicastMac, parseMac, renderMac } from '../net/interface.ts';
 import { findLink, findLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes, type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
@@ -60,11 +60,7 @@ function mix(value: bigint): bigint {
 }
 
 function tryParse(text: string): Uint8Array | undefined {
-  try {
-    return parseMac(text);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => parseMac(text));
 }
 
 /** The value of `mtu` that follows the host's uplink. */

@@ -1,6 +1,6 @@
 // How does a daemon keep the routes between nodes as they should be, and when may others have changed them?
 import { join } from 'node:path';
-import { describeError } from '../cni/errors.ts';
+import { attempt, describeError } from '../cni/errors.ts';
 import { fileExists } from '../files/read-file.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { findCidr } from '../net/ip.ts';
@@ -251,11 +251,7 @@ class Session {
 }
 
 function lastNote(runDir: string): BetweenNote | undefined {
-  try {
-    return readNote(runDir);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => readNote(runDir));
 }
 
 function indexesOf(links: readonly { readonly index: number }[]): ReadonlySet<number> {

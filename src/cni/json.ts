@@ -1,7 +1,7 @@
 // How is foreign JSON read: objects, letter case of keys, misspelt words, and errors that name the offending path?
 
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from './errors.ts';
+import { attempt, CniError, ErrorCode } from './errors.ts';
 
 /**
  * The members that are not undefined, in their order: `{ name, ...defined({ mtu, mac }) }`. So an optional member is absent, as in
@@ -40,11 +40,7 @@ export function textsIn(value: unknown): Readonly<Record<string, string>> {
 
 /** The value of a JSON text; undefined if the text is not JSON. */
 export function tryParse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => JSON.parse(text));
 }
 
 /**

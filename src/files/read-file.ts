@@ -3,7 +3,7 @@
 import { constants, existsSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import { workingDirectory } from '../cni/directories.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
 
 /**
  * A file system error as a protocol error: code 5, with the file, the reason and advice.
@@ -76,11 +76,7 @@ const WITHOUT_WAITING = { encoding: 'utf8', flag: constants.O_RDONLY | constants
 
 /** Text of a file; undefined if it cannot be read, for whatever reason. */
 export function tryRead(path: string): string | undefined {
-  try {
-    return readFileSync(path, WITHOUT_WAITING);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => readFileSync(path, WITHOUT_WAITING));
 }
 
 /**

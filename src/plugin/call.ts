@@ -10,7 +10,7 @@ import {
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
 import { type CniArgs, type CniEnv, type Command, parseCniArgs } from '../cni/env.ts';
-import { type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
 import { failureOf, type Outcome, parseHandoverReply, parseReply } from '../cni/invocation.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { parseResult, type Result, type SpecVersion } from '../cni/result.ts';
@@ -313,11 +313,7 @@ export class LiveCall implements Call<never> {
   /** Like {@link #openNetns}, but undefined when there is no namespace at the path. */
   #findNetns(): ContainerNetns | undefined {
     if (this.env.netns === '') return undefined;
-    try {
-      return this.#openNetns();
-    } catch {
-      return undefined;
-    }
+    return attempt(() => this.#openNetns());
   }
 
   /** Undoes the steps of a failed ADD, last first. @returns what could not be undone */

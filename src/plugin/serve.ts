@@ -16,7 +16,7 @@ import {
   REPAIR_VARIABLE,
   UPKEEP_VARIABLE,
 } from '../cni/env.ts';
-import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
+import { attempt, CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { type ChangeReply, FORMER, type HandoverReply, type Reply } from '../cni/invocation.ts';
 import { decode, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import {
@@ -141,11 +141,7 @@ export function versionText(definition: PluginDefinition, asked?: unknown): stri
 
 /** A request that is missing or damaged fails no VERSION. */
 function versionAsked({ readStdin }: ServedCall): unknown {
-  try {
-    return memberOf(parseObject(readStdin(), 'request'), 'cniVersion');
-  } catch {
-    return undefined;
-  }
+  return attempt(() => memberOf(parseObject(readStdin(), 'request'), 'cniVersion'));
 }
 
 /** CHECK may come with another path of the namespace than ADD: `/var/run/netns/a`, `/proc/<pid>/ns/net`. */

@@ -5,7 +5,7 @@ import { listKnown } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { inventoriesOf, leaseDirsOf, loadAbouts, typesOf } from '../../cni/plugin-about.ts';
 import { findUse } from '../../ipam/holders.ts';
@@ -179,11 +179,7 @@ function findWitnesses(call: CommandCall, network: string): Witnesses {
 function findListOnDisk(call: CommandCall, network: string): Conflist | undefined {
   const file = call.text('file');
   if (file !== undefined) return loadFile(file);
-  try {
-    return loadNetwork(confDirOf(call), network);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => loadNetwork(confDirOf(call), network));
 }
 
 async function findLeaseDir(call: CommandCall, network: string): Promise<string | undefined> {

@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 import { loadFile } from '../../chain/config/load.ts';
 import { signalGroup } from '../../chain/run/process-output.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject, quote } from '../../cni/json.ts';
 import {
   atLeast,
@@ -431,11 +431,7 @@ export class Scene {
 
   /** The result of ADD, in 1.1.0; undefined when it is not a valid result. */
   resultOf({ result }: Pod): Result | undefined {
-    try {
-      return isObject(result) ? parseResult(result, this.exam.version) : undefined;
-    } catch {
-      return undefined;
-    }
+    return attempt(() => (isObject(result) ? parseResult(result, this.exam.version) : undefined));
   }
 
   /** The state with which {@link changes} compares. */
