@@ -69,9 +69,9 @@ export function chooseAddresses(
   const blocks = blocksOf(held, pool, wish);
   const chosen: ChosenAddress[] = [];
   for (const [setIndex, family] of FAMILIES.entries()) {
-    if (!blocks.some(block => rangesOf(block, family).length)) continue;
-    const usable = blocks.map(block => offeredBy(block, family, held?.terms?.[pool]));
-    const found = nextFree(usable, setIndex, store);
+    const offered = offeredBy(blocks, family, held?.terms?.[pool]);
+    if (offered === undefined) continue;
+    const found = nextFree(offered, setIndex, store);
     if (found === undefined) return undefined;
     chosen.push(found);
   }
@@ -103,8 +103,8 @@ export function useOf(
 ): { readonly size: number; readonly used: number; readonly free: number } {
   const blocks = blocksOf(held, pool);
   const counts = FAMILIES.flatMap(family => {
-    if (!blocks.some(block => rangesOf(block, family).length)) return [];
-    const ranges = blocks.flatMap(block => offeredBy(block, family, held?.terms?.[pool]));
+    const ranges = offeredBy(blocks, family, held?.terms?.[pool])?.flat();
+    if (ranges === undefined) return [];
     const size = ranges.reduce((sum, { from, to }) => sum + Number(to.value - from.value) + 1, 0);
     const used = ranges.reduce((sum, { from, to }) => sum + store.countTaken(from, to), 0);
     return [{ size, used, free: size - used }];
@@ -113,28 +113,30 @@ export function useOf(
   return least ?? { size: 0, used: 0, free: 0 };
 }
 
-function rangesOf(block: HeldBlock, family: Family): Usable[] {
-  return usableOf(block).filter(({ from }) => from.family === family);
-}
-
 /**
- * What a block hands out of one family: not what its pool excludes now, nor what has become a gateway. What is kept for one was
+ * What each block hands out of one family: not what its pool excludes now, nor what has become a gateway. What is kept for one was
  * promised before.
+ * @returns undefined if no block has addresses of that family, excluded ones included
  */
-function offeredBy(block: HeldBlock, family: Family, terms: Terms | undefined): Usable[] {
-  const own = rangesOf(block, family);
-  if (terms === undefined || block.keptFor !== undefined) return own;
+function offeredBy(
+  blocks: readonly HeldBlock[],
+  family: Family,
+  terms: Terms | undefined,
+): Usable[][] | undefined {
+  const whole = blocks.map(block => usableOf(block).filter(({ from }) => from.family === family));
+  if (!whole.some(ranges => ranges.length)) return undefined;
+  if (terms === undefined) return whole;
   const gateway = terms.gateways.find(text => findIp(text)?.family === family);
   const excluded = [...terms.exclude, ...(gateway ? [gateway] : [])].filter(
     text => (text.includes(':') ? 6 : 4) === family,
   );
   const space = { ip: { family, value: 0n }, prefix: 0 };
   const stretches = parseStretches(excluded, 'exclude', space);
-  return own.flatMap(one =>
+  const inTerms = (one: Usable) =>
     without([one.from, one.to], stretches).map(([from, to]) => {
       return { ...one, from, to, ...(terms.layout === 'flat' ? { gateway } : {}) };
-    }),
-  );
+    });
+  return whole.map((ranges, i) => (blocks[i]?.keptFor === undefined ? ranges.flatMap(inTerms) : ranges));
 }
 
 export function isInUse(block: HeldBlock, store: Pick<LeaseStore, 'countTaken'>): boolean {
