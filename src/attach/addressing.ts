@@ -1,6 +1,6 @@
 // Which addresses and routes does the IPAM plugin assign, which subnets have devices already, and which routes follow?
 
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { invalidConfig } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { type Result, type ResultDns, type ResultRoute, spreadGateways } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
@@ -62,8 +62,7 @@ export function refuseUnusable(ips: readonly PlannedIp[], own: readonly Ip[] = [
   for (const { cidr } of ips) {
     const problem = findUnusable(cidr, ips, own);
     if (problem === undefined) continue;
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot give the container address ${renderCidr(cidr)}: it is ${problem}; request or configure another one`,
     );
   }
@@ -86,8 +85,7 @@ function findUnusable(cidr: Cidr, ips: readonly PlannedIp[], own: readonly Ip[])
 export function refuseMixedFamilies(ips: readonly PlannedIp[]): void {
   for (const { cidr, gateway } of ips) {
     if (gateway === undefined || gateway.family === cidr.ip.family) continue;
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot use gateway ${renderIp(gateway)} for ${renderCidr(cidr)}: it is of another family; correct "gateway" in "ipam"`,
     );
   }

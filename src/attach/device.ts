@@ -3,7 +3,7 @@
 // The device exists before the IPAM plugin is called, because some of them talk through it: dhcp sends its requests from there.
 
 import { interimName, renderOwner } from '../cni/attachment.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { type Result, type ResultInterface, resultIp, spreadGateways } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
@@ -304,7 +304,7 @@ export function planLayer3({ ips: listed = [], routes = [] }: Layer3): Container
     }));
     return { ips, routes: spreadGateways(routes).map(route => planRoute(route, ips)) };
   } catch (cause) {
-    throw new CniError(ErrorCode.invalidConfig, `Cannot use addresses: ${(cause as Error).message}`, {
+    throw invalidConfig(`Cannot use addresses: ${(cause as Error).message}`, {
       cause,
     });
   }
@@ -318,8 +318,7 @@ export function planLayer3({ ips: listed = [], routes = [] }: Layer3): Container
 export function planAddresses(ipam: Result, type: string | undefined): ContainerAddressing {
   const addressing = planLayer3(ipam);
   if (addressing.ips.length > 0) return addressing;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot attach container: IPAM plugin "${type}" returned no address; remove "ipam" for a device without addresses`,
   );
 }

@@ -1,6 +1,6 @@
 // How is packet forwarding enabled on the host, and may a device of it have IPv6 addresses?
 
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { type CniError, invalidConfig } from '../cni/errors.ts';
 import { type Cidr, FAMILIES } from '../net/ip.ts';
 import { IFF_LOOPBACK, listLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes, RTPROT_RA } from '../netlink/rtnl/route.ts';
@@ -112,17 +112,13 @@ export function withoutIpv6(name: string): CniError {
     findSysctl(switchOf('all')) === undefined
       ? 'this kernel has no IPv6;'
       : 'its MTU is less than the 1280 bytes that IPv6 needs; raise that, or';
-  return new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot give "${name}" an IPv6 address: ${why} remove IPv6 from "ipam"`,
-  );
+  return invalidConfig(`Cannot give "${name}" an IPv6 address: ${why} remove IPv6 from "ipam"`);
 }
 
 /** @throws CniError 7 when IPv6 is disabled on a device that others made, whose settings are theirs */
 export function requireHostIpv6(name: string): void {
   if (findSysctl(switchOf(name)) !== '1') return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot give "${name}" an IPv6 address: IPv6 is disabled on it, and this plugin did not create it; ` +
       `run: sysctl -w ${switchOf(name)}=0`,
   );

@@ -3,7 +3,7 @@
 import { TUNNEL_ALIAS, TUNNELS } from '../between/names.ts';
 import { type AttachmentId, digestOf, renderOwner } from '../cni/attachment.ts';
 import { pickCniArgs } from '../cni/env.ts';
-import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, invalidConfig } from '../cni/errors.ts';
 import { isUnicastMac, parseMac, renderMac } from '../net/interface.ts';
 import { findLink, findLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes, type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
@@ -27,8 +27,7 @@ export function requestedMac({ conf, args }: Call<MacSources>, configured?: stri
   if (!text) return undefined;
   const bytes = tryParse(text);
   if (bytes === undefined || !isUnicastMac(bytes)) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot use hardware address "${text}": expected six unicast bytes such as "0a:58:0a:01:02:03"`,
     );
   }

@@ -1,7 +1,7 @@
 // On which device of the host is the container's device made?
 
 import { findOwner, interimName, renderOwner } from '../cni/attachment.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { invalidConfig } from '../cni/errors.ts';
 import type { Result, ResultInterface } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
 import { visitNamespaces } from '../ipam/holders.ts';
@@ -55,8 +55,7 @@ export function findMaster(call: Call<MasterConf>, chained?: string): Master {
   const link = which === undefined ? undefined : findLink(socket, which);
   if (link) return { link, socket };
   const where = conf.linkInContainer ? ' in the container' : '';
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     name
       ? `Cannot find master interface "${name}"${where}; create it, or correct "master"`
       : `Cannot find a master interface: there is no default route${where}; set "master"`,
@@ -81,8 +80,7 @@ export function findMasterProblem(master: string | undefined): string | undefine
  */
 export function requireMtu(mtu: number, { link }: Pick<Master, 'link'>): void {
   if (mtu <= link.mtu) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot use "mtu" ${mtu}: master interface "${link.name}" carries at most ${link.mtu}; use 0 for that`,
   );
 }
@@ -154,11 +152,10 @@ export function explainRefusal(thrown: unknown, refused: RefusedUpper): unknown 
   const why = whyRefused(thrown, refused);
   if (why === undefined) return thrown;
   const { lower, kind } = refused;
-  return new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot create a ${kind} interface on master "${lower.name}": ${why}`,
-    { cause: thrown, details: (thrown as Error).message },
-  );
+  return invalidConfig(`Cannot create a ${kind} interface on master "${lower.name}": ${why}`, {
+    cause: thrown,
+    details: (thrown as Error).message,
+  });
 }
 
 function whyRefused(thrown: unknown, { lower, socket, kind }: RefusedUpper): string | undefined {

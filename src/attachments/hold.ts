@@ -4,7 +4,7 @@
 import { readdirSync } from 'node:fs';
 import { type AttachmentId, cacheFileOf } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
-import { CniError, ErrorCode, orTell, toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, orTell, toCniError } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { bootId, endFrozen, isFrozen, isOfEarlierBoot } from '../files/process-stat.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
@@ -522,8 +522,7 @@ function refuseReplaced(record: AttachmentRecord): void {
 function refuseSharedName(id: AttachmentId, cacheDir: string): void {
   const file = cacheFileOf(cacheDir, id);
   if (!isOfAnother(file, id)) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot attach interface "${id.ifname}" of container "${id.containerId}" to network "${id.network}": "${file}" is the entry of another attachment, whose names give the same file; choose another name for the network or the container`,
   );
 }

@@ -35,7 +35,7 @@ import {
   stateDir as usualStateDir,
 } from '../cni/directories.ts';
 import type { CniArgs } from '../cni/env.ts';
-import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
@@ -425,8 +425,7 @@ function isOfOthers(
 
 /** Says that a record goes although nothing was deleted by it. @param later evidence of the later ADD, human-readable */
 export function madeAgain({ network, containerId, ifname, file }: AttachmentRecord, later: string): CniError {
-  return new CniError(
-    ErrorCode.invalidConfig,
+  return invalidConfig(
     `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" by "${file}": it has since been attached again (${later}); the record is dropped and the attachment stays`,
   );
 }

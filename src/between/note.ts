@@ -3,7 +3,7 @@
 import { type FSWatcher, readdirSync, readFileSync, statSync, watch } from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { invalidConfig } from '../cni/errors.ts';
 import { defined, describeIssue, isObject, parseJson, parseObject } from '../cni/json.ts';
 import { putFile, removeFile } from '../files/put-file.ts';
 import { readIfThere } from '../files/read-file.ts';
@@ -95,8 +95,7 @@ const OneOrSeveral = z.union(
  * @throws CniError 7 that names the file
  */
 export function parseNodes(text: string, file: string): ClusterNode[] {
-  const refuse = (problem: string) =>
-    new CniError(ErrorCode.invalidConfig, `Cannot use nodes in "${file}": ${problem}`);
+  const refuse = (problem: string) => invalidConfig(`Cannot use nodes in "${file}": ${problem}`);
   const value = parseJson(text, refuse);
   const parsed = z.safeParse(Array.isArray(value) ? z.array(Described) : OneOrSeveral, value, {
     reportInput: true,

@@ -15,7 +15,7 @@ import {
 import type { AttachmentId } from '../cni/attachment.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
 import { CHANGE_VARIABLE, type ChangeMode } from '../cni/env.ts';
-import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts';
 import { type ChangeReply, FORMER, parseChangeReply } from '../cni/invocation.ts';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import { convertResult, type ResultOf } from '../cni/result.ts';
@@ -304,7 +304,7 @@ function quoteAll(names: readonly string[]): string {
 }
 
 function refusal(problem: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot change the attachment: ${problem}`);
+  return invalidConfig(`Cannot change the attachment: ${problem}`);
 }
 
 /**
@@ -354,8 +354,7 @@ function refuseFixed(
     key => !allowed.has(key.toLowerCase()) && !isDeepStrictEqual(before[key], after[key]),
   );
   if (fixed === undefined) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot change "${fixed}" of plugin "${type}" while the container runs; it can change ${changeable.join(', ') || 'capabilities only'}`,
   );
 }

@@ -7,7 +7,7 @@ import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.t
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../cni/directories.ts';
 import { type CniArgs, COMMANDS, parseCniArgs } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, didYouMean, type JsonObject } from '../cni/json.ts';
 import { namespacePath } from '../files/read-file.ts';
 import { deriveContainerId } from '../node/names.ts';
@@ -122,6 +122,6 @@ export function findUnread(list: Conflist, given: JsonObject): CniError[] {
   return unread.map(name => {
     const near = didYouMean(name, declared);
     const text = `Cannot pass capability "${name}": no plugin of network "${list.name}" declares it${near}`;
-    return new CniError(ErrorCode.invalidConfig, text);
+    return invalidConfig(text);
   });
 }

@@ -1,7 +1,7 @@
 // What names an attachment, also in names and notes in the kernel (aliases, comments)?
 
 import { findIfnameProblem } from '../net/interface.ts';
-import { CniError, ErrorCode } from './errors.ts';
+import { invalidConfig } from './errors.ts';
 
 /** What identifies an attachment on a node (SPEC "Terminology"). */
 export interface AttachmentId {
@@ -125,8 +125,7 @@ export function cacheFileOf(dir: string, { network, containerId, ifname }: Attac
   if ([network, containerId, ifname].every(part => part !== '' && !/[/\0]/.test(part))) {
     return `${dir.replace(/\/+$/, '')}/results/${network}-${containerId}-${ifname}`;
   }
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot build the name of the cached result: it needs a network ("${network}"), a container id ("${containerId}") and an interface ("${ifname}"), without "/"`,
   );
 }

@@ -2,7 +2,7 @@
 
 import { findIfnameProblem } from '../net/interface.ts';
 import { findContainerIdProblem } from './attachment.ts';
-import { attempt, CniError, ErrorCode } from './errors.ts';
+import { attempt, CniError, ErrorCode, invalidConfig } from './errors.ts';
 
 /** The commands of the protocol. */
 export const COMMANDS = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION'] as const;
@@ -129,11 +129,11 @@ export function parseEnv(env: Readonly<Record<string, string | undefined>>): Cni
  */
 export function parseNetworkName(name: unknown): string {
   if (name === undefined || name === null || name === '') {
-    throw new CniError(ErrorCode.invalidConfig, 'missing network name');
+    throw invalidConfig('missing network name');
   }
   const problem = typeof name === 'string' ? findContainerIdProblem(name) : 'it must be a string';
   if (problem === undefined) return name as string;
-  throw new CniError(ErrorCode.invalidConfig, `invalid characters found in network name: ${problem}`, {
+  throw invalidConfig(`invalid characters found in network name: ${problem}`, {
     details: typeof name === 'string' ? name : JSON.stringify(name),
   });
 }

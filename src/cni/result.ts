@@ -2,7 +2,7 @@
 
 import type * as z from 'zod/mini';
 import { type Cidr, findCidr, type Ip, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.ts';
-import { CniError, ErrorCode } from './errors.ts';
+import { CniError, ErrorCode, invalidConfig } from './errors.ts';
 import { checkObject, isObject, type JsonObject } from './json.ts';
 import { FamiliesResult, IpsResult, VersionedIpsResult } from './schemas.ts';
 
@@ -66,10 +66,7 @@ const ONE_IP_EACH: Layout = {
   down({ ips, routes, interfaces: _, dns, ip4: _ip4, ip6: _ip6, ...rest }) {
     const families = { ip4: downToFamily('4', ips, routes), ip6: downToFamily('6', ips, routes) };
     if (!families.ip4 && !families.ip6) {
-      throw new CniError(
-        ErrorCode.invalidConfig,
-        'Cannot convert result to 0.2.0 or older: no valid IP addresses',
-      );
+      throw invalidConfig('Cannot convert result to 0.2.0 or older: no valid IP addresses');
     }
     const present = Object.entries(families).filter(([, family]) => family !== undefined);
     return { ...rest, ...Object.fromEntries(present), dns: withoutEmptyMembers(dns) };
@@ -325,7 +322,7 @@ export function prevResultOf(request: JsonObject, version: SpecVersion): Result 
   const raw = request.prevResult;
   if (raw === undefined || raw === null) return undefined;
   if (!isObject(raw)) {
-    throw new CniError(ErrorCode.invalidConfig, 'Cannot use "prevResult": expected an object');
+    throw invalidConfig('Cannot use "prevResult": expected an object');
   }
   return parseResult(raw, version, '"prevResult"');
 }

@@ -3,7 +3,7 @@ import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import * as z from 'zod/mini';
 import { type BetweenSettings, BLOCKS, KUBERNETES, WAYS } from '../between/plan.ts';
 import type { Deadlines } from '../chain/run/runtime.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, describeIssue, parseJson } from '../cni/json.ts';
 import { findCidr } from '../net/ip.ts';
 import { chooseObserver, type ObserveChoices, type OutputOptions } from '../observe/observer.ts';
@@ -178,5 +178,5 @@ function over(base: DaemonSettings, said: Settings): DaemonSettings {
 }
 
 function refuse(file: string, problem: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use settings "${file}": ${problem}`);
+  return invalidConfig(`Cannot use settings "${file}": ${problem}`);
 }

@@ -4,7 +4,7 @@ import { type Held, type HeldKnown, hold } from '../attachments/store.ts';
 import { failuresOf } from '../chain/run/call-plugins.ts';
 import { addNetwork } from '../chain/run/run.ts';
 import { holdCall } from '../chain/run/runtime.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
 import { findCidr, findIp, type Ip, sameIp } from '../net/ip.ts';
@@ -81,8 +81,7 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
 async function settleEarlierAdd(runner: Runner, netns: string, held: HeldKnown): Promise<void> {
   const { record, past } = held;
   if (past.stands && past.netns(netns) === 'same')
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot attach "${record.ifname}" of container "${record.containerId}": it is already attached; run DEL first`,
       { details: `recorded in "${record.file}"` },
     );
@@ -224,8 +223,7 @@ export function refuseUnheeded(
     if (own?.mac?.toLowerCase() !== mac) lost.push(mac);
   }
   if (!lost.length) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot give ${lost.map(text => JSON.stringify(text)).join(', ')} to network "${label}": none of its plugins used it`,
     {
       details:

@@ -6,7 +6,7 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
 import { KubeConfig } from '@kubernetes/client-node';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { objectIn } from '../cni/invocation.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { pause, startTimer } from '../wait.ts';
@@ -366,7 +366,7 @@ export class ApiAccess {
       const what = nameOf(this.#kubeconfig);
       const text = `Cannot use ${what}: ${(cause as Error).message}`;
       if (isGone) throw new TokenGone(ErrorCode.tryAgainLater, text, { cause });
-      throw new CniError(ErrorCode.invalidConfig, text, { cause });
+      throw invalidConfig(text, { cause });
     }
   }
 
@@ -427,7 +427,7 @@ function isAddress(server: unknown): boolean {
 
 function unusable(kubeconfig: string | undefined, problem: string, cause?: unknown): CniError {
   const text = `Cannot use ${nameOf(kubeconfig)}: ${problem}`;
-  return new CniError(ErrorCode.invalidConfig, text, { cause });
+  return invalidConfig(text, { cause });
 }
 
 function nameOf(kubeconfig: string | undefined): string {

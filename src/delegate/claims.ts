@@ -4,7 +4,7 @@
 // once the pod has them. DEL leaves it unchanged: keeping addresses is its purpose.
 
 import { argOf, CLAIM_ARG } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { findCidr, findIp } from '../net/ip.ts';
 import type { ClaimStore, IpamClaim } from './cluster.ts';
@@ -88,8 +88,7 @@ async function findClaim(runner: ClaimReader, pod: Pod, name: string): Promise<I
   const store = await storeOf(runner, name);
   const namespace = namespaceOf(pod);
   if (namespace === undefined) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot use IPAMClaim "${name}": the container is not a pod: CNI_ARGS has no K8S_POD_NAMESPACE`,
     );
   }
@@ -109,10 +108,7 @@ async function findClaim(runner: ClaimReader, pod: Pod, name: string): Promise<I
 /** Ignoring an IPAMClaim would give the pod an address that may belong to another pod when it starts again. */
 async function storeOf({ claims }: ClaimReader, name: string): Promise<ClaimStore> {
   if (claims) return claims();
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot use IPAMClaim "${name}": no cluster is configured; set "kubeconfig"`,
-  );
+  throw invalidConfig(`Cannot use IPAMClaim "${name}": no cluster is configured; set "kubeconfig"`);
 }
 
 function askedBy({ ips, requested }: IpamClaim): readonly string[] {
@@ -140,5 +136,5 @@ function refuseForeign(claim: IpamClaim | undefined, { label, list, selection }:
 }
 
 function unusable({ namespace, name }: IpamClaim, problem: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use IPAMClaim "${namespace}/${name}": ${problem}`);
+  return invalidConfig(`Cannot use IPAMClaim "${namespace}/${name}": ${problem}`);
 }

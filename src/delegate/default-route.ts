@@ -1,6 +1,6 @@
 // Which of a pod's networks has the default route?
 
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { invalidConfig } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { CURRENT_VERSION, convertResult, parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { FAMILIES, type Family, findCidr, findIp, type Ip, renderIp } from '../net/ip.ts';
@@ -61,8 +61,7 @@ export class DefaultRoutes {
     );
     this.#chosen[family] = undefined;
     if (lost === false) return;
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot give the IPv${family} default route to network ${asking}: it sets none, and its "default-route" names no gateway; the pod would lose that of network ${lost}`,
     );
   }
@@ -109,8 +108,7 @@ function chosenFor(
   });
   if (asked.length > 1) {
     const names = asked.map(index => JSON.stringify(networks[index]?.label)).join(' and ');
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot give the IPv${family} default route to networks ${names}: only one may have it`,
     );
   }

@@ -23,7 +23,7 @@ import type { Conflist } from '../chain/config/conflist.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import { DEVICE_INFO_CAPABILITY, findDeviceInfoProblem } from '../cni/device-info.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, type JsonObject, parseObject } from '../cni/json.ts';
 import { putFile, removeFile } from '../files/put-file.ts';
 import type { Device } from './cluster.ts';
@@ -91,7 +91,7 @@ export class PodDevices {
     const place = podNamedIn(this.#pod);
     if (place === undefined) {
       const why = 'the container is not a pod: CNI_ARGS has no K8S_POD_NAMESPACE and K8S_POD_NAME';
-      throw new CniError(ErrorCode.invalidConfig, `Cannot find a device for network "${label}": ${why}`);
+      throw invalidConfig(`Cannot find a device for network "${label}": ${why}`);
     }
     const { listPodDevices } = await import('./kubelet.ts');
     const pod = { ...place, uid: argOf(this.#pod, 'K8S_POD_UID') };
@@ -109,16 +109,14 @@ function refusal(
   const has = `the kubelet gave the pod ${allocated.map(({ id }) => id).join(', ') || 'none'}`;
   if (named !== undefined) return cannotGive(label, named, 'the pod names it, but was not given it', has);
   const why = 'other networks of the pod have all of them; the pod has to request one for each network';
-  return new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot give a device of "${resource}" to network "${label}": ${why}`,
-    { details: has },
-  );
+  return invalidConfig(`Cannot give a device of "${resource}" to network "${label}": ${why}`, {
+    details: has,
+  });
 }
 
 function cannotGive(label: string, id: string, why: string, details?: string): CniError {
   const message = `Cannot give device ${JSON.stringify(id)} to network "${label}": ${why}`;
-  return new CniError(ErrorCode.invalidConfig, message, defined({ details }));
+  return invalidConfig(message, defined({ details }));
 }
 
 /** A network of a pod, and its device. */

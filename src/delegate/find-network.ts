@@ -10,7 +10,7 @@ import {
   NetworkNotFound,
   readText,
 } from '../chain/config/load.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { isDirectory } from '../files/read-file.ts';
 import type { NetworkDefinition } from './cluster.ts';
@@ -70,8 +70,7 @@ function withDefinitions(error: unknown, { definitionsDir }: NetworkPlaces, name
 
 function undefinedFor(namespace: string, name: string, isolated: boolean): CniError {
   const why = isolated ? '"namespaceIsolation" is set' : 'a cluster is configured';
-  return new CniError(
-    ErrorCode.invalidConfig,
+  return invalidConfig(
     `Cannot use network "${namespace}/${name}" in a pod: there is no NetworkAttachmentDefinition of that name, and pods may not name a file ` +
       `of the node, since ${why}`,
     {
@@ -175,8 +174,7 @@ export function inject(
 export function refuseRecursion(list: Conflist, own: readonly string[]): void {
   const again = list.plugins.find(({ type }) => own.includes(type));
   if (again === undefined) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot delegate to network "${list.name}": its plugin "${again.type}" is the delegating plugin itself`,
   );
 }
@@ -227,11 +225,9 @@ export async function findDefinition(
     }
   }
   if (!broken.length) return undefined;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot find ${KIND} "${namespace}/${name}": some files of "${dir}" cannot be read`,
-    { details: broken.join('; ') },
-  );
+  throw invalidConfig(`Cannot find ${KIND} "${namespace}/${name}": some files of "${dir}" cannot be read`, {
+    details: broken.join('; '),
+  });
 }
 
 /** The definitions in a Kubernetes object: itself, or the items of a list; none in any other object. */

@@ -6,7 +6,7 @@
 import { type AttachmentRecord, type HeldKnown, hold, readRecord } from '../attachments/store.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
-import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { addOne, refuseHeldDevices, toRecordedNetwork } from './add.ts';
 import { type PodClaims, readClaims } from './claims.ts';
@@ -333,8 +333,7 @@ class LiveNetworks {
 
 function refuseDefaultRoute({ selection: { name, defaultRoute } }: WantedNetwork): void {
   if (defaultRoute === undefined) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot give the default route of a running pod to network "${name}": its connections would break; delete the pod and create it again`,
   );
 }

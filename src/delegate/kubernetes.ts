@@ -1,5 +1,5 @@
 // How does the runner read definitions, pods and IPAMClaims from the Kubernetes API, and report a pod's networks?
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { invalidConfig } from '../cni/errors.ts';
 import { isObject, type JsonObject, textsIn } from '../cni/json.ts';
 import { type ApiServer, listPages, openApiServer } from './api-server.ts';
 import type {
@@ -111,10 +111,7 @@ async function fillClaim(
     // The kind may have been installed without the status subresource.
     (await server.ask('PATCH', path, patch({ ips })));
   if (filled) return claimOf(filled, claim);
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot fill IPAMClaim "${claim.namespace}/${claim.name}": the claim no longer exists`,
-  );
+  throw invalidConfig(`Cannot fill IPAMClaim "${claim.namespace}/${claim.name}": the claim no longer exists`);
 }
 
 function claimOf(

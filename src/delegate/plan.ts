@@ -4,7 +4,7 @@ import { NetworkNotFound } from '../chain/config/load.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import { DEVICE_INFO_CAPABILITY } from '../cni/device-info.ts';
 import type { CniArgs } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, type JsonObject, memberOf } from '../cni/json.ts';
 import type { Device } from './cluster.ts';
 import { deviceInfoArg, PodDevices } from './devices.ts';
@@ -232,5 +232,5 @@ function refuseChosen({ name, plugins }: Conflist, { deviceId, capabilityArgs: {
 }
 
 function invalid(message: string, details?: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, message, defined({ details }));
+  return invalidConfig(message, defined({ details }));
 }

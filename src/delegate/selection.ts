@@ -1,6 +1,6 @@
 // What may be requested about one network of a container, as an object or in the text of an annotation? (Multi-network specification 1.3, section 4.1)
 import * as z from 'zod/mini';
-import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { decode, defined, type JsonObject, parseJson, quote } from '../cni/json.ts';
 import { Bandwidth, optionalFlag, optionalObject, optionalText, PortMapping } from '../cni/schemas.ts';
 import { findIfnameProblem, parseMac, renderMac } from '../net/interface.ts';
@@ -88,7 +88,7 @@ export function parseSelection(value: unknown, what: string, from: 'pod' | 'conf
   const known = decode(NetworkSelection, value, what);
   const ifname = known.interface || known.ifname || known.interfaceRequest || undefined;
   const problem = findProblem(known, ifname, from);
-  if (problem !== undefined) throw new CniError(ErrorCode.invalidConfig, `Cannot use ${what}: ${problem}`);
+  if (problem !== undefined) throw invalidConfig(`Cannot use ${what}: ${problem}`);
   return {
     name: known.name ?? '',
     namespace: known.namespace || undefined,
@@ -228,7 +228,7 @@ function isDeeperThan(most: number, text: string): boolean {
 }
 
 function unusable(what: string, problem: string, details?: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, `Cannot use ${what}: ${problem}`, defined({ details }));
+  return invalidConfig(`Cannot use ${what}: ${problem}`, defined({ details }));
 }
 
 function parseShort(item: string, what: string): Selection {

@@ -1,7 +1,7 @@
 // Which networks is a pod to have, in which order, and at whose request?
 
 import { argOf } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { invalidConfig } from '../cni/errors.ts';
 import { type JsonObject, textsIn } from '../cni/json.ts';
 import { findChainBeside } from './find-network.ts';
 import { namespaceOf, type Pod, type RunnerOptions, type Selection } from './runner.ts';
@@ -116,8 +116,7 @@ function auxiliaryOf({ auxiliary, policy, version }: RunnerOptions): WantedNetwo
 function configured({ defaultNetwork, delegates, network }: RunnerOptions): readonly Selection[] {
   const first = defaultNetwork === undefined ? [] : [selectByName(defaultNetwork)];
   if (first.length + delegates.length > 0) return [...first, ...delegates];
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot use network "${network}": it has no default network; set "delegates" or "network"`,
   );
 }
@@ -134,10 +133,7 @@ function replacementOf(
   const what = annotation(DEFAULT_NETWORK_ANNOTATION);
   const found = parseSelections(annotations[DEFAULT_NETWORK_ANNOTATION] ?? '', what, maxNetworks);
   if (found.length < 2) return found;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot use ${what}: it names ${found.length} networks, not one`,
-  );
+  throw invalidConfig(`Cannot use ${what}: it names ${found.length} networks, not one`);
 }
 
 /**
@@ -154,8 +150,7 @@ function namedBy(
   const { name, namespace = fallback } = selection;
   if (!policy.isolated || namespace === own || policy.global.includes(namespace))
     return { selection, namespace, byPod: true };
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot use network "${namespace}/${name}" in a pod of namespace "${own}": "namespaceIsolation" is set`,
     { details: `namespaces open to all: ${policy.global.join(', ') || 'none'}` },
   );

@@ -16,7 +16,15 @@ import {
   REPAIR_VARIABLE,
   UPKEEP_VARIABLE,
 } from '../cni/env.ts';
-import { attempt, CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
+import {
+  attempt,
+  CniError,
+  describeError,
+  ErrorCode,
+  type ErrorReply,
+  invalidConfig,
+  toCniError,
+} from '../cni/errors.ts';
 import { type ChangeReply, FORMER, type HandoverReply, type Reply } from '../cni/invocation.ts';
 import { decode, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import {
@@ -235,8 +243,7 @@ async function changeInPlace(
   mode: ChangeMode,
 ): Promise<ChangeReply> {
   if (definition.change === undefined) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot change a running attachment: no option of "${definition.name}" can be changed in place; run DEL and ADD`,
     );
   }

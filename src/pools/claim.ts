@@ -3,7 +3,7 @@
 // The next process sends the request again: the object either is created, exists already and names this node, or belongs to another.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { compare } from './compare.ts';
@@ -238,14 +238,10 @@ async function refuseUnknownNode({ store }: Claimant, { node, machine }: Held): 
       },
     );
   }
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot claim addresses for node "${node}": the cluster has no node of that name`,
-    {
-      details:
-        'the name is "ipam.node", else CATENA_NODE_NAME, else the one that "install --account" wrote into the kubeconfig, else the host name in lower case',
-    },
-  );
+  throw invalidConfig(`Cannot claim addresses for node "${node}": the cluster has no node of that name`, {
+    details:
+      'the name is "ipam.node", else CATENA_NODE_NAME, else the one that "install --account" wrote into the kubeconfig, else the host name in lower case',
+  });
 }
 
 /** No block of a pool is free. */

@@ -1,6 +1,6 @@
 // How is a pool defined, and is it still divided as it was when its first block was claimed?
 
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import {
   type Cidr,
@@ -43,7 +43,7 @@ export async function findPool(
     if (object === undefined && configured === undefined) {
       const text = `Cannot find pool "${name}": the store has no object of that name`;
       const details = 'create one of kind Pool, or give "subnets" in the configuration';
-      throw new CniError(ErrorCode.invalidConfig, text, { details });
+      throw invalidConfig(text, { details });
     }
     const pool = parsed(name, configured ?? object?.spec);
     refuseTaken(pool, all);
@@ -98,8 +98,7 @@ function refuseTaken(pool: Pool, all: readonly StoredObject[]): void {
       const before = noted.find(one => overlap(pair, one) && (isOther || !isSamePairing(pair, one)));
       if (before === undefined) continue;
       const what = isOther ? `pool "${name}"` : 'the same pool in another pairing';
-      throw new CniError(
-        ErrorCode.invalidConfig,
+      throw invalidConfig(
         `Cannot use pool "${pool.name}": its subnet ${textOf(pair)} overlaps ${textOf(before)} of ${what}: ` +
           'addresses would be handed out twice',
         {
@@ -144,8 +143,7 @@ async function noteIn(
   const noted = notedIn(object.annotations).map(textOf);
   if (former === size && pairs.every(pair => noted.includes(pair))) return object;
   if (former !== undefined && former !== size) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot use pool "${name}": its blocks had ${former} addresses before, and now "blockSize" is ${size}`,
       { details: 'the new blocks would overlap the old ones; make another pool for the new size' },
     );
@@ -175,6 +173,6 @@ function parsed(name: string, spec: unknown): Pool {
     if (cause instanceof CniError) throw cause;
     const problem = (cause as Error).message;
     const text = problem.startsWith('Cannot') ? problem : `Cannot use pool "${name}": ${problem}`;
-    throw new CniError(ErrorCode.invalidConfig, text, { cause });
+    throw invalidConfig(text, { cause });
   }
 }

@@ -2,7 +2,7 @@
 //
 // README.md says it: a kept address changes hands by replacement, and a machine that moves joins as the `next` of the object.
 
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { renderIp } from '../net/ip.ts';
 import {
@@ -218,8 +218,7 @@ export async function findEndedClaims({ store }: Claimant, { blocks }: Held): Pr
 /** @throws CniError 7 when the pool has blocks: an address of one cannot go to another node */
 export function refuseBlocks({ name, blockSize }: Pool): void {
   if (blockSize === 1) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot allocate a particular address from pool "${name}": its blocks have ${blockSize} addresses, which stay on their nodes`,
     {
       details:
@@ -229,8 +228,7 @@ export function refuseBlocks({ name, blockSize }: Pool): void {
 }
 
 export function notInPool({ name }: Pool, { addresses }: Wish): CniError {
-  return new CniError(
-    ErrorCode.invalidConfig,
+  return invalidConfig(
     `Cannot allocate ${addresses.map(renderIp).join(', ')} from pool "${name}": it does not hand them out together`,
   );
 }

@@ -5,7 +5,7 @@
 import { type BigIntStats, lstatSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { CORE_NAME, workingDirectory } from '../../cni/directories.ts';
-import { attempt, CniError, ErrorCode } from '../../cni/errors.ts';
+import { attempt, CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { didYouMean } from '../../cni/json.ts';
 import { namesIn } from '../../files/read-file.ts';
 import { FRONT } from './front-program.ts';
@@ -31,8 +31,7 @@ export type FoundPlugin = Pick<PluginFile, 'path'> & Partial<PluginFile>;
 /** The same, with what was found of the file. @throws CniError as {@link findPlugin} */
 export function findPluginFile(type: string, dirs: readonly string[]): PluginFile {
   if (type === '' || type.includes('/') || type.includes('\0')) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot find plugin ${JSON.stringify(type)}: a plugin type is a file name, without "/"`,
     );
   }

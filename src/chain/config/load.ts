@@ -10,7 +10,7 @@ import {
   parsePluginEntry,
   upgradeToConflist,
 } from '../../cni/conflist.ts';
-import { CniError, type CniErrorOptions, ErrorCode } from '../../cni/errors.ts';
+import { CniError, type CniErrorOptions, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { objectIn } from '../../cni/invocation.ts';
 import { defined, didYouMean, isObject, type JsonObject, memberOf } from '../../cni/json.ts';
 import { findSyntaxProblem, placeOf, type TextPlace } from '../../cni/json-place.ts';
@@ -243,7 +243,7 @@ function reportOddKeys(
   onDiagnostic: OnDiagnostic,
 ): void {
   for (const { path, problem } of findOddKeys(object, what)) {
-    const cause = new CniError(ErrorCode.invalidConfig, problem);
+    const cause = invalidConfig(problem);
     const error = new PlacedError(file, placeOf(text, path), problem, cause);
     onDiagnostic({ severity: 'warning', file, ...error.place, error });
   }

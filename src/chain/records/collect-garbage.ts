@@ -18,7 +18,7 @@ import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
 import { SNAPSHOT_VARIABLE } from '../../cni/env.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { type CniError, invalidConfig } from '../../cni/errors.ts';
 import { defined, type JsonObject } from '../../cni/json.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
@@ -338,19 +338,13 @@ function validOf(scope: GcScope): readonly AttachmentKey[] {
   const given: unknown = 'valid' in scope ? scope.valid : undefined;
   const valid: unknown = typeof given === 'function' ? given() : given;
   if (!Array.isArray(valid)) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      'Cannot collect garbage: expected either the valid attachments or "all"',
-    );
+    throw invalidConfig('Cannot collect garbage: expected either the valid attachments or "all"');
   }
   for (const key of valid as readonly Partial<AttachmentKey>[]) {
     const { containerID = '', ifname = '' } = key ?? {};
     const problem = findContainerIdProblem(containerID) ?? findIfnameProblem(ifname);
     if (problem === undefined) continue;
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot use valid attachment ${JSON.stringify(key)}: ${problem}`,
-    );
+    throw invalidConfig(`Cannot use valid attachment ${JSON.stringify(key)}: ${problem}`);
   }
   return valid;
 }

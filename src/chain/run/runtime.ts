@@ -2,7 +2,7 @@
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { type CniArgs, type Command, findPairProblem, renderCniArgs } from '../../cni/env.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { NetworkPlugins } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
@@ -231,8 +231,7 @@ export function deadlineOf({ deadlineMs = PLUGIN_DEADLINE_MS }: Runtime, verb: C
   const all = typeof deadlineMs === 'number' ? [deadlineMs] : Object.values(deadlineMs);
   const wrong = all.find(ms => ms !== undefined && !(ms >= 0 && ms <= LONGEST_MS));
   if (wrong !== undefined)
-    throw new CniError(
-      ErrorCode.invalidConfig,
+    throw invalidConfig(
       `Cannot use ${wrong} as deadlineMs: expected how many milliseconds a plugin may take, 0 to ${LONGEST_MS}; it is a duration, not a time`,
     );
   return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? PLUGIN_DEADLINE_MS);

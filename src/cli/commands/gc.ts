@@ -10,7 +10,7 @@ import {
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { ASKED_VARIABLE } from '../../cni/env.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { invalidConfig } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { loadAbouts, typesOf } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
@@ -67,7 +67,7 @@ function warnOfUnknown(call: CommandCall, list: Conflist, scope: GcScope): void 
   const { stale, kept } = planGarbage(list, { valid }, runtimeOf(call));
   for (const key of unknownIn({ valid, stale, kept })) {
     const text = `Cannot find "${key}" of --valid among the recorded attachments of network "${list.name}"`;
-    call.warn(new CniError(ErrorCode.invalidConfig, text));
+    call.warn(invalidConfig(text));
   }
 }
 

@@ -5,7 +5,7 @@ import { listKnown } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
-import { attempt, CniError, ErrorCode } from '../../cni/errors.ts';
+import { attempt, CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { inventoriesOf, leaseDirsOf, loadAbouts, typesOf } from '../../cni/plugin-about.ts';
 import { findUse } from '../../ipam/holders.ts';
@@ -114,10 +114,7 @@ async function find(call: CommandCall, [network = '', text = '']: Operands): Pro
   const place = await placeOf(call, network);
   const lease = inspectLease(place.dir, renderIp(ip), findWitnesses(call, network));
   if (lease) return { ...place, ...lease };
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot find ${renderIp(ip)} in "${place.dir}": it is not leased`,
-  );
+  throw invalidConfig(`Cannot find ${renderIp(ip)} in "${place.dir}": it is not leased`);
 }
 
 function inspectAll(call: CommandCall, place: LeasePlace): FoundLease[] {
@@ -146,10 +143,7 @@ async function placeOf(call: CommandCall, network: string): Promise<LeasePlace> 
   const configured = dataDir === undefined ? await findLeaseDir(call, network) : undefined;
   const dir = configured ?? join(dataDir ?? DEFAULT_DATA_DIR, network);
   if (existsSync(dir)) return { network, dir };
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot find leases of network "${network}": "${dir}" does not exist`,
-  );
+  throw invalidConfig(`Cannot find leases of network "${network}": "${dir}" does not exist`);
 }
 
 /** Every network with leases in `--data-dir` or in the default directory. */
@@ -208,8 +202,7 @@ async function findPools(
       items.push({ network: list.name, ...inventory });
   }
   if (named === undefined || items.length) return items;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot list pools of network "${lists[0]?.name ?? named}": its addresses are this node's own, not a cluster's`,
   );
 }

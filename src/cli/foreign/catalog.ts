@@ -2,7 +2,7 @@
 
 import { resolve } from 'node:path';
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { CniError, invalidConfig } from '../../cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import {
   PLUGIN_KEYWORD,
@@ -218,7 +218,7 @@ function configOf(schema: JsonObject, what: string): PluginAbout['config'] {
     return entrySchema(schema);
   } catch (cause) {
     const text = `Cannot use ${what}: ${(cause as Error).message}`;
-    throw new CniError(ErrorCode.invalidConfig, text, { cause });
+    throw invalidConfig(text, { cause });
   }
 }
 

@@ -2,7 +2,7 @@
 import { basename, extname, join } from 'node:path';
 import { listAttachments } from '../../attachments/store.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import { type ApiServer, listPages, NoSuchKind, openApiServer } from '../../delegate/api-server.ts';
 import { isInCluster, type NetworkDefinition } from '../../delegate/cluster.ts';
@@ -221,8 +221,7 @@ async function findMultusList(confDir: string): Promise<MultusList> {
     return { file: path, list, plugin, hasDaemon: plugin.type !== 'multus', before };
   }
   const broken = files.flatMap(one => (one.broken ? [`"${one.name}": ${one.broken}`] : []));
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot switch from multus: no file of "${confDir}" calls a plugin of type ${TYPES.join(' or ')}; run this on a node with multus, or name the directory with --conf-dir`,
     { details: broken.join('; ') || `files there: ${files.map(one => one.name).join(', ') || 'none'}` },
   );

@@ -11,7 +11,7 @@ import { inTurn } from '../../chain/run/turns.ts';
 import { type AttachmentId, digestOf } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { CniArgs } from '../../cni/env.ts';
-import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { ResultOf } from '../../cni/result.ts';
 import { type Inside, readInside } from '../../node/devices.ts';
@@ -182,8 +182,7 @@ function refuseSecondDefault({ place: { netns, inside }, list }: AttachTo, ifnam
   const added = readInside(netns)?.get(ifname);
   const second = added && defaultsOf(added).find(destination => before.has(destination));
   if (second === undefined) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot attach to network "${list.name}": it adds a second default route (${second}), which would take the container's traffic; ` +
       'use a list without one, or allow it (--default-route)',
   );
@@ -202,8 +201,7 @@ export function refuseNeeded(one: RecordedAttachment, { containerId, attachments
   const why = reasonToKeep(one, attachments);
   if (why === undefined) return;
   const { network, ifname } = one.known;
-  throw new CniError(
-    ErrorCode.invalidConfig,
+  throw invalidConfig(
     `Cannot detach interface "${ifname}" of container "${containerId}" from network "${network}": ${why}; --force detaches it nevertheless`,
   );
 }

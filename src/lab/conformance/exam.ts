@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 import { loadFile } from '../../chain/config/load.ts';
 import { signalGroup } from '../../chain/run/process-output.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
-import { attempt, CniError, ErrorCode } from '../../cni/errors.ts';
+import { attempt, CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject, quote } from '../../cni/json.ts';
 import {
   atLeast,
@@ -96,10 +96,7 @@ export function findSample(
   const entry = configurePlugins(list, offerCapabilities(list, capabilities))[at];
   if (entry === undefined) {
     const types = list.plugins.map(one => `"${one.type}"`).join(', ');
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot find "${type}" in "${file}": its plugins are ${types}`,
-    );
+    throw invalidConfig(`Cannot find "${type}" in "${file}": its plugins are ${types}`);
   }
   const { conf, runtimeConfig } = entry;
   const given = Object.keys(runtimeConfig).length ? { runtimeConfig } : {};
