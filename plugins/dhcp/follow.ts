@@ -4,7 +4,15 @@ import { planRoute } from '../../src/attach/addressing.ts';
 import { addRoutes, mergeWays } from '../../src/attach/container.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import type { Log } from '../../src/log.ts';
-import { parseCidr, parseIp, renderCidr, renderIp, sameIp, sameSubnet } from '../../src/net/ip.ts';
+import {
+  IPV6_MIN_MTU,
+  parseCidr,
+  parseIp,
+  renderCidr,
+  renderIp,
+  sameIp,
+  sameSubnet,
+} from '../../src/net/ip.ts';
 import { addAddressRequest, listAddresses, RT_SCOPE_UNIVERSE } from '../../src/netlink/rtnl/addr.ts';
 import { setLink } from '../../src/netlink/rtnl/link.ts';
 import {
@@ -18,9 +26,6 @@ import {
 } from '../../src/netlink/rtnl/route.ts';
 import { type Lease, resultOf } from './lease.ts';
 import type { OpenInterface } from './upkeep.ts';
-
-/** RFC 8200, section 5: with less, the kernel takes IPv6 and its addresses from the interface. */
-const IPV6_MIN_MTU = 1280;
 
 /** What the MTU of an interface depends on, apart from its lease. */
 export interface MtuLimits {

@@ -6,6 +6,7 @@ import {
   cidrContains,
   FAMILIES,
   IP_BITS,
+  IPV6_MIN_MTU,
   type Ip,
   ipFromBytes,
   ipToBytes,
@@ -76,8 +77,6 @@ export interface WaysPlan {
 
 /** Outer IP header, UDP (8), VXLAN (8) and the inner Ethernet header (14); RFC 7348, section 5. */
 const OVERHEAD = { 4: 20 + 30, 6: 40 + 30 } as const;
-/** RFC 8200, section 5 */
-const IPV6_MIN_MTU = 1280;
 
 /**
  * Plans the ways from one node to all others. Pure: the same nodes and devices always give the same plan.

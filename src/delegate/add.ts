@@ -205,10 +205,7 @@ async function placeDefaultRoutes(
  * addresses that nothing expects.
  * @throws CniError 7
  */
-export function refuseUnheeded(
-  { list, label, selection, attachment }: PlannedNetwork,
-  result: JsonObject,
-): void {
+function refuseUnheeded({ list, label, selection, attachment }: PlannedNetwork, result: JsonObject): void {
   const { ips = [], mac } = selection.capabilityArgs as { ips?: readonly string[]; mac?: string };
   if (ips.length === 0 && mac === undefined) return;
   const given = parseResult(result, list.version);

@@ -16,6 +16,9 @@ export interface Ip {
 
 const [DOT, ZERO, NINE] = [0x2e, 0x30, 0x39];
 
+/** The smallest MTU for IPv6, in bytes (RFC 8200, section 5): with less, the kernel takes it and its addresses from an interface. */
+export const IPV6_MIN_MTU = 1280;
+
 /** Number of bits in an address of the family. */
 export const IP_BITS = { 4: 32, 6: 128 } as const;
 

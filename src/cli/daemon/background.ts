@@ -35,7 +35,7 @@ import { recoveryEvent } from '../log/events.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 
 /** What the work beside requests needs of the daemon. */
-export interface BackgroundParts {
+interface BackgroundParts {
   readonly call: CommandCall;
   readonly stateDir: string;
   /** The name of this node, if it was given one. */

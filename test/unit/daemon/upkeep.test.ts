@@ -116,23 +116,28 @@ test('a note of an ADD under this daemon is called for at once, but not as after
   expect(calls.map(({ env }) => env.CATENA_UPKEEP)).toEqual(['restart', 'due']);
 });
 
-test('a note that waits behind calls that hang is still called for as after a restart', async () => {
-  for (let i = 0; i < 6; i++) put(`web${i}`);
-  const kinds: (string | undefined)[] = [];
-  let end = () => {};
-  const ended = new Promise<void>(resolve => {
-    end = resolve;
-  });
+/** Calls for which `hangs` says so do not end before `end()`. */
+function hanging(hangs: (call: PluginRequest) => boolean) {
+  const { promise: ended, resolve: end } = Promise.withResolvers<void>();
   const running = new Upkeep({
     stateDir: dir,
     boot: 'b1',
     env: {},
     log: () => undefined,
-    async call({ env }) {
-      kinds.push(env.CATENA_UPKEEP);
-      await ended;
+    async call(call) {
+      if (hangs(call)) await ended;
       return { stderr: '', exitCode: 0, stdout: '' };
     },
+  });
+  return { running, end };
+}
+
+test('a note that waits behind calls that hang is still called for as after a restart', async () => {
+  for (let i = 0; i < 6; i++) put(`web${i}`);
+  const kinds: (string | undefined)[] = [];
+  const { running, end } = hanging(({ env }) => {
+    kinds.push(env.CATENA_UPKEEP);
+    return true;
   });
   await until(() => kinds.length === 4);
   // A call counts as one that hangs after a second; then the daemon looks again, every three seconds.
@@ -146,21 +151,10 @@ test('a note that waits behind calls that hang is still called for as after a re
 test('a short call that is urgent does not wait for those of its network that hang', async () => {
   for (let i = 0; i < 6; i++) put(`hangs${i}`);
   const calls: string[] = [];
-  let end = () => {};
-  const ended = new Promise<void>(resolve => {
-    end = resolve;
-  });
-  const running = new Upkeep({
-    stateDir: dir,
-    boot: 'b1',
-    env: {},
-    log: () => undefined,
-    async call({ env }) {
-      const name = env.CNI_NETNS?.split('/').at(-1) ?? '';
-      calls.push(name);
-      if (name.startsWith('hangs')) await ended;
-      return { stderr: '', exitCode: 0, stdout: '' };
-    },
+  const { running, end } = hanging(({ env }) => {
+    const name = env.CNI_NETNS?.split('/').at(-1) ?? '';
+    calls.push(name);
+    return name.startsWith('hangs');
   });
   await until(() => calls.length === 4);
   put('waits', { dueAt: 0 });
