@@ -11,7 +11,16 @@ import { hostName, nodeNameGiven } from '../../src/cni/node-name.ts';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 import { stretchContains } from '../../src/ipam/stretch.ts';
 import { cidrContains, findCidr, type Ip, networkOf, renderIp } from '../../src/net/ip.ts';
-import { addressOf, lowestFree, offsetOf, type Range, reservationName, sliceNames, sliceOf } from './plan.ts';
+import {
+  addressOf,
+  lowestFree,
+  offsetOf,
+  poolOfSlice,
+  type Range,
+  reservationName,
+  sliceNames,
+  sliceOf,
+} from './plan.ts';
 
 const API = 'apis/whereabouts.cni.cncf.io/v1alpha1';
 const API_VERSION = 'whereabouts.cni.cncf.io/v1alpha1';
@@ -206,15 +215,19 @@ function isOf(spec: JsonObject, { podref, ifname }: Partial<Holder>): boolean {
 
 /** Whether any pool has an entry of the address for that holder. */
 async function hasEntry(books: Books, ip: Ip, holder: JsonObject): Promise<boolean> {
-  const listed = await books.server.ask('GET', pathOf(books, 'ippools'), undefined, []);
-  for (const pool of Array.isArray(listed?.items) ? listed.items : []) {
-    const { range, allocations } = (isObject(pool) && isObject(pool.spec) && pool.spec) || {};
+  for (const { spec } of await listPools(books)) {
+    const { range, allocations } = isObject(spec) ? spec : {};
     const subnet = findCidr(String(range));
     if (subnet === undefined || !cidrContains(subnet, ip) || !isObject(allocations)) continue;
     const entry = allocations[String(ip.value - networkOf(subnet).value)];
     if (isObject(entry) && entry.podref === holder.podref) return true;
   }
   return false;
+}
+
+async function listPools(books: Books): Promise<JsonObject[]> {
+  const listed = await books.server.ask('GET', pathOf(books, 'ippools'), undefined, []);
+  return Array.isArray(listed?.items) ? listed.items.filter(isObject) : [];
 }
 
 /** Deletes the reservation, if it is of this interface. */
@@ -311,6 +324,21 @@ export async function findSlice(books: Books, range: Range, node: string, networ
         'the controller of whereabouts assigns slices (kubectl get nodeslicepools); the plugin "cluster" needs no controller',
     },
   );
+}
+
+/**
+ * The pools of a range that may have entries of this node: a slice moves, and goes with its NodeSlicePool, and the entries
+ * stay where they were made.
+ * @throws CniError 11 when the API cannot be reached
+ */
+export async function poolsOfNode(books: Books, range: Range, node: string): Promise<Range[]> {
+  return (await listPools(books)).flatMap(({ metadata, spec }) => {
+    const { name } = isObject(metadata) ? metadata : {};
+    const slice = findCidr(String(isObject(spec) ? spec.range : ''));
+    if (slice === undefined || !cidrContains(range.subnet, slice.ip)) return [];
+    const pool = poolOfSlice(range, slice, node, books.network);
+    return pool.poolName === name ? [{ ...pool, free: [] }] : [];
+  });
 }
 
 function firstLine(file: string): string {

@@ -11,7 +11,6 @@ import {
   type Ip,
   isSmallest,
   lastOf,
-  networkOf,
   offsetIp,
   renderCidr,
   renderIp,
@@ -167,14 +166,25 @@ export function sliceOf(range: Range, slice: string, node: string, networkName: 
       `Cannot allocate from the slice ${JSON.stringify(slice)} of node "${node}": it is no part of ${renderCidr(range.subnet)}`,
     );
   }
-  const subnet = { ip: networkOf(cidr), prefix: cidr.prefix };
-  const [first, last] = endsOf(subnet);
+  const pool = poolOfSlice(range, cidr, node, networkName);
+  const [first, last] = endsOf(pool.subnet);
   const free = range.free.flatMap(([from, to]): Stretch[] => {
     const [low, high] = [from.value > first.value ? from : first, to.value < last.value ? to : last];
     return low.value <= high.value ? [[low, high]] : [];
   });
+  return { ...pool, free };
+}
+
+/** Where the entries of a node's slice of a range are. */
+export function poolOfSlice(
+  range: Range,
+  slice: Cidr,
+  node: string,
+  networkName: string,
+): Omit<Range, 'free'> {
+  const subnet = subnetOf(slice);
   const poolName = `${networkName ? `${networkName}-` : ''}${node}-${named(renderCidr(subnet))}`;
-  return { subnet, prefix: range.prefix, free, poolName };
+  return { subnet, prefix: range.prefix, poolName };
 }
 
 /** As whereabouts names objects. */

@@ -21,7 +21,17 @@ import {
 } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
-import { allocate, type Books, findEntry, type Holder, release, requireRoom } from './books.ts';
+import {
+  allocate,
+  type Books,
+  findEntry,
+  findSlice,
+  type Holder,
+  nodeNameIn,
+  poolsOfNode,
+  release,
+  requireRoom,
+} from './books.ts';
 import { type Ipam, WhereaboutsConf } from './config.ts';
 import { planRanges, poolsOf, type Range } from './plan.ts';
 
@@ -69,7 +79,8 @@ export const plugin = definePlugin({
   async del(call) {
     const ipam = ipamOf(call);
     const books = await openBooks(ipam);
-    await releaseAll(call, books, await rangesFor(call, ipam, books, poolsOf), holderOf(call));
+    const holder = holderOf(call);
+    await releaseAll(call, books, await poolsFor(call, ipam, books, holder), holder);
   },
 
   async gc(call) {
@@ -83,7 +94,7 @@ export const plugin = definePlugin({
     if (garbage.length === 0) return;
     const ipam = ipamOf(call);
     const books = await openBooks(ipam);
-    const ranges = await rangesFor(call, ipam, books, poolsOf);
+    const ranges = await poolsFor(call, ipam, books);
     const owners = new Map(garbage.map(owner => [renderAttachment(owner), owner]));
     await tryAll(
       [...owners.values()].map(
@@ -153,19 +164,30 @@ async function openBooks(ipam: Ipam): Promise<Books> {
 }
 
 /** The ranges, or this node's slice of one. */
-async function rangesFor(
-  call: Call,
-  ipam: Ipam,
-  books: Books,
-  plan: (ipam: Ipam) => readonly Range[] = planRanges,
-): Promise<readonly Range[]> {
-  const ranges = plan(ipam);
-  const [range] = ranges;
-  if (!ipam.node_slice_size || range === undefined) return ranges;
-  const { findSlice, nodeNameIn } = await import('./books.ts');
-  return [
-    await findSlice(books, range, nodeNameIn(call.environment, ipam.kubernetes?.kubeconfig), call.network),
-  ];
+async function rangesFor(call: Call, ipam: Ipam, books: Books): Promise<readonly Range[]> {
+  const ranges = planRanges(ipam);
+  return ipam.node_slice_size && ranges[0] ? [await sliceFor(call, ipam, books, ranges[0])] : ranges;
+}
+
+/** Where entries of this node may be, or those of a holder. */
+async function poolsFor(call: Call, ipam: Ipam, books: Books, holder?: Holder): Promise<readonly Range[]> {
+  const pools = poolsOf(ipam);
+  const [whole] = pools;
+  if (!ipam.node_slice_size || whole === undefined) return pools;
+  if (holder !== undefined) {
+    // The list of all pools is long in a large cluster, and a slice seldom moves.
+    const slice = await sliceFor(call, ipam, books, whole).catch(() => undefined);
+    if (slice && (await findEntry(books, slice, holder))) return [slice];
+  }
+  return poolsOfNode(books, whole, nodeOf(call, ipam));
+}
+
+function sliceFor(call: Call, ipam: Ipam, books: Books, range: Range): Promise<Range> {
+  return findSlice(books, range, nodeOf(call, ipam), call.network);
+}
+
+function nodeOf({ environment }: Call, { kubernetes }: Ipam): string {
+  return nodeNameIn(environment, kubernetes?.kubeconfig);
 }
 
 /** An address of the configuration, or one that CNI_ARGS asks for. */

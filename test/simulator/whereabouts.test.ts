@@ -1,6 +1,13 @@
 // Do two programs that write whereabouts' objects at once ever double or lose an address, and are its known defects absent?
 import { describe, expect, setDefaultTimeout, test } from 'bun:test';
-import { allocate, type Books, findSlice, type Holder, release } from '../../plugins/whereabouts/books.ts';
+import {
+  allocate,
+  type Books,
+  findSlice,
+  type Holder,
+  poolsOfNode,
+  release,
+} from '../../plugins/whereabouts/books.ts';
 import { planRanges, reservationName } from '../../plugins/whereabouts/plan.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { parseIp, renderIp } from '../../src/net/ip.ts';
@@ -234,6 +241,14 @@ describe('a pool of whereabouts', () => {
       range: '10.1.0.64/28',
       allocations: { '2': { id: 'c-1' } },
     });
+    // A slice moves, or goes with its object: what was allocated from it is found by the pools of the node.
+    model.put(`${API}/nodeslicepools/10.1.0.0-24`, { metadata: { name: '10.1.0.0-24' }, status: {} });
+    await allocate(books(), { ...slice, poolName: 'a-b-10.1.0.64-28' }, pod(2));
+    const held = await poolsOfNode(books(), whole, 'a');
+    expect(held).toEqual([{ ...slice, free: [] }]);
+    for (const each of held) await release(books(), each, pod(1));
+    expect(entries(model, 'a-10.1.0.64-28')).toEqual({});
+    expect(Object.keys(entries(model, 'a-b-10.1.0.64-28'))).toHaveLength(1);
     // One without a slice gets an answer, where the original crashes.
     expect(findSlice(books(), whole, 'b', 'podnet')).rejects.toMatchObject({
       code: 11,
