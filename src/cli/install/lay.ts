@@ -79,7 +79,11 @@ function layDown(plan: InstallPlan, version: string, files: Files): void {
     else if (text !== undefined)
       put(step, files, target => files.write(target, text, modeOf(step.path, mode)));
   }
-  for (const { path, action } of steps) if (action === 'retire') files.remove(path);
+  for (const { path, action } of steps) {
+    if (action !== 'retire') continue;
+    if (plan.edited.has(path)) keepBeside(path, files);
+    files.remove(path);
+  }
   for (const dir of textDirs(plan)) files.sync(dir);
   if (before) writeManifest(binDir, after, files);
 }

@@ -39,6 +39,8 @@ export interface InstallPlan {
   readonly digests: ReadonlyMap<string, string>;
   /** The text files to install, by path, with the mode of a new one. */
   readonly texts: ReadonlyMap<string, { readonly text: string; readonly mode: number }>;
+  /** Those of the files to retire that were changed, by path: they are kept beside. */
+  readonly edited: ReadonlySet<string>;
   readonly before: Manifest | undefined;
 }
 
@@ -74,6 +76,7 @@ export function planInstall(wanted: InstallOptions): InstallPlan {
   });
   const digests = new Map(files.map(({ path, digest }) => [path, digest]));
   const texts = new Map<string, { text: string; mode: number }>();
+  const edited = new Set<string>();
   if (wanted.kubeconfig !== undefined) steps.push(kubeconfigStep(confDir, wanted.kubeconfig));
   for (const { place, own, noted = {}, why, mode } of textsOf(wanted, before)) {
     const known = new Map(Object.entries(noted).map(([name, kept]) => [resolve(confDir, name), kept]));
@@ -87,11 +90,15 @@ export function planInstall(wanted: InstallOptions): InstallPlan {
     }
     for (const [path, kept] of known) {
       const found = inspector.find(path);
-      const isLeft = place === 'conf' ? kept.includes(found?.digest ?? '') : found !== undefined;
-      if (isLeft) steps.push({ ...at(path), action: 'retire', why });
+      const isChanged = !kept.includes(found?.digest ?? '');
+      // A list that was changed is its editor's; a unit would still start the daemon.
+      if (found === undefined || (isChanged && place === 'conf')) continue;
+      const changed = `${why}; it was changed after it was installed, and is kept with the suffix "${REPLACED}"`;
+      steps.push({ ...at(path), action: 'retire', why: isChanged ? changed : why });
+      if (isChanged) edited.add(path);
     }
   }
-  return { wanted, steps, digests, texts, before };
+  return { wanted, steps, digests, texts, edited, before };
 }
 
 /** The text files of each place, those that are noted there, and why one that is no longer wanted goes. */
