@@ -57,11 +57,11 @@ function readPort(text: string): JsonObject {
     );
   if (hostPort === '') throw wrong('expected [address:]port[:port][/protocol]');
   if (!ports.every(port => port >= 1 && port <= PORT_MAX)) throw wrong(`ports are 1 to ${PORT_MAX}`);
-  if (!PROTOCOLS.includes(protocol)) throw wrong(`protocols are ${PROTOCOLS.join(', ')}`);
+  if (!PROTOCOLS.includes(protocol.toLowerCase())) throw wrong(`protocols are ${PROTOCOLS.join(', ')}`);
   return {
     hostPort: Number(hostPort),
     containerPort: Number(containerPort),
-    protocol,
+    protocol: protocol.toLowerCase(),
     ...defined({ hostIP: hostIP?.replace(/^\[|\]$/g, '') }),
   };
 }

@@ -13,6 +13,7 @@ describe('--port', () => {
     ['8080', { hostPort: 8080, containerPort: 8080, protocol: 'tcp' }],
     ['8080:80', { hostPort: 8080, containerPort: 80, protocol: 'tcp' }],
     ['8080:80/udp', { hostPort: 8080, containerPort: 80, protocol: 'udp' }],
+    ['8080:80/UDP', { hostPort: 8080, containerPort: 80, protocol: 'udp' }],
     ['8080/sctp', { hostPort: 8080, containerPort: 8080, protocol: 'sctp' }],
     ['127.0.0.1:8080:80', { hostIP: '127.0.0.1', hostPort: 8080, containerPort: 80, protocol: 'tcp' }],
     ['[fd00::1]:53:53/udp', { hostIP: 'fd00::1', hostPort: 53, containerPort: 53, protocol: 'udp' }],
