@@ -1,7 +1,9 @@
 // What does bandwidth do for each verb?
+
+import { isDeepStrictEqual } from 'node:util';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import type { Result, ResultInterface } from '../../src/cni/result.ts';
 import { listIngressFilters } from '../../src/netlink/rtnl/filter.ts';
 import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/kinds.ts';
@@ -88,8 +90,14 @@ export const plugin = definePlugin({
     await removeIfbs(call, device, unused);
   },
 
-  async change(call, mode) {
+  async change(call, mode, former) {
     const limits = limitsOf(call.conf, call.request);
+    const [asked, before] = [call.conf, former].map(conf => conf?.runtimeConfig?.bandwidth);
+    if (mode === 'look' && ignoresRuntime(call.conf, call.request) && !isDeepStrictEqual(asked, before)) {
+      throw invalidConfig('Cannot change the limits: the configuration has its own, which take precedence', {
+        details: `change ${LIMIT_OPTIONS.join(', ')} of "bandwidth" (catena set --conf)`,
+      });
+    }
     const prevResult = requireResult(call, NO_RESULT);
     const [device, attachment] = [getShapedDevice(call, prevResult), attachmentOf(call)];
     if (mode === 'look') return prevResult;

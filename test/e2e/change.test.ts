@@ -180,6 +180,8 @@ describeRoot(
         expect(await refused({ conf: { tuning: { dataDir: '/tmp' } } })).toContain('Cannot change "dataDir"');
         expect(await refused({ conf: { vlan: {} } })).toContain('has no plugin "vlan"');
         expect(await refused({ cap: { bandwidth: { ingressRate: -1 } } })).toContain('ingressRate');
+        const own = { cap: { bandwidth: rates(5) }, conf: { bandwidth: rates(6) } };
+        expect(await refused(own)).toContain('the configuration has its own, which take precedence');
         const bin = mixedBinDir(lab, REFERENCE_BIN_DIR, 'bandwidth');
         expect(await refused({ cap: { bandwidth: rates(5) } }, '--bin-dir', bin)).toContain(
           "is not Catena's",
