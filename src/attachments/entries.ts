@@ -253,10 +253,17 @@ export function readEvenAside(dir: string, id: AttachmentId): CachedAttachment |
   return inPlaceOrAside(cacheFileOf(dir, id), file => readEntry(file, id));
 }
 
-/** A file that is neither in its place nor aside is looked for once more: a change may have put it back in between. */
-function inPlaceOrAside<T>(file: string, read: (path: string) => T | undefined): T | undefined {
+/** For a file that one change after another takes aside and puts back: each look can come between two of them. */
+const LOOKS = 10;
+
+/** A file that is neither in its place nor aside is looked for again: a change may have put it back in between. */
+function inPlaceOrAside<T>(file: string, read: (path: string) => T | undefined, looks = 2): T | undefined {
   const aside = asideOf(file);
-  return read(file) ?? read(aside) ?? read(file) ?? read(aside);
+  for (let i = 0; i < looks; i++) {
+    const found = read(file) ?? read(aside);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /** Removes what {@link replaceAttachment} has taken aside and its process, which died, has not put back. @throws CniError 5 */
@@ -324,19 +331,27 @@ interface AttachmentList {
  */
 export function listAttachments(dir: string, filter: AttachmentFilter = {}): AttachmentList {
   const results = join(dir, 'results');
-  const listed = namesIfThere(results, 'cached results');
-  const asides = listed.filter(name => name.startsWith(ASIDE));
-  const aside = asides.flatMap(name => orTell(undefined, () => readRecord(join(results, name), name)) ?? []);
-  // What was aside may be back under its name.
-  const names = asides.length ? new Set([...listed, ...namesIfThere(results, 'cached results')]) : listed;
+  const names = new Set<string>();
+  const aside = new Map<string, CachedAttachment>();
+  for (let looks = 0; looks < LOOKS; looks++) {
+    const listed = namesIfThere(results, 'cached results');
+    for (const name of listed) names.add(name);
+    const asides = listed.filter(name => name.startsWith(ASIDE));
+    for (const name of asides) {
+      const found = orTell(undefined, () => readRecord(join(results, name), name));
+      if (found) aside.set(name, found);
+    }
+    // What was aside may be back under its name, which this list need not have.
+    if (asides.every(name => aside.has(name))) break;
+  }
   const attachments: CachedAttachment[] = [];
   const damaged: CniError[] = [];
   for (const name of [...names].filter(one => mayHold(one, filter)).sort()) {
-    const read = () => inPlaceOrAside(join(results, name), file => readRecord(file, name));
+    const read = () => inPlaceOrAside(join(results, name), file => readRecord(file, name), LOOKS);
     const attachment = orTell(problem => damaged.push(problem), read);
     if (attachment !== undefined && isMeant(attachment, filter)) attachments.push(attachment);
   }
-  const missing = aside.filter(
+  const missing = [...aside.values()].filter(
     one => isMeant(one, filter) && !attachments.some(other => sameAttachment(one, other)),
   );
   return { attachments: [...attachments, ...missing], damaged };
