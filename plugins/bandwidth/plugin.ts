@@ -1,6 +1,4 @@
 // What does bandwidth do for each verb?
-
-import { isDeepStrictEqual } from 'node:util';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
@@ -92,8 +90,8 @@ export const plugin = definePlugin({
 
   async change(call, mode, former) {
     const limits = limitsOf(call.conf, call.request);
-    const [asked, before] = [call.conf, former].map(conf => conf?.runtimeConfig?.bandwidth);
-    if (mode === 'look' && ignoresRuntime(call.conf, call.request) && !isDeepStrictEqual(asked, before)) {
+    const [asked, before] = [call.conf, former].map(conf => JSON.stringify(conf?.runtimeConfig?.bandwidth));
+    if (mode === 'look' && ignoresRuntime(call.conf, call.request) && asked !== before) {
       throw invalidConfig('Cannot change the limits: the configuration has its own, which take precedence', {
         details: `change ${LIMIT_OPTIONS.join(', ')} of "bandwidth" (catena set --conf)`,
       });
