@@ -1,25 +1,23 @@
 // What does the tool do with its command line, and how does it report failure?
 import { writeSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/read-file.ts';
 import { oneLine } from '../lab/words.ts';
 import { inEnvelope } from './answers/envelope.ts';
-import { parseArguments, type Values } from './arguments.ts';
 import {
   type Command,
   type CommandCall,
   type CommandContext,
   findCommand,
-  optionsOf,
+  readCommandLine,
   UsageError,
 } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { COMPLETE } from './completion/question.ts';
 import { FAILURE, SUCCESS, WRONG_COMMAND_LINE } from './exit-codes.ts';
 import { callByName, renderFailure, showable, toFailureJson } from './failure.ts';
-import { asksForData, isData, readFormat } from './output/format.ts';
+import { asksForData, isData } from './output/format.ts';
 import { foldText, widthOf } from './terminal/lines.ts';
 import { TOOL_VERSION } from './tool-version.ts';
 
@@ -76,59 +74,25 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
     return show(answer(rest, { env: surroundings.env ?? process.env, types: surroundings.plugins.types }));
   }
   const command = findCommand(TABLE, name, 'run', '; see catena help');
-  const { values, positionals } = parse(command, rest);
-  if (values.help === true) return show(await usage(command));
-  const { min, max } = command.positionals;
-  if (positionals.length < min || positionals.length > max) {
-    throw new UsageError(
-      `Cannot run "${name}" with ${positionals.length} argument${positionals.length === 1 ? '' : 's'}: it takes ${command.usage || 'none'}; see catena help ${name}`,
-    );
-  }
-  const call = toCall(command, values, positionals, surroundings);
+  const typed = readCommandLine(command, rest, TABLE, surroundings.cwd);
+  if (typed.on('help')) return show(await usage(command));
+  const call = toCall(typed, surroundings);
   const { run } = await command.load(call);
   return run(call);
 }
 
 const TABLE = { commands: COMMANDS, globalOptions: GLOBAL_OPTIONS };
 
-function parse({ name, options }: Command, args: readonly string[]): ReturnType<typeof parseArguments> {
-  try {
-    return parseArguments(args, optionsOf(options, TABLE) ?? {});
-  } catch (cause) {
-    throw new UsageError(`${(cause as Error).message}; see catena help ${name}`, { cause });
-  }
-}
-
-function toCall(
-  command: Command,
-  values: Values,
-  positionals: readonly string[],
-  surroundings: CommandContext,
-): CommandCall {
-  const { env = process.env, cwd, signal: given, write: _, ...shared } = surroundings;
+function toCall(typed: ReturnType<typeof readCommandLine>, surroundings: CommandContext): CommandCall {
+  const { env = process.env, cwd = workingDirectory(), signal: given, write: _, ...shared } = surroundings;
   const write = writerOf(surroundings);
-  const format = readFormat(values);
   let signal = given;
-  const err = (text: string) => write(2, isData({ format }) ? text : foldText(text, widthOf({ env }, 2)));
-  const place = (option: string, text: string): string => {
-    const { placeholder = '' } = command.options[option] ?? {};
-    return cwd !== undefined && PATHS.includes(placeholder) ? resolve(cwd, text) : text;
-  };
+  const err = (text: string) => write(2, isData(typed) ? text : foldText(text, widthOf({ env }, 2)));
   return {
     ...shared,
-    positionals,
-    text(option) {
-      const value = values[option];
-      return typeof value === 'string' ? place(option, value) : undefined;
-    },
-    texts(option) {
-      const value = values[option];
-      return (Array.isArray(value) ? value : []).map(text => place(option, text));
-    },
-    on: option => values[option] === true,
-    format,
+    ...typed,
     env,
-    cwd: cwd ?? workingDirectory(),
+    cwd,
     table: TABLE,
     runCommand: runMain,
     // Lazy: only a command that uses it gives up that a signal ends the tool at once.
@@ -140,7 +104,7 @@ function toCall(
     err,
     warn: ({ code, message }) =>
       err(
-        isData({ format })
+        isData(typed)
           ? `${JSON.stringify(inEnvelope('Warning', { code, message }))}\n`
           : `catena: warning: ${callByName(oneLine(message))}\n`,
       ),
@@ -151,9 +115,6 @@ function toCall(
 function writerOf({ write = writeOut }: CommandContext): typeof writeOut {
   return (fd, text) => write(fd, showable(text));
 }
-
-/** Placeholders for paths in the usage text. */
-const PATHS: readonly string[] = ['<dir>', '<file>', '<conflist>'];
 
 /** The first signal asks for an orderly end; the next one ends the tool at once. */
 function onSignal(): AbortSignal {

@@ -1,7 +1,7 @@
 // In which format does a command print, and how a value for programs?
 //
 // Commands that run a chain print with this alone: what is for people asks for the terminal's width, which costs a module of Node.
-import { type CommandCall, type CommandOption, UsageError } from '../command.ts';
+import type { CommandCall, CommandOption } from '../command.ts';
 
 /** Formats for programs, which every command has. */
 export const DATA_FORMATS = ['json', 'yaml'] as const;
@@ -12,17 +12,6 @@ export const LIST_FORMATS = [...DATA_FORMATS, 'wide', 'name'] as const;
 /** The formats of a command, of which `--help` tells. */
 export function outputOption(formats: readonly string[], help: string): CommandOption {
   return { type: 'string', placeholder: '<format>', choices: formats, help };
-}
-
-/**
- * `--output`, for which `--json` is short; `text` if neither is given.
- * @throws UsageError for both of them
- */
-export function readFormat({ output, json }: Readonly<Record<string, unknown>>): string {
-  if (typeof output !== 'string') return json === true ? 'json' : 'text';
-  if (json === true && output !== 'json')
-    throw new UsageError(`Cannot use both --json and --output "${output}"`);
-  return output;
 }
 
 /** Whether the output is for programs: nothing else may be among it. */

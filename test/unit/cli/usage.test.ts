@@ -1,7 +1,6 @@
 // Does the usage text fit the terminal, and does every command have a group and examples that its own parser takes?
 import { describe, expect, test } from 'bun:test';
-import { parseArguments } from '../../../src/cli/arguments.ts';
-import { optionsOf } from '../../../src/cli/command.ts';
+import { optionsOf, parseArguments } from '../../../src/cli/command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from '../../../src/cli/commands.ts';
 import { EXAMPLES, GROUPS, renderCommandUsage, renderUsage } from '../../../src/cli/usage.ts';
 import { wordsOf } from '../../helpers/words.ts';

@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test';
-import { asksForData, readFormat } from '../../../../src/cli/output/format.ts';
+import { readFormat } from '../../../../src/cli/command.ts';
+import { asksForData } from '../../../../src/cli/output/format.ts';
 
 test.each([
   [{}, 'text'],

@@ -1,8 +1,7 @@
 // Are command lines understood as parseArgs() of node:util understands them?
 import { expect, test } from 'bun:test';
 import { parseArgs } from 'node:util';
-import { parseArguments } from '../../../src/cli/arguments.ts';
-import type { Command } from '../../../src/cli/command.ts';
+import { type Command, parseArguments } from '../../../src/cli/command.ts';
 import { COMMANDS } from '../../../src/cli/commands.ts';
 import { PRINTABLE } from '../../../src/cli/install/print-options.ts';
 
