@@ -1,19 +1,21 @@
-// Which network, which container and which directories does a command line mean?
+// Which network, container and directories does a command line mean, and who is told of the chain that it runs?
 
+import { join } from 'node:path';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { type Diagnostic, loadFile, loadNetwork, NetworkNotFound } from '../chain/config/load.ts';
-import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
+import type { Attachment, ChainRuntime, Deadlines, RequestWatcher } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../cni/directories.ts';
-import { type CniArgs, COMMANDS, parseCniArgs } from '../cni/env.ts';
+import { type CniArgs, COMMANDS, type Command, parseCniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
-import { defined, didYouMean, type JsonObject } from '../cni/json.ts';
-import { namespacePath } from '../files/read-file.ts';
+import { defined, didYouMean, isObject, type JsonObject } from '../cni/json.ts';
+import { absolutePath, namespacePath } from '../files/read-file.ts';
 import { deriveContainerId } from '../node/names.ts';
+import { historyAlone, withHistory } from '../observe/history.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
 import { capabilitiesOf } from './capability-options.ts';
-import { type CommandCall, secondsIn, UsageError } from './command.ts';
+import { type CommandCall, runDirOf, secondsIn, UsageError } from './command.ts';
 
 /** The directory of the journal and the history. */
 export function stateDirOf(call: CommandCall): string {
@@ -41,6 +43,12 @@ export function pluginDirsOf(call: CommandCall): readonly string[] {
   return dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR);
 }
 
+/** The directory of traces: `--trace-dir`, else `CATENA_TRACE_DIR`, else in the run directory. */
+export function traceDirFor(call: CommandCall): string {
+  const named = call.text('trace-dir') || call.env.CATENA_TRACE_DIR;
+  return named ? absolutePath(named, call.cwd) : join(runDirOf(call), 'traces');
+}
+
 /** What runs one chain at a time, in a worker. */
 export const segmentsOf = (call: CommandCall): SegmentRunner =>
   workerSegments(call.workers ?? ownWorker(), call.cwd);
@@ -62,6 +70,61 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     },
     onWarning: warning => call.warn(warning),
   };
+}
+
+/**
+ * Runs a chain with the directories and deadlines of the command line. Reports it and each of its plugins to the daemon's
+ * watcher, or to the directory of traces if a trace was requested.
+ * @param network the first argument unless given
+ */
+export async function watched<T>(
+  call: CommandCall,
+  verb: Command | 'SET',
+  attachment: Attachment | undefined,
+  work: (runtime: ChainRuntime) => Promise<T>,
+  network = call.positionals[0] ?? '',
+): Promise<T> {
+  const runtime = runtimeOf(call);
+  const watcher = call.watcher ?? (await traceWatcher(call)) ?? historyAlone(stateDirOf(call));
+  const { containerId = '', ifname = '', netns = '', args = [] } = attachment ?? {};
+  const warm = call.watcher !== undefined;
+  const facts = {
+    verb,
+    network,
+    containerId,
+    ifname,
+    netns,
+    args,
+    warm,
+    ...defined({ queueMs: call.queueMs }),
+  };
+  const request = watcher.begin(facts, runtime.env ?? {});
+  try {
+    const result = await work({
+      ...runtime,
+      ...request.watch,
+      env: request.env,
+      onPlugin(event) {
+        request.watch.onPlugin?.(event);
+        runtime.onPlugin?.(event);
+      },
+    });
+    request.end({ result: isObject(result) ? result : undefined });
+    return result;
+  } catch (error) {
+    request.end({ error });
+    throw error;
+  }
+}
+
+/** Without a daemon, a command keeps a trace only on request; only then is the code loaded. */
+async function traceWatcher(call: CommandCall): Promise<RequestWatcher | undefined> {
+  if (!call.on('trace') && !call.env.CATENA_TRACE_DIR) return undefined;
+  const { openTraceWatcher } = await import('../observe/watcher.ts');
+  const watcher = openTraceWatcher(traceDirFor(call), ({ message }) =>
+    call.warn(new CniError(ErrorCode.ioFailure, `Cannot write a trace: ${message}`)),
+  );
+  return withHistory(watcher, stateDirOf(call), 'command');
 }
 
 /** Deadline of each plugin: from the command line, else from the daemon's settings. */

@@ -5,9 +5,11 @@
 // missing here.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { RequestWatcher } from '../chain/run/runtime.ts';
 import { derivedNameOf } from '../cni/attachment.ts';
+import { toCniError } from '../cni/errors.ts';
 import { defined, isObject, tryParse } from '../cni/json.ts';
-import type { RecordingWatcher, RequestRecord } from './record.ts';
+import { FAILED_WITHOUT_CODE, podOf, type RecordingWatcher, type RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';
 import { maskText } from './secrets.ts';
 
@@ -124,6 +126,25 @@ export function withHistory(
         },
       };
     },
+  };
+}
+
+/** A watcher that notes each request, and nothing else of it. */
+export function historyAlone(stateDir: string): RequestWatcher {
+  return {
+    begin: (facts, env) => ({
+      env,
+      id: '',
+      watch: {},
+      end({ error }) {
+        const failure = error === undefined ? undefined : toCniError(error);
+        // The protocol's code 0 is a failure of the runtime.
+        const code = failure ? failure.code || FAILED_WITHOUT_CODE : 0;
+        const end = { code, ...defined({ message: failure?.message }) };
+        const event = eventOf({ ...facts, ...podOf(facts.args ?? []), ...end }, { by: 'command' });
+        if (event !== undefined) appendHistory(stateDir, [event]);
+      },
+    }),
   };
 }
 

@@ -17,10 +17,9 @@ import type { CommandCall } from '../command.ts';
 import { SERVICE_UNIT } from '../install/units.ts';
 import { printAnswer } from '../output/print.ts';
 import { readConfigured } from '../runtimes/configured.ts';
-import { confDirOf, runtimeOf } from '../target.ts';
+import { confDirOf, runtimeOf, traceDirFor } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
-import { traceDirFor } from '../watched.ts';
 import { findNames, openPseudonyms, redactText } from './redact.ts';
 
 /** Writes an archive for a report, with secrets masked, and shows what is in it. */

@@ -2,8 +2,7 @@
 import { addNetwork } from '../../chain/run/run.ts';
 import type { CommandCall } from '../command.ts';
 import { CNITOOLS_INDENT, isData, printData } from '../output/format.ts';
-import { attachmentOf, findUnread, loadTarget } from '../target.ts';
-import { watched } from '../watched.ts';
+import { attachmentOf, findUnread, loadTarget, watched } from '../target.ts';
 
 /** Attaches the namespace and prints the result, indented like cnitool's. */
 export async function run(call: CommandCall): Promise<number> {

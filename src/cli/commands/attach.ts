@@ -6,8 +6,7 @@ import type { CommandCall } from '../command.ts';
 import { CNITOOLS_INDENT, isData, printData } from '../output/format.ts';
 import { attach, planAttach, undoEarlierTry, withContainer } from '../running/change.ts';
 import { findKnown, findPlace, podArgs } from '../running/container.ts';
-import { findUnread, loadTarget, parseArgs, runtimeOf } from '../target.ts';
-import { watched } from '../watched.ts';
+import { findUnread, loadTarget, parseArgs, runtimeOf, watched } from '../target.ts';
 
 /** Attaches a running container to one more network and prints the result, indented like that of `catena add`. */
 export async function run(call: CommandCall): Promise<number> {

@@ -4,8 +4,7 @@ import { findNetworkOfAdd } from '../../chain/records/known-add.ts';
 import { deleteNetwork } from '../../chain/run/run.ts';
 import type { Attachment, ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import type { CommandCall } from '../command.ts';
-import { attachmentOf, loadTarget } from '../target.ts';
-import { watched } from '../watched.ts';
+import { attachmentOf, loadTarget, watched } from '../target.ts';
 
 /** Detaches the namespace, which may be missing; an empty path means the same. */
 export async function run(call: CommandCall): Promise<number> {

@@ -3,8 +3,7 @@ import { deadlineOf } from '../../chain/run/runtime.ts';
 import type { CommandCall } from '../command.ts';
 import { detach, refuseNeeded, withContainer } from '../running/change.ts';
 import { findKnown, pickAttachment } from '../running/container.ts';
-import { runtimeOf } from '../target.ts';
-import { watched } from '../watched.ts';
+import { runtimeOf, watched } from '../target.ts';
 
 /** Detaches a container from one of its networks; what its runtime counts on only with `--force`. */
 export async function run(call: CommandCall): Promise<number> {

@@ -26,9 +26,8 @@ import { withReply } from '../failure.ts';
 import { noteDone } from '../log/events.ts';
 import { readTitles } from '../node/read.ts';
 import { printAnswer, printList } from '../output/print.ts';
-import { loadTarget, runtimeOf } from '../target.ts';
+import { loadTarget, runtimeOf, watched } from '../target.ts';
 import { during } from '../terminal/progress.ts';
-import { watched } from '../watched.ts';
 
 /** Deletes attachments that are not named as valid; with `--all`, every recorded attachment of the network. */
 export async function run(call: CommandCall): Promise<number> {

@@ -19,9 +19,8 @@ import { podIn } from '../log/events.ts';
 import { readNodeFor } from '../node/read.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer, printList, printOne } from '../output/print.ts';
-import { runtimeOf } from '../target.ts';
+import { runtimeOf, traceDirFor } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
-import { traceDirFor } from '../watched.ts';
 
 /**
  * The moment that a text means: `90s`, `15min`, `2h`, `3d` and `1w` ago; `today` and `yesterday` at midnight, local time; or an ISO date or time.

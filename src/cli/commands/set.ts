@@ -7,8 +7,7 @@ import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { CNITOOLS_INDENT, printData } from '../output/format.ts';
 import { findKnown, pickAttachment } from '../running/container.ts';
-import { runtimeOf } from '../target.ts';
-import { watched } from '../watched.ts';
+import { runtimeOf, watched } from '../target.ts';
 
 /** Changes an attachment while its container runs, and prints its result, indented like that of `catena add`. */
 export async function run(call: CommandCall): Promise<number> {

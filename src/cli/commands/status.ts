@@ -5,8 +5,7 @@ import { findExecutable } from '../../chain/run/call-plugins.ts';
 import { networkStatus } from '../../chain/run/run.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';
 import type { CommandCall } from '../command.ts';
-import { loadTarget } from '../target.ts';
-import { watched } from '../watched.ts';
+import { loadTarget, watched } from '../target.ts';
 
 /** Prints nothing if every plugin is ready. */
 export async function run(call: CommandCall): Promise<number> {

@@ -2,7 +2,7 @@
 import { absolutePath } from '../../files/read-file.ts';
 import { chooseObserver, OBSERVE_CHOICES, type ObserveChoices } from '../../observe/observer.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { traceDirFor } from '../watched.ts';
+import { traceDirFor } from '../target.ts';
 
 /**
  * The observer's choices, from the options.

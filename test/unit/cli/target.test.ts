@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { parseNetwork } from '../../../src/chain/config/conflist.ts';
 import type { CommandCall } from '../../../src/cli/command.ts';
-import { attachmentOf, findUnread, runtimeOf } from '../../../src/cli/target.ts';
-import { traceDirFor } from '../../../src/cli/watched.ts';
+import { attachmentOf, findUnread, runtimeOf, traceDirFor } from '../../../src/cli/target.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { deriveContainerId } from '../../../src/node/names.ts';
 
