@@ -15,7 +15,7 @@ import {
   startNoteOf,
   UNANSWERED_VARIABLE,
 } from '../src/daemon/protocol.ts';
-import type { WorkerSource } from '../src/worker/client.ts';
+import type { WorkerSource } from '../src/worker/process.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
 import {
   AS_FLAG,
@@ -98,12 +98,12 @@ async function releaseOf(name: KnownType): Promise<string> {
 }
 
 async function startEarly(args: readonly string[]): Promise<WorkerSource | undefined> {
-  const early = await import('../src/worker/early.ts');
-  const dirs = early.binDirsOf(args, process.env.CNI_PATH || DEFAULT_BIN_DIR);
-  const worker = early.startEarly(dirs, RUNNER_NAME);
-  if (worker === undefined) return undefined;
-  const { ownWorker } = await import('../src/worker/client.ts');
-  return ownWorker(worker);
+  const dirs = args.flatMap((arg, i) => {
+    if (arg === '--bin-dir') return args[i + 1] ?? [];
+    return arg.startsWith('--bin-dir=') ? arg.slice('--bin-dir='.length) : [];
+  });
+  const { earlyWorker } = await import('../src/worker/process.ts');
+  return earlyWorker(dirs.length ? dirs.join(':') : process.env.CNI_PATH || DEFAULT_BIN_DIR, RUNNER_NAME);
 }
 
 /** For a switch from multus. */

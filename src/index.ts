@@ -48,7 +48,6 @@ export type {
   PluginProcess,
   StartPlugin,
 } from './chain/run/exec-plugin.ts';
-export { startPlugin } from './chain/run/lazy-exec-plugin.ts';
 export {
   addNetwork,
   addPlugin,
@@ -68,6 +67,7 @@ export type {
   Runtime,
 } from './chain/run/runtime.ts';
 export type { Exec, ExecCall, ExecReply } from './chain/run/segment.ts';
+export { startPlugin } from './chain/run/segment.ts';
 export type { PluginSpan } from './chain/run/trace-context.ts';
 export type { AttachmentId } from './cni/attachment.ts';
 export type { PluginEntry } from './cni/conflist.ts';

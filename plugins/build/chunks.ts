@@ -17,7 +17,7 @@ const ROOT = path.resolve(import.meta.dir, '../..');
 export const PROCESSES: Readonly<Record<string, readonly string[]>> = {
   plugin: ['src/plugin/run.ts', 'src/netlink/rtnl/link.ts'],
   // The command starts its worker with this before it loads the rest.
-  early: ['src/worker/early.ts'],
+  early: ['src/worker/process.ts'],
   command: [
     'src/cli/main.ts',
     'src/cli/commands/add.ts',

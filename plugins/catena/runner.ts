@@ -15,7 +15,8 @@ import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts
 import { maskText } from '../../src/observe/secrets.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { findTakenName } from '../../src/sys/netns.ts';
-import { ownWorker, type WorkerSource, workerSegments } from '../../src/worker/client.ts';
+import { workerSegments } from '../../src/worker/client.ts';
+import { ownWorker, type WorkerSource } from '../../src/worker/process.ts';
 import {
   binDirsOf,
   CatenaConf,

@@ -12,7 +12,7 @@ import type { Cluster, ClusterAccess } from '../delegate/cluster.ts';
 import type { RunnerOptions } from '../delegate/runner.ts';
 import { absolutePath } from '../files/read-file.ts';
 import { LONGEST_S } from '../wait.ts';
-import type { WorkerSource } from '../worker/client.ts';
+import type { WorkerSource } from '../worker/process.ts';
 
 /** An option as declared in the table; option names are without the leading dashes. */
 export interface CommandOption {

@@ -13,7 +13,8 @@ import { defined, didYouMean, isObject, type JsonObject } from '../cni/json.ts';
 import { absolutePath, namespacePath } from '../files/read-file.ts';
 import { deriveContainerId } from '../node/names.ts';
 import { historyAlone, withHistory } from '../observe/history.ts';
-import { ownWorker, workerSegments } from '../worker/client.ts';
+import { workerSegments } from '../worker/client.ts';
+import { ownWorker } from '../worker/process.ts';
 import { capabilitiesOf } from './capability-options.ts';
 import { type CommandCall, runDirOf, secondsIn, UsageError } from './command.ts';
 

@@ -73,6 +73,9 @@ export function parseHandoverReply(stdout: string): readonly string[] | undefine
   return Array.isArray(handedOver) ? handedOver.map(String) : undefined;
 }
 
+/** Bytes of standard error that are kept, from its end. */
+export const MAX_STDERR_BYTES = 1024 * 1024;
+
 /** How a plugin's process ended and what it printed. */
 export interface Outcome {
   readonly exitCode?: number;

@@ -11,7 +11,8 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { errorIn, networkIn, type Outcome, objectIn, type Reply } from '../cni/invocation.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { NODE_VARIABLE } from '../cni/node-name.ts';
-import { howEnded, noteUnserved, ownSegments, type WorkerSource } from '../worker/client.ts';
+import { howEnded, noteUnserved, ownSegments } from '../worker/client.ts';
+import type { WorkerSource } from '../worker/process.ts';
 import type { WorkerPool } from './pool.ts';
 import {
   type PluginRequest,

@@ -9,8 +9,7 @@ import { isObject } from '../cni/json.ts';
 import { tryRead } from '../files/read-file.ts';
 import { rest } from '../sys/process.ts';
 import { startTimer, type Timer } from '../wait.ts';
-import type { WorkerCall, WorkerSource } from '../worker/client.ts';
-import { type Limits, WorkerProcess } from '../worker/process.ts';
+import { type Limits, type WorkerCall, WorkerProcess, type WorkerSource } from '../worker/process.ts';
 
 /** How many requests are served at the same time, and when a worker is replaced. */
 export interface PoolLimits {

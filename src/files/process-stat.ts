@@ -205,3 +205,13 @@ function childrenOf(parent: number): number[] {
     .map(Number)
     .filter(pid => readProcessStat(pid)?.parent === parent);
 }
+
+/** Sends a signal to the process group of a leader, if a process id is given. A missing group is ignored. */
+export function signalGroup(leader: number | undefined, signal: NodeJS.Signals): void {
+  if (leader === undefined) return;
+  try {
+    process.kill(-leader, signal);
+  } catch {
+    // The group has no process left.
+  }
+}

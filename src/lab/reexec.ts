@@ -3,8 +3,8 @@
 // unshare(2) refuses to create a user namespace for a process with more than one thread. So the program is started a second
 // time by unshare(1) of util-linux, which creates the namespaces first.
 
-import { signalGroup } from '../chain/run/process-output.ts';
 import { defined } from '../cni/json.ts';
+import { signalGroup } from '../files/process-stat.ts';
 import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
 import { GRACE_MS } from '../wait.ts';
 

@@ -8,7 +8,7 @@ import {
   parsePluginDirs,
 } from '../chain/config/find-plugin.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
-import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
+import { startPlugin } from '../chain/run/segment.ts';
 import { type CniArgs, type CniEnv, type Command, parseCniArgs } from '../cni/env.ts';
 import { attempt, type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
 import { failureOf, type Outcome, parseHandoverReply, parseReply } from '../cni/invocation.ts';

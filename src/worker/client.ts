@@ -2,27 +2,19 @@
 import { basename } from 'node:path';
 import { ownExecutables } from '../chain/config/find-plugin.ts';
 import type { ExecOutcome, KernelTransaction } from '../chain/run/exec-plugin.ts';
-import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
-import { type PluginCall, processSegments, type Segment, type SegmentRunner } from '../chain/run/segment.ts';
+import {
+  type PluginCall,
+  processSegments,
+  type Segment,
+  type SegmentRunner,
+  startPlugin,
+} from '../chain/run/segment.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import type { Outcome } from '../cni/invocation.ts';
-import { type Limits, type WorkerOutcome, WorkerProcess } from './process.ts';
+import type { Limits, WorkerCall, WorkerOutcome, WorkerProcess, WorkerSource } from './process.ts';
 
 /** How many workers are tried: one may turn out to have ended when the request is sent. */
 const ATTEMPTS = 3;
-
-/** What a source may want to know of a call. */
-export type WorkerCall = Pick<PluginCall, 'path' | 'env'> & Partial<Pick<PluginCall, 'stdin'>>;
-
-/** Where workers come from. */
-export interface WorkerSource {
-  /** Lends a worker until the work is done; a particular one if `which` is given. */
-  use<T>(call: WorkerCall, work: (worker: WorkerProcess) => Promise<T>, which?: WorkerProcess): Promise<T>;
-  /** Deletes devices together with those of other chains. @returns whether they are gone */
-  remove?(indexes: readonly number[], limits: Limits): Promise<boolean>;
-  /** Called when no worker has read a call and no further one is tried. */
-  unserved?(why: string): void;
-}
 
 /** The same workers for one request, with a note of why its calls had none, human-readable; undefined while all of them had one. */
 export function noteUnserved(source: WorkerSource) {
@@ -183,31 +175,6 @@ function borrow(
     const work = (worker: WorkerProcess) => new Promise<void>(giveBack => resolve({ worker, giveBack }));
     source.use(call, work, which).catch(reject);
   });
-}
-
-/** A worker that ends with the process that started it, or before. */
-interface OwnWorker extends WorkerSource {
-  /** Ends it once it has answered. A later call starts another one. */
-  close(): void;
-}
-
-/**
- * One worker for one chain, started when the first of our plugins is called, and again after one had to be ended.
- * @param early one that is already running
- */
-export function ownWorker(early?: WorkerProcess): OwnWorker {
-  let current = early;
-  const take = ({ path, env }: Pick<PluginCall, 'path' | 'env'>): WorkerProcess => {
-    current = current?.usable ? current : new WorkerProcess(path, env);
-    return current;
-  };
-  return {
-    use: (call, work, which) => work(which ?? take(call)),
-    close() {
-      current?.close();
-      current = undefined;
-    },
-  };
 }
 
 /** What a worker replied, or an error if it ended without a reply. */

@@ -1,8 +1,10 @@
-// How is a worker started, sent requests and ended?
+// How is a worker started, sent requests and ended, and where does a runner get one?
 
+import { isOwnExecutable } from '../chain/config/find-plugin.ts';
 import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
-import { MAX_STDERR_BYTES, signalGroup } from '../chain/run/process-output.ts';
-import { processOf, WORKER_VARIABLE } from '../files/process-stat.ts';
+import type { PluginCall } from '../chain/run/segment.ts';
+import { MAX_STDERR_BYTES } from '../cni/invocation.ts';
+import { processOf, signalGroup, WORKER_VARIABLE } from '../files/process-stat.ts';
 import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
 import { GRACE_MS, startTimer, type Timer } from '../wait.ts';
 import {
@@ -321,4 +323,55 @@ const NEW = { begun: false, read() {}, release() {} };
 /** Ignores a rejection: it only says that the worker has ended, which is noticed elsewhere. */
 function ignoreFailure(done: unknown): void {
   Promise.resolve(done).catch(() => {});
+}
+
+/** What a source may want to know of a call. */
+export type WorkerCall = Pick<PluginCall, 'path' | 'env'> & Partial<Pick<PluginCall, 'stdin'>>;
+
+/** Where workers come from. */
+export interface WorkerSource {
+  /** Lends a worker until the work is done; a particular one if `which` is given. */
+  use<T>(call: WorkerCall, work: (worker: WorkerProcess) => Promise<T>, which?: WorkerProcess): Promise<T>;
+  /** Deletes devices together with those of other chains. @returns whether they are gone */
+  remove?(indexes: readonly number[], limits: Limits): Promise<boolean>;
+  /** Called when no worker has read a call and no further one is tried. */
+  unserved?(why: string): void;
+}
+
+/** A worker that ends with the process that started it, or before. */
+interface OwnWorker extends WorkerSource {
+  /** Ends it once it has answered. A later call starts another one. */
+  close(): void;
+}
+
+/**
+ * One worker for one chain, started when the first of our plugins is called, and again after one had to be ended.
+ * @param early one that is already running
+ */
+export function ownWorker(early?: WorkerProcess): OwnWorker {
+  let current = early;
+  const take = ({ path, env }: WorkerCall): WorkerProcess => {
+    current = current?.usable ? current : new WorkerProcess(path, env);
+    return current;
+  };
+  return {
+    use: (call, work, which) => work(which ?? take(call)),
+    close() {
+      current?.close();
+      current = undefined;
+    },
+  };
+}
+
+/**
+ * The same, but starts it now, if our own executable is in one of the plugin directories: then the worker will most likely
+ * serve some of the chain. It starts while this process still loads its modules and reads configurations, which takes
+ * as long (4 ms on a second core).
+ * @param path list of directories, as in `CNI_PATH`
+ * @param name of our executable
+ */
+export function earlyWorker(path: string, name: string): OwnWorker | undefined {
+  const own = path.split(':').map(dir => `${dir}/${name}`);
+  const found = own.find(one => isOwnExecutable(one));
+  return found === undefined ? undefined : ownWorker(new WorkerProcess(found, process.env));
 }

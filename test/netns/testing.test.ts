@@ -1,7 +1,7 @@
 // Does the harness for plugin authors show what a plugin does, and do our plugins leave nothing behind whatever fails?
 import { describe, expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { signalGroup } from '../../src/chain/run/process-output.ts';
+import { signalGroup } from '../../src/files/process-stat.ts';
 import { startBeside } from '../../src/lab/play.ts';
 import {
   type CallOptions,

@@ -26,7 +26,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/files/process-stat'],
     // What distinguishes one ADD of an attachment from the next.
     ...['src/attachments/generation', 'src/attachments/snapshot'],
-    ...['src/chain/config/find-plugin', 'src/chain/run/exec-plugin', 'src/chain/run/lazy-exec-plugin'],
+    ...['src/chain/config/find-plugin', 'src/chain/run/exec-plugin', 'src/chain/run/segment'],
   ],
   // The runner's side knows how plugins start, the process's side how they are served.
   'src/worker': [
@@ -76,7 +76,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // Chains and plugins on fake hosts; those of an author are served as ours are.
   'src/lab': [
     ...['src/cli/answers', 'src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/plugin'],
-    ...['src/node/handover/hand-over', 'src/files/read-file'],
+    ...['src/node/handover/hand-over', 'src/files/process-stat', 'src/files/read-file'],
   ],
   // How plugins describe their options; the build of another author's plugin imports it.
   'src/plugin/schema': ['src/cni'],
@@ -190,6 +190,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...[
       'src/ipam',
       'src/worker/client',
+      'src/worker/process',
       'src/delegate',
       'src/sys/process',
       'src/daemon',
@@ -322,7 +323,7 @@ const MAY_LOAD_LAZILY = [
     // What only a shell asks for, and help.
     'src/cli/main',
     'src/log',
-    'src/chain/run/lazy-exec-plugin',
+    'src/chain/run/segment',
     // Only an attachment whose change was interrupted needs it.
     'src/chain/records/recover',
     'src/chain/run/run',

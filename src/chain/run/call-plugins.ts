@@ -18,7 +18,6 @@ import { type AttachmentKey, isRuntimeKey, VALID_ATTACHMENTS } from '../../cni/s
 import type { Conflist } from '../config/conflist.ts';
 import { type FoundPlugin, findPluginFile, isOwnExecutable } from '../config/find-plugin.ts';
 import type { ExecOutcome } from './exec-plugin.ts';
-import { startPlugin } from './lazy-exec-plugin.ts';
 import {
   type Attachment,
   type ChainRuntime,
@@ -27,7 +26,7 @@ import {
   pluginEnv,
   type Runtime,
 } from './runtime.ts';
-import { execSegments, processSegments, type SegmentRunner } from './segment.ts';
+import { execSegments, processSegments, type SegmentRunner, startPlugin } from './segment.ts';
 import { findTraceParent, type PluginSpan, startSpan, traceEnv } from './trace-context.ts';
 
 /** What the runtime adds to the entry of a list. */

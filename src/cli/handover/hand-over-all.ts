@@ -21,7 +21,8 @@ import {
   isMadeIn,
   listAttached,
 } from '../../node/handover/hand-over.ts';
-import { ownSegments, ownWorker, type WorkerSource } from '../../worker/client.ts';
+import { ownSegments } from '../../worker/client.ts';
+import { ownWorker, type WorkerSource } from '../../worker/process.ts';
 import type { CommandCall } from '../command.ts';
 import { REPLACED } from '../install/files.ts';
 import type { UninstallStep } from '../install/lay.ts';

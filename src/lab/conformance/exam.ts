@@ -2,7 +2,6 @@
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { loadFile } from '../../chain/config/load.ts';
-import { signalGroup } from '../../chain/run/process-output.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { attempt, CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject, quote } from '../../cni/json.ts';
@@ -16,6 +15,7 @@ import {
   SINCE,
   type SpecVersion,
 } from '../../cni/result.ts';
+import { signalGroup } from '../../files/process-stat.ts';
 import { ANYWHERE, parseCidr, parseIp } from '../../net/ip.ts';
 import { addAddress } from '../../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, setLink } from '../../netlink/rtnl/link.ts';

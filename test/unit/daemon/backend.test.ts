@@ -3,7 +3,8 @@ import { expect, test } from 'bun:test';
 import type { Segment } from '../../../src/chain/run/segment.ts';
 import { withWorkers } from '../../../src/daemon/backend.ts';
 import { POOL_LIMITS, type Turn, WorkerPool } from '../../../src/daemon/pool.ts';
-import { ownSegments, type WorkerSource } from '../../../src/worker/client.ts';
+import { ownSegments } from '../../../src/worker/client.ts';
+import type { WorkerSource } from '../../../src/worker/process.ts';
 import { WorkerProcess } from '../../../src/worker/process.ts';
 
 const SEGMENT: Segment = {

@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { startPlugin } from '../../../src/chain/run/lazy-exec-plugin.ts';
 import { addNetwork } from '../../../src/chain/run/run.ts';
-import { processSegments } from '../../../src/chain/run/segment.ts';
+import { processSegments, startPlugin } from '../../../src/chain/run/segment.ts';
 import { readRecords } from '../../../src/node/facts.ts';
 import { type CheckScope, checkAll } from '../../../src/watch/examine.ts';
 import { withoutOurs } from '../../helpers/journal.ts';

@@ -5,8 +5,8 @@ import os from 'node:os';
 import path from 'node:path';
 import type { ExecOutcome } from '../../../src/chain/run/exec-plugin.ts';
 import type { Segment } from '../../../src/chain/run/segment.ts';
-import { ownSegments, ownWorker } from '../../../src/worker/client.ts';
-import { WorkerProcess } from '../../../src/worker/process.ts';
+import { ownSegments } from '../../../src/worker/client.ts';
+import { ownWorker, WorkerProcess } from '../../../src/worker/process.ts';
 
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));

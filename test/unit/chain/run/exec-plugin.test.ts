@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { retryWhileBusy, startProcess } from '../../../../src/chain/run/exec-plugin.ts';
-import { startPlugin } from '../../../../src/chain/run/lazy-exec-plugin.ts';
+import { startPlugin } from '../../../../src/chain/run/segment.ts';
 import { FIXTURE_PLUGINS } from '../../../helpers/noop-chain.ts';
 
 const PATH = process.env.PATH;
