@@ -20,10 +20,10 @@ import { type ChangeReply, FORMER, parseChangeReply } from '../cni/invocation.ts
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import { convertResult, type ResultOf } from '../cni/result.ts';
 import { type Conflist, isSinglePlugin, parseFrozen } from './config/conflist.ts';
-import { isOwnExecutable } from './config/find-plugin.ts';
+import { findExecutable, isOwnExecutable } from './config/find-plugin.ts';
 import { isAbandoned, JUST_DELETED, noteOf, undoIfDeleted } from './records/foreign.ts';
 import { findCached } from './records/known-add.ts';
-import { buildRequest, callPlugins, findExecutable, withDetails } from './run/call-plugins.ts';
+import { buildRequest, callPlugins, withDetails } from './run/call-plugins.ts';
 import {
   type Attachment,
   type ChainRuntime,

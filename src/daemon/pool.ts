@@ -1,7 +1,6 @@
 // Which requests does the daemon take, when do they begin, and which worker serves them?
 
-import { isOwnExecutable, parsePluginDirs } from '../chain/config/find-plugin.ts';
-import { isOwnPlugin } from '../chain/run/call-plugins.ts';
+import { isOwnExecutable, isOwnPlugin, parsePluginDirs } from '../chain/config/find-plugin.ts';
 import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { networkIn, objectIn } from '../cni/invocation.ts';

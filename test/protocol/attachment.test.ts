@@ -2,7 +2,8 @@
 
 import { describe, expect, test } from 'bun:test';
 import { parseNetwork } from '../../src/chain/config/conflist.ts';
-import { type Attachment, checkAttachment, pluginEnv } from '../../src/chain/run/runtime.ts';
+import { pluginEnv } from '../../src/chain/run/call-plugins.ts';
+import { type Attachment, checkAttachment } from '../../src/chain/run/runtime.ts';
 import { ATTACHMENT } from '../helpers/noop-chain.ts';
 
 const check = (more: Partial<Attachment>, verb: 'ADD' | 'CHECK' | 'DEL' = 'ADD') =>

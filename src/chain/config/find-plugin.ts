@@ -102,6 +102,30 @@ export function ownExecutables(): typeof isOwnExecutable {
   };
 }
 
+/** Where the plugins of a chain are looked for. */
+interface PluginSearch {
+  readonly pluginDirs: readonly string[];
+  readonly find?: (type: string, dirs: readonly string[]) => string;
+}
+
+/** The executable of a plugin, found by the caller's `find` if there is one. @throws CniError 7 and 0 */
+export function findExecutable(type: string, { find, pluginDirs }: PluginSearch): FoundPlugin {
+  return find ? { path: find(type, pluginDirs) } : findPluginFile(type, pluginDirs);
+}
+
+/** Whether the file that a plugin's type names is ours; false without one, also if it vanishes while it is looked at. */
+export function isOwnPlugin(
+  type: string,
+  where: PluginSearch,
+  isOwn: typeof isOwnExecutable = isOwnExecutable,
+): boolean {
+  const answer = attempt(() => {
+    const { path, stat } = findExecutable(type, where);
+    return isOwn(path, stat);
+  });
+  return answer ?? false;
+}
+
 /** Whether the file is the front of this build, whatever stands beside it. */
 export function isFront(path: string): boolean {
   const stat = statOf(path);

@@ -11,12 +11,12 @@ import {
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
-import { defined, type JsonObject } from '../../cni/json.ts';
+import { defined } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
 import { findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type PutBack, settleHeld } from '../change.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { acceptResult, callAll, type ReadReply } from '../run/call-plugins.ts';
+import { callAll } from '../run/call-plugins.ts';
 import { listToCheckBy } from '../run/run.ts';
 import {
   type Attachment,
@@ -248,8 +248,7 @@ async function repairPlugins(
     const again = { ...attachment, ...defined({ prevResult }) };
     const call = (how: ChainRuntime) => () => callAll({ ...one, verb: 'CHECK' }, how);
     const addAgain = async () => {
-      const read: ReadReply<JsonObject> = (stdout, plugin) => acceptResult(stdout, list.version, plugin);
-      await callAll({ ...one, verb: 'ADD', attachment: again, read }, runtime);
+      await callAll({ ...one, verb: 'ADD', attachment: again }, runtime);
       await call(runtime)();
     };
     const link = { link: entry.type, index };

@@ -1,31 +1,19 @@
 // How are the plugins of a list called for one verb, with what, what do their outcomes mean, and how are they undone?
 
 import { basename } from 'node:path';
+import type { Held } from '../../attachments/store.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
-import type { Command } from '../../cni/env.ts';
-import {
-  attempt,
-  type CalledPlugin,
-  CniError,
-  describeError,
-  ErrorCode,
-  toCniError,
-} from '../../cni/errors.ts';
+import { type Command, renderCniArgs } from '../../cni/env.ts';
+import { type CalledPlugin, CniError, describeError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import { failureOf, parseReply } from '../../cni/invocation.ts';
 import { defined, isObject, type JsonObject } from '../../cni/json.ts';
 import { atLeast, convertResult, resultVersionOf, SINCE, type SpecVersion } from '../../cni/result.ts';
 import { type AttachmentKey, isRuntimeKey, VALID_ATTACHMENTS } from '../../cni/schemas.ts';
+import { processOf, RUNNER_VARIABLE } from '../../files/process-stat.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { type FoundPlugin, findPluginFile, isOwnExecutable } from '../config/find-plugin.ts';
+import { type FoundPlugin, findExecutable } from '../config/find-plugin.ts';
 import type { ExecOutcome } from './exec-plugin.ts';
-import {
-  type Attachment,
-  type ChainRuntime,
-  deadlineOf,
-  type PluginEvent,
-  pluginEnv,
-  type Runtime,
-} from './runtime.ts';
+import { type Attachment, type ChainRuntime, deadlineOf, type PluginEvent, type Runtime } from './runtime.ts';
 import { execSegments, processSegments, type SegmentRunner, startPlugin } from './segment.ts';
 import { findTraceParent, type PluginSpan, startSpan, traceEnv } from './trace-context.ts';
 
@@ -85,15 +73,15 @@ interface ChainCall<Reply> {
   readonly prevResult?: JsonObject | undefined;
   /** Makes the request of a plugin, which on ADD has the result of the plugin before it; {@link buildRequest} unless given. */
   requestFor?(index: number, prevResult: JsonObject | undefined): JsonObject;
-  /** {@link IGNORED} unless given. */
+  /** Unless given, the result of ADD, in the version of the list, and {@link IGNORED} for other verbs. */
   readonly read?: ReadReply<Reply>;
   /** The plugins' executables, if the caller has looked for them. */
   readonly executables?: readonly FoundPlugin[];
   /**
-   * Called with the index of the last plugin of a segment, before any of the segment is called. The plugins up to that index
-   * may run before the runner has read the previous reply. If it throws, no plugin of the segment is called.
+   * Told of each segment before any of it is called: the plugins up to that index may run before the runner has read the previous reply. If it
+   * throws, no plugin of the segment is called.
    */
-  beforeSegment?(last: number): void;
+  readonly held?: Pick<Held, 'progress'>;
 }
 
 /** The outcome of one plugin's call. */
@@ -140,27 +128,6 @@ export async function callEach(call: ChainCall<unknown>, runtime: ChainRuntime):
   return errors;
 }
 
-/** The executable of a plugin, found by the caller's `find` if there is one. @throws CniError 7 and 0 */
-export function findExecutable(
-  type: string,
-  { find, pluginDirs }: Pick<Runtime, 'find' | 'pluginDirs'>,
-): FoundPlugin {
-  return find ? { path: find(type, pluginDirs) } : findPluginFile(type, pluginDirs);
-}
-
-/** Whether the file that a plugin's type names is ours; false without one, also if it vanishes while it is looked at. */
-export function isOwnPlugin(
-  type: string,
-  runtime: Pick<Runtime, 'find' | 'pluginDirs'>,
-  isOwn: NonNullable<ChainRuntime['isOwn']> = isOwnExecutable,
-): boolean {
-  const answer = attempt(() => {
-    const { path, stat } = findExecutable(type, runtime);
-    return isOwn(path, stat);
-  });
-  return answer ?? false;
-}
-
 /**
  * Runs the work that plugins have deferred to the end of their chain, and reports how long it took.
  * @returns undefined if they deferred nothing
@@ -185,7 +152,7 @@ async function* callSegments<Reply>(
   runner: SegmentRunner,
   progress: { lastBegun: number },
 ): AsyncGenerator<PluginReply<Reply>> {
-  const { list, verb, read = IGNORED as ReadReply<Reply>, beforeSegment } = call;
+  const { list, verb, held } = call;
   const { attachment, prevResult: ofAdd } = call;
   const order = orderOf(call);
   const usual: NonNullable<typeof call.requestFor> = (index, before) =>
@@ -193,7 +160,8 @@ async function* callSegments<Reply>(
       prevResult: verb === 'ADD' ? before : ofAdd,
       capabilityArgs: attachment?.capabilityArgs,
     });
-  const { requestFor = usual } = call;
+  const accept: ReadReply<JsonObject> = (stdout, plugin) => acceptResult(stdout, list.version, plugin);
+  const { requestFor = usual, read = (verb === 'ADD' ? accept : IGNORED) as ReadReply<Reply> } = call;
   const { signal, tracesKernel } = runtime;
   const stopsAtFailure = STOPPING.includes(verb);
   const prepare = preparing(call, runtime);
@@ -208,7 +176,7 @@ async function* callSegments<Reply>(
       continue;
     }
     const { calls } = made;
-    beforeSegment?.(indexes[calls.length - 1] as number);
+    held?.progress(indexes[calls.length - 1] as number, prevResult);
     const outcomes = runner.run({
       calls: calls.map(({ path, env, plugin: { index } }, position) => ({
         path,
@@ -264,6 +232,27 @@ function preparing<Reply>(
     const span = parent && startSpan(parent);
     const own = envOf?.(basename(file.path));
     return { ...file, plugin, span, env: { ...env, ...own, ...traceEnv(parent, span) } };
+  };
+}
+
+/**
+ * The environment of a plugin: the caller's, with the six variables of the protocol always set (SPEC "Parameters"); with a
+ * journal also the variables that name the runner.
+ */
+export function pluginEnv(
+  verb: Command,
+  runtime: Runtime,
+  attachment?: Attachment,
+): Record<string, string | undefined> {
+  return {
+    ...(runtime.env ?? process.env),
+    CNI_COMMAND: verb,
+    CNI_CONTAINERID: attachment?.containerId ?? '',
+    CNI_NETNS: attachment?.netns ?? '',
+    CNI_IFNAME: attachment?.ifname ?? '',
+    CNI_ARGS: renderCniArgs(attachment?.args ?? []),
+    CNI_PATH: runtime.pluginDirs.join(':'),
+    ...(runtime.stateDir === undefined ? {} : { [RUNNER_VARIABLE]: processOf() }),
   };
 }
 
@@ -516,7 +505,7 @@ export function conclude<Reply>(
   const event = { ...place, durationMs, stderr, ...defined({ transactions }) };
   let reply: Reply;
   try {
-    const error = findFailure(outcome, plugin, deadlineOf(runtime, verb));
+    const error = findFailure(outcome, plugin, runtime);
     if (error) throw outcome.again ? tryAgain(error) : error;
     reply = read(outcome.stdout, plugin);
   } catch (error) {
@@ -540,7 +529,11 @@ function tell(runtime: ChainRuntime, event: PluginEvent): void {
   }
 }
 
-function findFailure(outcome: ExecOutcome, plugin: CalledPlugin, deadlineMs: number): CniError | undefined {
+function findFailure(
+  outcome: ExecOutcome,
+  plugin: CalledPlugin,
+  runtime: ChainRuntime,
+): CniError | undefined {
   const type = JSON.stringify(plugin.type);
   if (outcome.spawnError !== undefined) {
     return new CniError(ErrorCode.unknown, `Cannot start plugin ${type}: ${outcome.spawnError}`, {
@@ -549,7 +542,7 @@ function findFailure(outcome: ExecOutcome, plugin: CalledPlugin, deadlineMs: num
     });
   }
   if (outcome.ended === 'deadline') {
-    const text = `Plugin ${type} did not finish within ${deadlineMs / 1000} s: its process group was killed`;
+    const text = `Plugin ${type} did not finish within ${deadlineOf(runtime, plugin.verb as Command) / 1000} s: its process group was killed`;
     return new CniError(ErrorCode.unknown, text, { plugin });
   }
   if (outcome.ended === 'output') {

@@ -2,14 +2,15 @@
 
 import { type AttachmentRecord, pastOf, readAttachment } from '../../attachments/store.ts';
 import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
-import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
 import { atLeast, convertResult, type ResultOf, SINCE } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { ownExecutables } from '../config/find-plugin.ts';
+import { findExecutable, isOwnPlugin, ownExecutables } from '../config/find-plugin.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
 import { prepare, recover, rollback } from '../records/recover.ts';
-import { acceptResult, callAll, callPlugins, findExecutable, isOwnPlugin } from './call-plugins.ts';
+import { callAll, callPlugins } from './call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, checkAttachment } from './runtime.ts';
 import { inTurn } from './turns.ts';
 
@@ -32,9 +33,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
 
   let result = attachment.prevResult;
   const call = { list, verb: 'ADD', attachment, executables } as const;
-  const read = (stdout: string, plugin: CalledPlugin) => acceptResult(stdout, list.version, plugin);
-  const beforeSegment = (last: number) => prepared.held.progress(last, result);
-  const replies = callPlugins({ ...call, read, beforeSegment }, runtime);
+  const replies = callPlugins<JsonObject>({ ...call, held: prepared.held }, runtime);
   try {
     for await (const reply of replies) {
       if ('error' in reply) throw reply.error;

@@ -1,12 +1,11 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
-import { type CniArgs, type Command, findPairProblem, renderCniArgs } from '../../cni/env.ts';
+import { type CniArgs, type Command, findPairProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { NetworkPlugins } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
-import { processOf, RUNNER_VARIABLE } from '../../files/process-stat.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
 import { LONGEST_MS, PLUGIN_DEADLINE_MS } from '../../wait.ts';
 import type { Conflist } from '../config/conflist.ts';
@@ -252,27 +251,6 @@ export function holdCall(runtime: ChainRuntime, purpose: keyof typeof VERBS) {
 
 /** The verb whose deadline ends the plugins of an operation. */
 const VERBS = { add: 'ADD', del: 'DEL', remove: 'DEL', change: 'CHECK', repair: 'CHECK' } as const;
-
-/**
- * The environment of a plugin: the caller's, with the six variables of the protocol always set (SPEC "Parameters"); with a
- * journal also the variables that name the runner.
- */
-export function pluginEnv(
-  verb: Command,
-  runtime: Runtime,
-  attachment?: Attachment,
-): Record<string, string | undefined> {
-  return {
-    ...(runtime.env ?? process.env),
-    CNI_COMMAND: verb,
-    CNI_CONTAINERID: attachment?.containerId ?? '',
-    CNI_NETNS: attachment?.netns ?? '',
-    CNI_IFNAME: attachment?.ifname ?? '',
-    CNI_ARGS: renderCniArgs(attachment?.args ?? []),
-    CNI_PATH: runtime.pluginDirs.join(':'),
-    ...(runtime.stateDir === undefined ? {} : { [RUNNER_VARIABLE]: processOf() }),
-  };
-}
 
 /**
  * Checks the values that become part of paths and of the environment.

@@ -26,12 +26,12 @@ export function inTurn<T>(
   const within = current.getStore();
   const queue = queueOf(place);
   if (within?.containerId === containerId && queue.running.has(within)) return work();
-  return waitFor({ network, containerId, ifname }, place, work);
+  return waitFor({ network, containerId, ifname }, queue, place, work);
 }
 
 /** Does the work when no other work of this kind is done for the network; other work on it does not begin until it has ended. */
 export function withNoneBegun<T>(network: string, place: QueueRuntime, work: () => Promise<T>): Promise<T> {
-  return waitFor({ network, containerId: undefined, ifname: '' }, place, work);
+  return waitFor({ network, containerId: undefined, ifname: '' }, queueOf(place), place, work);
 }
 
 /** The attachments to the network that operations of this process work on. They need not be on record yet. */
@@ -67,10 +67,10 @@ function queueOf(place: QueueRuntime): Queue {
 
 function waitFor<T>(
   of: Pick<Turn, 'network' | 'containerId' | 'ifname'>,
-  place: QueueRuntime,
+  queue: Queue,
+  { onTurn }: QueueRuntime,
   work: () => Promise<T>,
 ): Promise<T> {
-  const queue = queueOf(place);
   const asked = performance.now();
   // Part of the library, which runs on Node 20: it has no Promise.withResolvers.
   return new Promise((resolve, reject) => {
@@ -78,7 +78,7 @@ function waitFor<T>(
       ...of,
       begin() {
         queue.running.add(turn);
-        place.onTurn?.(performance.now() - asked);
+        onTurn?.(performance.now() - asked);
         void current
           .run(turn, work)
           .finally(() => end(turn, queue))

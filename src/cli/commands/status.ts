@@ -1,7 +1,7 @@
 // What does `catena status` do?
 import { listUses } from '../../chain/config/conflist.ts';
+import { findExecutable } from '../../chain/config/find-plugin.ts';
 import { validateNetwork } from '../../chain/config/plugin-version.ts';
-import { findExecutable } from '../../chain/run/call-plugins.ts';
 import { networkStatus } from '../../chain/run/run.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';
 import type { CommandCall } from '../command.ts';

@@ -11,9 +11,10 @@ import {
   tryHold,
 } from '../../attachments/store.ts';
 import { type Conflist, listUses } from '../../chain/config/conflist.ts';
+import { isOwnPlugin } from '../../chain/config/find-plugin.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from '../../chain/records/foreign.ts';
 import { findCached, findConfigOfAdd } from '../../chain/records/known-add.ts';
-import { callPlugins, isOwnPlugin } from '../../chain/run/call-plugins.ts';
+import { callPlugins } from '../../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';

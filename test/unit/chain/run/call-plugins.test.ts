@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { parseNetwork } from '../../../../src/chain/config/conflist.ts';
+import { isOwnPlugin } from '../../../../src/chain/config/find-plugin.ts';
 import {
   acceptResult,
   buildGcRequest,
@@ -9,7 +10,6 @@ import {
   callPlugins,
   describePluginError,
   IGNORED,
-  isOwnPlugin,
   joinErrors,
   type PluginReply,
   type ReadReply,
@@ -179,8 +179,8 @@ describe('callPlugins()', () => {
   test('announces each segment before it runs', async () => {
     const { journal, runtime } = makeJournal(['noop', 'fail']);
     const { call } = callOf('ADD', [0, 1, 2], parseReply);
-    const beforeSegment = (last: number) => journal.push(`up to ${last}`);
-    await readAll(callPlugins({ ...call, beforeSegment }, runtime));
+    const progress = (last: number) => void journal.push(`up to ${last}`);
+    await readAll(callPlugins({ ...call, held: { progress } }, runtime));
     expect(journal.filter(line => line !== 'end')).toEqual([
       'up to 1',
       'run noop fail threaded',
@@ -191,10 +191,12 @@ describe('callPlugins()', () => {
 
   test('calls no plugin when the announcement fails', async () => {
     const { journal, runtime } = makeJournal(['noop', 'fail', 'hang']);
-    const beforeSegment = () => {
-      throw new Error('the disk is full');
+    const held = {
+      progress() {
+        throw new Error('the disk is full');
+      },
     };
-    const replies = callPlugins({ ...callOf('ADD', [0, 1, 2], parseReply).call, beforeSegment }, runtime);
+    const replies = callPlugins({ ...callOf('ADD', [0, 1, 2], parseReply).call, held }, runtime);
     await expect(readAll(replies)).rejects.toThrow('the disk is full');
     expect([replies.lastBegun, journal]).toEqual([-1, []]);
   });

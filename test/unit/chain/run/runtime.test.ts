@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test';
-import { cacheDirOf, checkAttachment, deadlineOf, pluginEnv } from '../../../../src/chain/run/runtime.ts';
+import { pluginEnv } from '../../../../src/chain/run/call-plugins.ts';
+import { cacheDirOf, checkAttachment, deadlineOf } from '../../../../src/chain/run/runtime.ts';
 
 test('cacheDirOf() uses the option, then the variable, then the path of the reference', () => {
   const env = { CATENA_CNI_CACHE_DIR: '/from/env' };
