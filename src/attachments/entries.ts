@@ -23,8 +23,8 @@ export interface CachedAttachment extends AttachmentId {
   readonly netns: string;
   readonly args: CniArgs;
   readonly capabilityArgs: JsonObject;
-  /** The list as it was at ADD; undefined in files of libcni 0.7, which hold the bare result. */
-  readonly source: string | undefined;
+  /** The list as it was at ADD; empty for files of libcni 0.7, which hold the bare result. */
+  readonly source: string;
   /** Result of the last plugin, in the version it names; undefined when the file holds none. */
   readonly result?: JsonObject | undefined;
   /** The note or entry of a record that this was made of. */
@@ -71,7 +71,7 @@ export function renderAttachment(attachment: CachedAttachment): string {
   return renderLikeGo({
     kind: KIND,
     containerId: attachment.containerId,
-    config: Buffer.from(source ?? '').toString('base64'),
+    config: Buffer.from(source).toString('base64'),
     ifName: attachment.ifname,
     networkName: attachment.network,
     ...(netns === '' ? {} : { netns }),
@@ -101,7 +101,7 @@ export function parseRecord(text: string, file: string, id: AttachmentId | undef
   }
   if (id?.network && id.containerId && id.ifname) {
     const netns = findSandbox(object, id.ifname);
-    return { ...id, netns, args: [], capabilityArgs: {}, source: undefined, result: object };
+    return { ...id, netns, args: [], capabilityArgs: {}, source: '', result: object };
   }
   throw damagedRecord(file, 'its name does not identify an attachment');
 }
@@ -124,7 +124,7 @@ function attachmentOf(object: JsonObject): CachedAttachment | undefined {
     netns: isName(netns) ? netns : findSandbox(result, ifname),
     args: Array.isArray(args) ? args.filter(isPair) : [],
     capabilityArgs: isObject(capabilityArgs) ? capabilityArgs : {},
-    source: isName(config) ? Buffer.from(config, 'base64').toString() : undefined,
+    source: isName(config) ? Buffer.from(config, 'base64').toString() : '',
     result: isObject(result) ? result : undefined,
     ...(made === undefined ? {} : { made }),
   };

@@ -212,7 +212,7 @@ export function recordOfForeign(
 }
 
 function settled(entry: CachedAttachment, cacheDir: string): AttachmentRecord {
-  const { network, containerId, ifname, netns, args, capabilityArgs, source = '', result } = entry;
+  const { network, containerId, ifname, netns, args, capabilityArgs, source, result } = entry;
   return {
     ...{ network, containerId, ifname, netns, args, capabilityArgs, source, cacheDir },
     ...(result === undefined ? {} : { result }),

@@ -132,7 +132,7 @@ async function holdToChange(id: AttachmentId, runtime: ChainRuntime): Promise<He
     if (held.past?.stands === false) throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
     if (held.known) return held.known;
     const cached = readAttachment(cacheDirOf(runtime), id);
-    if (cached?.source === undefined) throw unknown(id, "libcni's cache has no settings of its ADD");
+    if (!cached?.source) throw unknown(id, "libcni's cache has no settings of its ADD");
     if (!(await hasItsInterface(cached, runtime)))
       throw unknown(id, `namespace "${cached.netns}" does not have the interface of its ADD; run DEL`);
     return held.adopt(cached, note);

@@ -139,7 +139,7 @@ function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefine
 /** Deletes attachments that are in the result cache but not in a record: records get lost, and multus has none of ours. */
 async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Promise<unknown[]> {
   const unrecorded = listUnrecorded(runner, key.containerId);
-  const del = async (one: Unrecorded) => deleteOne(recall(one, one, netns), runner.runtime);
+  const del = async (one: CachedAttachment) => deleteOne(recall(one, one, netns), runner.runtime);
   const errors = await failuresOf(unrecorded, del);
   if (!errors.length) removeMultusNote({ ...runner.runtime, containerId: key.containerId });
   return errors;
@@ -147,11 +147,8 @@ async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Pro
 
 // Records get lost, and multus, in whose place the runner is, kept none of ours. What it attached is in the result cache.
 
-/** A cached attachment whose configuration is known. */
-type Unrecorded = CachedAttachment & { readonly source: string };
-
-/** The networks of a container that are in the result cache, and in no record of a pod. @throws CniError 5 */
-export function listUnrecorded(runner: Runner, containerId: string): Unrecorded[] {
+/** The networks of a container that are in the result cache with their configuration, and in no record of a pod. @throws CniError 5 */
+export function listUnrecorded(runner: Runner, containerId: string): CachedAttachment[] {
   const { attachments, damaged } = listAttachments(runner.runtime.cacheDir, { containerId });
   for (const problem of damaged) runner.warn(problem.message);
   if (!attachments.length) return [];
@@ -160,7 +157,7 @@ export function listUnrecorded(runner: Runner, containerId: string): Unrecorded[
     .flatMap(({ networks }) => networks);
   const isRecorded = (one: CachedAttachment) =>
     recorded.some(({ network, ifname }) => network === one.network && ifname === one.ifname);
-  return attachments.filter((one): one is Unrecorded => one.source !== undefined && !isRecorded(one));
+  return attachments.filter(one => one.source !== '' && !isRecorded(one));
 }
 
 /**

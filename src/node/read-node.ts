@@ -176,8 +176,8 @@ type Effects = Pick<NodeAttachment, 'ports' | 'rates' | 'policies'>;
  * Asks what is known about each plugin of the list as it was at ADD, with the requests that it got. Nothing is executed, so a plugin that
  * is unknown here contributes nothing. The same goes for a configuration that its plugin refuses.
  */
-function effectsOf({ source, capabilityArgs }: CachedAttachment, find: FindAbout): Effects {
-  const all = requestsOf(source, capabilityArgs).flatMap(request => {
+function effectsOf(known: CachedAttachment, find: FindAbout): Effects {
+  const all = requestsOf(known).flatMap(request => {
     const about = find(String(request.type));
     try {
       return about?.effectsOf?.(request) ?? [];
@@ -192,7 +192,7 @@ function effectsOf({ source, capabilityArgs }: CachedAttachment, find: FindAbout
   };
 }
 
-function requestsOf(source: string | undefined, capabilityArgs: CachedAttachment['capabilityArgs']) {
+function requestsOf({ source, capabilityArgs }: CachedAttachment) {
   const list = findFrozen(source);
   try {
     return list ? list.plugins.map(entry => buildRequest(list, entry, { capabilityArgs })) : [];
@@ -202,9 +202,9 @@ function requestsOf(source: string | undefined, capabilityArgs: CachedAttachment
 }
 
 /** A list that cannot be parsed tells nothing. */
-function findFrozen(source: string | undefined): Conflist | undefined {
+function findFrozen(source: string): Conflist | undefined {
   try {
-    return source === undefined ? undefined : parseFrozen(source);
+    return source === '' ? undefined : parseFrozen(source);
   } catch {
     return undefined;
   }

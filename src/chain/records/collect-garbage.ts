@@ -139,7 +139,7 @@ async function collect(run: Run, plan: GarbagePlan): Promise<GarbagePlan> {
 
 async function removeStale(run: Run, stale: GarbageCandidate): Promise<void> {
   const { list, runtime } = run;
-  const isUnsettled = stale.why !== undefined && stale.source !== undefined;
+  const isUnsettled = stale.why !== undefined && stale.source !== '';
   if (isUnsettled) {
     await deleteUnsettled(stale, runtime);
     return;
@@ -294,7 +294,7 @@ function withTraces(
     const id = { network: list.name, containerId, ifname, netns: '', args: [], capabilityArgs: {} };
     const stays = inUse !== undefined && !unrecorded;
     const why = `it has no record here and ${stays ? `may be in use (${inUse})` : inUse === undefined ? 'is unused' : 'may be in use, but all unrecorded attachments are deleted'}`;
-    return [{ ...id, source: undefined, result: undefined, stays, why, traces }];
+    return [{ ...id, source: '', stays, why, traces }];
   });
   const withOwn = recorded.map(one => ({ ...one, traces: tracesOf.get(idText(one)) ?? [] }));
   return { found: [...withOwn, ...withoutRecord], unnamed: traced.filter(({ isNamed }) => !isNamed) };

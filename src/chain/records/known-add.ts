@@ -71,7 +71,7 @@ export function findConfigOfAdd(
   known: CachedAttachment | undefined,
   runtime: ChainRuntime,
 ): Conflist | undefined {
-  if (known?.source === undefined) return undefined;
+  if (!known?.source) return undefined;
   const place = known.file
     ? `record "${known.file}"`
     : `cached result "${cacheFileOf(cacheDirOf(runtime), known)}"`;
@@ -91,7 +91,7 @@ export function findConfigOfAdd(
 
 /** As in the reference: the ADD's arguments if it had any, and always its capability arguments. */
 export function withCachedArgs(attachment: Attachment, cached: CachedAttachment | undefined): Attachment {
-  if (cached?.source === undefined) return attachment;
+  if (!cached?.source) return attachment;
   const { containerId, ifname, netns } = attachment;
   const args = cached.args.length ? cached.args : (attachment.args ?? []);
   return { containerId, ifname, netns, args, capabilityArgs: cached.capabilityArgs };

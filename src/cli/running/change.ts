@@ -230,7 +230,7 @@ export async function detach(one: RecordedAttachment, runtime: ChainRuntime): Pr
 }
 
 function listOf({ source, network, containerId }: RecordedAttachment['known']): Conflist {
-  if (source !== undefined) return parseFrozen(source);
+  if (source !== '') return parseFrozen(source);
   throw new CniError(
     ErrorCode.decodingFailure,
     `Cannot detach container "${containerId}" from network "${network}": the configuration of its ADD is not on record; run DEL with the network's own`,

@@ -143,8 +143,7 @@ export class Traffic {
 
   #attached({ shown, known: { source, result } }: Target): Entered | string {
     if (shown.state !== 'attached') return `it is ${shown.state}`;
-    if (source === undefined || result === undefined)
-      return 'the list and the result of its ADD are not on record';
+    if (source === '' || result === undefined) return 'the list and the result of its ADD are not on record';
     if (!this.#places.has(shown.netns)) {
       const netns = findNetns(shown.netns);
       this.#places.set(shown.netns, netns && openNamespace(titleOf(shown), netns));

@@ -98,7 +98,7 @@ describe('parseRecord()', () => {
     const bare = '{"cniVersion":"0.3.1"}';
     expect(parseRecord(bare, 'f', ID)).toMatchObject({
       ...ID,
-      source: undefined,
+      source: '',
       result: { cniVersion: '0.3.1' },
     });
     expect(() => parseRecord(bare, 'f', undefined)).toThrow('its name does not identify an attachment');
@@ -161,7 +161,7 @@ describe('readAttachment()', () => {
       netns: '',
       args: [],
       capabilityArgs: {},
-      source: undefined,
+      source: '',
       result,
     });
   });

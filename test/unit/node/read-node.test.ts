@@ -26,7 +26,7 @@ test('attachments are in the order of the names that people see', async () => {
         ['K8S_POD_NAME', pod],
       ] as const;
       const known = { network, containerId, ifname: 'eth0', netns: '/run/netns/none', args };
-      writeAttachment(cacheDir, { ...known, capabilityArgs: {}, source: undefined, result: undefined });
+      writeAttachment(cacheDir, { ...known, capabilityArgs: {}, source: '', result: undefined });
     }
     const runtime = { cacheDir, stateDir, env: { CATENA_RUN_DIR: `${dir}/run` }, pluginDirs: [] };
     const facts = factsIn(`${dir}/conf`, runtime);
@@ -43,7 +43,7 @@ test('of an attachment of another runtime, sinceOf() is the time of its ADD, als
   try {
     const env = { CATENA_RUN_DIR: path.join(dir, 'run') };
     const id = { network: 'podnet', containerId: 'c1', ifname: 'eth0' };
-    const known = { ...id, netns: '', args: [], capabilityArgs: {}, source: undefined, result: undefined };
+    const known = { ...id, netns: '', args: [], capabilityArgs: {}, source: '', result: undefined };
     writeAttachment(dir, known);
     fs.utimesSync(cacheFileOf(dir, known), 2_000, 2_000);
     const one = { known, record: undefined, cached: known, cacheDir: dir };

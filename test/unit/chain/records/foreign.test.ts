@@ -185,7 +185,7 @@ describe('a change whose runner died', () => {
       if (call.env.CNI_COMMAND === 'DEL') marked.push(isBeingRemoved(runtime.env, ID));
       return runtime.exec?.(call) ?? {};
     };
-    await collectGarbage(parseFrozen(cached.source ?? ''), { all: true }, { ...runtime, exec });
+    await collectGarbage(parseFrozen(cached.source), { all: true }, { ...runtime, exec });
     expect(calls.filter(call => call.startsWith('DEL'))).toEqual(['DEL two', 'DEL one']);
     expect(marked).toEqual([true, true]);
     expect(left()).toEqual([[], []]);

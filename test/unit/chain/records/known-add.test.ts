@@ -40,7 +40,7 @@ test('findCachedResult() converts the recorded result to the version of the list
 });
 
 describe('findFrozen()', () => {
-  const find = (source: string | undefined) => {
+  const find = (source: string) => {
     const warnings: string[] = [];
     const onWarning = ({ message }: CniError) => warnings.push(message);
     const found = findConfigOfAdd({ ...CACHED, source }, { ...chain.runtime, onWarning });
@@ -52,7 +52,7 @@ describe('findFrozen()', () => {
   });
 
   test('returns none for a record of libcni 0.7', () => {
-    expect(find(undefined)).toEqual({ found: undefined, warnings: [] });
+    expect(find('')).toEqual({ found: undefined, warnings: [] });
   });
 
   test.each([
@@ -78,6 +78,6 @@ describe('withCachedArgs()', () => {
 
   test('keeps the given ones without a record, and with one of libcni 0.7', () => {
     expect(withCachedArgs(given, undefined)).toBe(given);
-    expect(withCachedArgs(given, { ...CACHED, source: undefined })).toBe(given);
+    expect(withCachedArgs(given, { ...CACHED, source: '' })).toBe(given);
   });
 });
