@@ -1,13 +1,9 @@
 // What does the library offer? The protocol and the runner, on Node and Bun; plugins are written with `./plugin`.
 
 export {
-  type AttachmentRecord,
-  type CachedAttachment,
   type KnownAttachment,
   listAttachments,
-  listKnown,
   readAttachment,
-  readRecord,
   type Settings,
 } from './attachments/store.ts';
 export type { Change } from './chain/change.ts';

@@ -17,8 +17,8 @@ import {
 import { fileFailure, namesIfThere, readIfThere } from '../files/read-file.ts';
 import type { NetnsIdentity } from '../sys/netns-identity.ts';
 
-/** A cached result, with the configuration and arguments of its ADD. */
-export interface CachedAttachment extends AttachmentId {
+/** A cached result: a settled attachment, with the configuration and arguments of its ADD. */
+export interface Entry extends AttachmentId {
   /** Empty when neither the file nor its result names it. */
   readonly netns: string;
   readonly args: CniArgs;
@@ -27,8 +27,6 @@ export interface CachedAttachment extends AttachmentId {
   readonly source: string;
   /** Result of the last plugin, in the version it names; undefined when the file holds none. */
   readonly result?: JsonObject | undefined;
-  /** The note or entry of a record that this was made of. */
-  readonly file?: string;
   /** What our runner adds; undefined if another runtime made the attachment and ours has not changed it. */
   readonly made?: Made | undefined;
 }
@@ -66,7 +64,7 @@ const OURS = 'catena';
 const LAYOUT = 1;
 
 /** The bytes that libcni would write: its order of fields, empty ones left out; then our member. */
-export function renderAttachment(attachment: CachedAttachment): string {
+export function renderEntry(attachment: Entry): string {
   const { netns, args, capabilityArgs, source, result, made } = attachment;
   return renderLikeGo({
     kind: KIND,
@@ -88,7 +86,7 @@ export function renderAttachment(attachment: CachedAttachment): string {
  * @param id what the file's name says, which is all that the layout of libcni 0.7 has; undefined when the name is ambiguous
  * @throws CniError 6 when it is damaged or of another kind
  */
-export function parseRecord(text: string, file: string, id: AttachmentId | undefined): CachedAttachment {
+export function parseEntry(text: string, file: string, id: AttachmentId | undefined): Entry {
   const object = tryParse(text);
   if (!isObject(object)) throw damagedRecord(file, 'it is not a JSON object');
   if (object.kind === KIND) {
@@ -110,7 +108,7 @@ function damagedRecord(file: string, problem: string): CniError {
   return new CniError(ErrorCode.decodingFailure, `Cannot read cached result "${file}": ${problem}`);
 }
 
-function attachmentOf(object: JsonObject): CachedAttachment | undefined {
+function attachmentOf(object: JsonObject): Entry | undefined {
   const field = (key: string) => memberOf(object, key);
   const [network, containerId, ifname] = [field('networkName'), field('containerId'), field('ifName')];
   if (!isName(network) || !isName(containerId) || !isName(ifname)) return undefined;
@@ -191,28 +189,28 @@ function sortKeys(value: unknown): unknown {
  * The attachment on record, or undefined if there is none.
  * @throws CniError 6 when its file is damaged or of another kind, 5 when it cannot be read, 7 for an impossible id
  */
-export function readAttachment(dir: string, id: AttachmentId): CachedAttachment | undefined {
-  return readEntry(cacheFileOf(dir, id), id);
+export function readEntry(dir: string, id: AttachmentId): Entry | undefined {
+  return ownEntryIn(cacheFileOf(dir, id), id);
 }
 
-function readEntry(file: string, id: AttachmentId): CachedAttachment | undefined {
+function ownEntryIn(file: string, id: AttachmentId): Entry | undefined {
   const found = entryIn(file, id);
   return found && sameAttachment(found, id) ? found : undefined;
 }
 
 /** The entry in a file of that name, which may be another attachment's: all three names may contain "-". */
-function entryIn(file: string, id: AttachmentId): CachedAttachment | undefined {
+function entryIn(file: string, id: AttachmentId): Entry | undefined {
   const text = readIfThere(file, 'cached result');
-  return text === undefined ? undefined : parseRecord(text, file, id);
+  return text === undefined ? undefined : parseEntry(text, file, id);
 }
 
 /**
  * Writes a cached result: a temporary file, then renamed, so a reader never finds half of it.
  * @throws CniError 5
  */
-export function writeAttachment(dir: string, attachment: CachedAttachment): void {
+export function writeEntry(dir: string, attachment: Entry): void {
   // Not synced: a power failure that tears the file also ends the namespaces it is about.
-  putFile(cacheFileOf(dir, attachment), renderAttachment(attachment), { what: 'cached result' });
+  putFile(cacheFileOf(dir, attachment), renderEntry(attachment), { what: 'cached result' });
 }
 
 /**
@@ -221,10 +219,10 @@ export function writeAttachment(dir: string, attachment: CachedAttachment): void
  * @param isStill whether what was found, or nothing, is what the caller has seen; a file that cannot be used is nothing
  * @throws CniError 5
  */
-export function replaceAttachment(
+export function replaceEntry(
   dir: string,
-  attachment: CachedAttachment,
-  isStill: (cached: CachedAttachment | undefined) => boolean,
+  attachment: Entry,
+  isStill: (cached: Entry | undefined) => boolean,
 ): void {
   const file = cacheFileOf(dir, attachment);
   const results = dirname(file);
@@ -232,7 +230,7 @@ export function replaceAttachment(
   const fresh = join(results, unfinishedName());
   try {
     mkdirSync(results, { recursive: true, mode: 0o700 });
-    closeSync(writeNewFile(fresh, renderAttachment(attachment)));
+    closeSync(writeNewFile(fresh, renderEntry(attachment)));
     putBack(aside, file);
     if (lstatSync(file, { throwIfNoEntry: false })) renameSync(file, aside);
     if (isStill(attempt(() => entryIn(aside, attachment)))) linkUnlessThere(fresh, file);
@@ -245,12 +243,12 @@ export function replaceAttachment(
 }
 
 /**
- * Like {@link readAttachment}, but also what {@link replaceAttachment} has taken aside: its process has died, or is about to put
+ * Like {@link readEntry}, but also what {@link replaceEntry} has taken aside: its process has died, or is about to put
  * it back.
- * @throws CniError 5 and 6 as {@link readAttachment}
+ * @throws CniError 5 and 6 as {@link readEntry}
  */
-export function readEvenAside(dir: string, id: AttachmentId): CachedAttachment | undefined {
-  return inPlaceOrAside(cacheFileOf(dir, id), file => readEntry(file, id));
+export function readEvenAside(dir: string, id: AttachmentId): Entry | undefined {
+  return inPlaceOrAside(cacheFileOf(dir, id), file => ownEntryIn(file, id));
 }
 
 /** For a file that one change after another takes aside and puts back: each look can come between two of them. */
@@ -266,7 +264,7 @@ function inPlaceOrAside<T>(file: string, read: (path: string) => T | undefined, 
   return undefined;
 }
 
-/** Removes what {@link replaceAttachment} has taken aside and its process, which died, has not put back. @throws CniError 5 */
+/** Removes what {@link replaceEntry} has taken aside and its process, which died, has not put back. @throws CniError 5 */
 export function removeAside(dir: string, id: AttachmentId): void {
   removeFile(asideOf(cacheFileOf(dir, id)), 'cached result');
 }
@@ -303,7 +301,7 @@ export function sweepCache(dir: string): void {
  * Removes a cached result. A missing one is ignored.
  * @throws CniError 5
  */
-export function removeAttachment(dir: string, id: AttachmentId): void {
+export function removeEntry(dir: string, id: AttachmentId): void {
   const file = cacheFileOf(dir, id);
   if (isOfAnother(file, id)) return;
   removeAside(dir, id);
@@ -311,15 +309,15 @@ export function removeAttachment(dir: string, id: AttachmentId): void {
 }
 
 /** Selects attachments; a field that is left out matches every one. */
-interface AttachmentFilter {
+export interface EntryFilter {
   readonly network?: string;
   readonly containerId?: string;
 }
 
 /** What a cache holds. */
-interface AttachmentList {
+interface EntryList {
   /** Sorted by file. */
-  readonly attachments: readonly CachedAttachment[];
+  readonly entries: readonly Entry[];
   /** Files that are damaged or not cached results. At most their names tell which attachment they belong to. */
   readonly damaged: readonly CniError[];
 }
@@ -329,10 +327,10 @@ interface AttachmentList {
  * is unambiguous. An unusable file does not hide the others.
  * @throws CniError 5 when the directory cannot be read; a missing one is empty
  */
-export function listAttachments(dir: string, filter: AttachmentFilter = {}): AttachmentList {
+export function listEntries(dir: string, filter: EntryFilter = {}): EntryList {
   const results = join(dir, 'results');
   const names = new Set<string>();
-  const aside = new Map<string, CachedAttachment>();
+  const aside = new Map<string, Entry>();
   for (let looks = 0; looks < LOOKS; looks++) {
     const listed = namesIfThere(results, 'cached results');
     for (const name of listed) names.add(name);
@@ -344,21 +342,21 @@ export function listAttachments(dir: string, filter: AttachmentFilter = {}): Att
     // What was aside may be back under its name, which this list need not have.
     if (asides.every(name => aside.has(name))) break;
   }
-  const attachments: CachedAttachment[] = [];
+  const entries: Entry[] = [];
   const damaged: CniError[] = [];
   for (const name of [...names].filter(one => mayHold(one, filter)).sort()) {
     const read = () => inPlaceOrAside(join(results, name), file => readRecord(file, name), LOOKS);
-    const attachment = orTell(problem => damaged.push(problem), read);
-    if (attachment !== undefined && isMeant(attachment, filter)) attachments.push(attachment);
+    const entry = orTell(problem => damaged.push(problem), read);
+    if (entry !== undefined && isMeant(entry, filter)) entries.push(entry);
   }
   const missing = [...aside.values()].filter(
-    one => isMeant(one, filter) && !attachments.some(other => sameAttachment(one, other)),
+    one => isMeant(one, filter) && !entries.some(other => sameAttachment(one, other)),
   );
-  return { attachments: [...attachments, ...missing], damaged };
+  return { entries: [...entries, ...missing], damaged };
 }
 
 /** Names that begin with a dot are temporary files. */
-function mayHold(name: string, { network, containerId }: AttachmentFilter): boolean {
+function mayHold(name: string, { network, containerId }: EntryFilter): boolean {
   if (name.startsWith('.')) return false;
   return (
     (network === undefined || name.startsWith(`${network}-`)) &&
@@ -366,7 +364,8 @@ function mayHold(name: string, { network, containerId }: AttachmentFilter): bool
   );
 }
 
-function isMeant(attachment: CachedAttachment, { network, containerId }: AttachmentFilter): boolean {
+/** Whether a filter selects it. */
+export function isMeant(attachment: AttachmentId, { network, containerId }: EntryFilter): boolean {
   return (
     (network === undefined || attachment.network === network) &&
     (containerId === undefined || attachment.containerId === containerId)
@@ -374,12 +373,12 @@ function isMeant(attachment: CachedAttachment, { network, containerId }: Attachm
 }
 
 /** Undefined for a directory, and for a file deleted since it was listed. */
-function readRecord(file: string, name: string): CachedAttachment | undefined {
+function readRecord(file: string, name: string): Entry | undefined {
   const text = readIfThere(file, 'cached result', ['ENOENT', 'EISDIR']);
   if (text === undefined) return undefined;
   const [network = '', containerId = '', ifname = '', ...more] = name.split('-');
   const isTold = more.length === 0 && !name.startsWith('.');
-  return parseRecord(text, file, isTold ? { network, containerId, ifname } : undefined);
+  return parseEntry(text, file, isTold ? { network, containerId, ifname } : undefined);
 }
 
 /** Whether a file is of another attachment: its fields decide. */

@@ -1,29 +1,38 @@
 // How does an operation get the right to work on an attachment, and how does it note what it does?
 // README.md has the order of what is written, and what `pastOf` makes of what a dead process has left.
 
-import { readdirSync } from 'node:fs';
 import { type AttachmentId, cacheFileOf } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig, orTell, toCniError } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
-import { bootId, endFrozen, isFrozen, isOfEarlierBoot } from '../files/process-stat.ts';
-import { fileExists, tryRead } from '../files/read-file.ts';
-import {
-  compareNetns,
-  findNetnsCookie,
-  findNetnsIdentity,
-  hostCookie,
-  identifyNetns,
-} from '../sys/netns-identity.ts';
+import { bootId, endFrozen, isFrozen } from '../files/process-stat.ts';
+import { fileExists } from '../files/read-file.ts';
+import { compareNetns, hostCookie, identifyNetns } from '../sys/netns-identity.ts';
 import { LOCK_DEADLINE_MS, pause } from '../wait.ts';
 import {
-  type CachedAttachment,
+  adopted,
+  begunAdd,
+  entryOf,
+  type Intent,
+  isEntryOf,
+  type KnownAttachment,
+  lastBegun,
+  lifeIn,
+  lifeOf,
+  type Past,
+  type PendingChange,
+  pastOf,
+  type RecordedError,
+  type Settings,
+} from './attachment.ts';
+import {
+  type Entry,
   isOfAnother,
   removeAside,
-  removeAttachment,
-  replaceAttachment,
+  removeEntry,
+  replaceEntry,
   sweepCache,
-  writeAttachment,
+  writeEntry,
 } from './entries.ts';
 import {
   awaitOrphans,
@@ -38,26 +47,13 @@ import {
   takeLock,
 } from './lock.ts';
 import {
-  type AttachmentRecord,
-  begunAdd,
   createNote,
   dropNote,
   dropRecord,
-  entryOf,
   findLaterAdd,
-  type Intent,
-  isEntryOf,
-  type KnownAttachment,
   keepCacheDir,
-  lastBegun,
-  lifeOf,
   madeAgain,
-  type PendingChange,
-  type RecordedError,
   readRecord,
-  recordOfForeign,
-  type Settings,
-  toRemembered,
   tryEntry,
   writeNote,
 } from './notes.ts';
@@ -80,40 +76,9 @@ export interface HoldCall {
   readonly onWarning?: ((warning: CniError) => void) | undefined;
 }
 
-type Environment = Readonly<Record<string, string | undefined>> | undefined;
-
-/** What operations, or a reboot, have left of an attachment. */
-export interface Past {
-  /**
-   * `settled`: its ADD succeeded, and nothing has begun since. `changing`: plugins were about to change it, which is undone or finished.
-   * `adding`, `deleting`: its ADD or DEL was cut off. `left`: its DEL has failed. `outlived`: it is of an earlier boot. `elsewhere`: it is up
-   * to another network namespace of this machine.
-   */
-  readonly kind: 'settled' | 'changing' | 'adding' | 'deleting' | 'left' | 'outlived' | 'elsewhere';
-  /** Why it is not simply there, human-readable; undefined if it is, also while it is changing. */
-  readonly why: string | undefined;
-  /** Its ADD succeeded, and no DEL has begun. It may have outlived its namespace. */
-  readonly stands: boolean;
-  /** The process that works on it, as far as its note says. */
-  readonly holder: Runner | undefined;
-  /** Why it is to be deleted now; undefined if it is there, a process works on it, or that is up to another network namespace. */
-  readonly toDelete: string | undefined;
-  /**
-   * Where the namespace of its ADD is: `same` if a path, that of the ADD unless given, leads to it, `gone` if it does not exist, as after a
-   * reboot, `other` if the path leads to another one.
-   */
-  netns(path?: string): 'same' | 'gone' | 'other';
-  /**
-   * For a DEL or an ADD that names this attachment. If no process and no mount that can be seen has that namespace any longer, what was
-   * made in it has ended with it, as after a restart of a node that is itself a container.
-   * @throws CniError 11 naming a path of the namespace
-   */
-  refuseElsewhere(): void;
-}
-
 /** One of which something is known. */
 export interface HeldKnown extends Held {
-  readonly record: AttachmentRecord;
+  readonly record: KnownAttachment;
   readonly past: Past;
 }
 
@@ -171,7 +136,7 @@ function lookQuietly(
   stateDir: string,
   id: AttachmentId,
   onWarning?: HoldCall['onWarning'],
-): AttachmentRecord | undefined {
+): KnownAttachment | undefined {
   // On a full disk, for example, a note that is over stays so.
   return orTell(onWarning, () =>
     readRecord(stateDir, id, () => orTell(undefined, () => dropNote(stateDir, id))),
@@ -219,18 +184,13 @@ export class Held {
   readonly #id: AttachmentId;
   readonly #call: HoldCall;
   readonly #lock: Lock | undefined;
-  #record: AttachmentRecord | undefined;
+  #record: KnownAttachment | undefined;
   /** Of an ADD, without a journal too. */
   #adding: BegunAdd | undefined;
   /** This operation has noted that an ADD or a DEL begins. */
   #hasBegun = false;
 
-  constructor(
-    id: AttachmentId,
-    call: HoldCall,
-    lock: Lock | undefined,
-    record: AttachmentRecord | undefined,
-  ) {
+  constructor(id: AttachmentId, call: HoldCall, lock: Lock | undefined, record: KnownAttachment | undefined) {
     this.#id = id;
     this.#call = call;
     this.#lock = lock;
@@ -238,7 +198,7 @@ export class Held {
   }
 
   /** What is known of it, with what this operation has begun; undefined if nothing is, or its note cannot be used. */
-  get record(): AttachmentRecord | undefined {
+  get record(): KnownAttachment | undefined {
     return this.#record;
   }
 
@@ -259,7 +219,9 @@ export class Held {
 
   /** Text that differs between it and a later one of the same name; empty if nothing is known. An unusable entry counts as none. */
   get life(): string {
-    return lifeOf({ record: this.#record, cached: tryEntry(this.#cacheDir, this.#id) });
+    const entry = tryEntry(this.#cacheDir, this.#id);
+    if (!this.#record) return entry ? lifeIn(entry) : '';
+    return lifeOf({ ...this.#record, entry });
   }
 
   /** Operations that worked on it and died: their orphans may still do. */
@@ -312,7 +274,8 @@ export class Held {
     this.#adding = { intent, over };
     if (this.#call.stateDir === undefined || this.#lock === undefined) return;
     const begun = { ...intent, runner: this.#lock.runner };
-    this.#record = { ...begunAdd(begun, cacheFileOf(cacheDir, intent)), isNoted: false };
+    const { stateDir } = this.#call;
+    this.#record = { ...begunAdd(begun, cacheFileOf(cacheDir, intent)), stateDir, isNoted: false };
   }
 
   /** A DEL begins, of something known. @throws CniError 5: that was not written, and neither will be how it ends */
@@ -341,13 +304,13 @@ export class Held {
     else if (this.#adding?.over === false && this.#record) this.#noteAdd({ ...this.#record, ...soFar }, last);
   }
 
-  #noteAdd(intent: AttachmentRecord, last: number): void {
+  #noteAdd(intent: KnownAttachment, last: number): void {
     const { cacheDir, file } = intent;
     this.#record = createNote(this.#right().stateDir, intent, last);
     this.#hasBegun = true;
     try {
       // An entry outlives a DEL that was killed. From now on it would look like that of this ADD.
-      if (fileExists(file)) removeAttachment(cacheDir, this.#id);
+      if (fileExists(file)) removeEntry(cacheDir, this.#id);
     } catch (error) {
       this.#dropNoteIfPossible();
       throw error;
@@ -368,7 +331,7 @@ export class Held {
         { ...record, ...outcome },
         record.change?.op ?? this.#right().runner.op,
       );
-      replaceAttachment(record.cacheDir, entry, one => this.#isOwn(one));
+      replaceEntry(record.cacheDir, entry, one => this.#isOwn(one));
       this.#settled(outcome);
     }
   }
@@ -377,12 +340,12 @@ export class Held {
     const { cacheDir } = intent;
     if (this.#record) refuseReplaced(this.#record);
     if (this.#call.stateDir === undefined || this.#lock === undefined) {
-      writeAttachment(cacheDir, toRemembered({ ...intent, ...outcome } as AttachmentRecord));
+      writeEntry(cacheDir, { ...intent, ...outcome });
       return;
     }
     if (!this.#hasBegun) keepCacheDir(this.#call.stateDir, cacheDir);
     const { runner } = this.#lock;
-    writeAttachment(cacheDir, entryOf(this.#call.stateDir, { ...intent, runner, ...outcome }));
+    writeEntry(cacheDir, entryOf(this.#call.stateDir, { ...intent, runner, ...outcome }));
     // The entry has committed it: a note that stays is over.
     this.#dropNoteIfPossible();
   }
@@ -391,14 +354,14 @@ export class Held {
   abandon(): void {
     if (this.#adding === undefined) this.#settled();
     else if (!this.#adding.over) {
-      removeAttachment(this.#adding.intent.cacheDir, this.#id);
+      removeEntry(this.#adding.intent.cacheDir, this.#id);
       this.#dropNoteIfPossible();
     }
   }
 
   /** All plugins of a DEL succeeded: removes the entry, whichever runtime wrote it, then the note. @throws CniError 5 */
   drop(): void {
-    removeAttachment(this.#callersCacheDir, this.#id);
+    removeEntry(this.#callersCacheDir, this.#id);
     this.forget();
   }
 
@@ -412,7 +375,7 @@ export class Held {
       return;
     }
     if (record.foreign) removeAside(record.cacheDir, record);
-    else if (this.#isOwn(tryEntry(record.cacheDir, record))) removeAttachment(record.cacheDir, record);
+    else if (this.#isOwn(tryEntry(record.cacheDir, record))) removeEntry(record.cacheDir, record);
     this.#settled();
     this.#lock?.forgetDead();
   }
@@ -444,14 +407,15 @@ export class Held {
   /** Writes the entry again with another list. @throws CniError 5: the entry is unchanged */
   restate(source: string): void {
     const record = this.#known();
-    writeAttachment(record.cacheDir, entryOf(this.#right().stateDir, { ...record, source }));
+    writeEntry(record.cacheDir, entryOf(this.#right().stateDir, { ...record, source }));
   }
 
   /** Another runtime made it, and nothing is noted of it. @param generation of its ADD, if that was noted */
-  adopt(entry: CachedAttachment, generation: string | undefined): HeldKnown {
+  adopt(one: KnownAttachment, generation: string | undefined): HeldKnown {
     const { env, pluginDirs = [] } = this.#call;
-    const now = { pluginDirs, boot: bootId(env), runner: this.#right().runner, ...defined({ generation }) };
-    this.#record = recordOfForeign(entry, { ...now, cacheDir: this.#callersCacheDir });
+    const { stateDir, runner } = this.#right();
+    const now = { stateDir, pluginDirs, boot: bootId(env), runner, ...defined({ generation }) };
+    this.#record = adopted(one, now);
     return this as HeldKnown;
   }
 
@@ -474,7 +438,7 @@ export class Held {
     throw this.#unwritable('it has no lock');
   }
 
-  #known(): AttachmentRecord {
+  #known(): KnownAttachment {
     if (this.#record) return this.#record;
     throw this.#unwritable('nothing is known of it');
   }
@@ -485,11 +449,11 @@ export class Held {
     return new CniError(ErrorCode.ioFailure, `${what}: ${why}`);
   }
 
-  #isOwn(entry: CachedAttachment | undefined): boolean {
+  #isOwn(entry: Entry | undefined): boolean {
     return entry !== undefined && isEntryOf(entry, this.#known());
   }
 
-  #note(more: Partial<AttachmentRecord>): void {
+  #note(more: Partial<KnownAttachment>): void {
     this.#record = writeNote(this.#right().stateDir, { ...this.#known(), ...more });
   }
 
@@ -510,7 +474,7 @@ export class Held {
  * A container may have ended and its name been given to a new namespace while plugins ran. They opened the path after the note was
  * written, so the entry would name a namespace that the interface is not in, and DEL would not look for it where it is.
  */
-function refuseReplaced(record: AttachmentRecord): void {
+function refuseReplaced(record: KnownAttachment): void {
   if (compareNetns(record.netns, record) !== 'other') return;
   throw new CniError(
     ErrorCode.tryAgainLater,
@@ -530,81 +494,4 @@ function refuseSharedName(id: AttachmentId, cacheDir: string): void {
 function toRecorded(thrown: unknown): RecordedError {
   const { code, message, details, plugin } = toCniError(thrown);
   return { code, msg: message, ...defined({ details, link: plugin?.type, index: plugin?.index }) };
-}
-
-/** @param record as it was read; a process may be at work on it */
-export function pastOf(record: AttachmentRecord, env: Environment): Past {
-  const [kind, why] = leftOf(record, env);
-  const holder = holderOf(record);
-  const toDelete = kind === 'elsewhere' || holder ? undefined : why;
-  return {
-    ...{ kind, why, stands: record.phase === 'attached', holder, toDelete },
-    netns: (path = record.netns) => (isOfEarlierBoot(record, env) ? 'gone' : compareNetns(path, record)),
-    refuseElsewhere: () => kind === 'elsewhere' && refuseElsewhere(record),
-  };
-}
-
-/**
- * Whether its path names no namespace, or a later one than that of its ADD. False if it names no path. A path may be visible to
- * others only: see judgeGone() of chain/records/known-add.ts.
- */
-export function isNamespaceGone({
-  known: { netns },
-  record,
-}: Pick<KnownAttachment, 'known' | 'record'>): boolean {
-  if (netns === '') return false;
-  return record?.netns === netns
-    ? compareNetns(netns, record) !== 'same'
-    : findNetnsIdentity(netns) === undefined;
-}
-
-function leftOf(record: AttachmentRecord, env: Environment): [kind: Past['kind'], why?: string] {
-  const { phase, attempts, lastErrors, foreign, change } = record;
-  if (isElsewhere(record, env)) return ['elsewhere', ELSEWHERE];
-  const isAttached = phase === 'attached';
-  // Its runtime deletes an attachment of its own, also after a reboot.
-  if (isOfEarlierBoot(record, env) && !(foreign && isAttached)) return ['outlived', EARLIER_BOOT];
-  if (isAttached) return [change === undefined ? 'settled' : 'changing'];
-  if (phase === 'adding') return [phase, 'its ADD was interrupted'];
-  if (phase === 'deleting') return [phase, 'its DEL was interrupted'];
-  const times = attempts === 1 ? 'once' : `${attempts} times`;
-  return ['left', `its DEL failed ${times}: ${lastErrors.map(({ msg }) => msg).join('; ')}`];
-}
-
-/** Why an attachment of an earlier boot is deleted, human-readable. */
-export const EARLIER_BOOT = 'it is from an earlier boot of the machine';
-
-const ELSEWHERE = 'it was attached in another network namespace of this machine';
-
-type Made = Pick<AttachmentRecord, 'boot' | 'hostCookie'>;
-
-/**
- * Whether its runner worked in another network namespace. Rules, host ends and ports of an attachment are in that one. Plugins that are called
- * in another find nothing there, succeed, and give back an address that the attachment still has. Of an earlier boot no namespace is left, and
- * cookies begin again.
- */
-function isElsewhere(record: Made, env: Environment): boolean {
-  if (record.hostCookie === undefined || isOfEarlierBoot(record, env)) return false;
-  const { hostCookie: here } = hostCookie();
-  return here !== undefined && here !== record.hostCookie;
-}
-
-function refuseElsewhere(record: AttachmentRecord): void {
-  const path = pathsOfNamespaces().find(one => findNetnsCookie(one) === record.hostCookie);
-  if (path === undefined) return;
-  const { network, containerId, ifname } = record;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot change interface "${ifname}" of container "${containerId}" on network "${network}": ${ELSEWHERE}; run it there (nsenter --net=${path})`,
-  );
-}
-
-/** One path of each network namespace that a process or a mount has. */
-function pathsOfNamespaces(): string[] {
-  const mounts = (tryRead('/proc/self/mountinfo') ?? '').split('\n').flatMap(line => {
-    const [, , , root = '', point = ''] = line.split(' ');
-    return root.startsWith('net:[') ? point : [];
-  });
-  const processes = readdirSync('/proc').filter(name => /^\d+$/.test(name));
-  return [...mounts, ...processes.map(pid => `/proc/${pid}/ns/net`)];
 }

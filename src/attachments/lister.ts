@@ -3,17 +3,9 @@
 import { basename, join } from 'node:path';
 import { FileCache } from '../files/file-cache.ts';
 import { namesIn, readIfThere } from '../files/read-file.ts';
-import { type CachedAttachment, parseRecord } from './entries.ts';
-import {
-  type AttachmentRecord,
-  cacheDirsOf,
-  joinKnown,
-  type KnownAttachment,
-  noteIn,
-  notesDir,
-  type Places,
-  recordOf,
-} from './notes.ts';
+import { type KnownAttachment, ofEntry } from './attachment.ts';
+import { type Entry, parseEntry } from './entries.ts';
+import { cacheDirsOf, joinKnown, noteIn, notesDir, type Places } from './notes.ts';
 
 /**
  * Lists what is in the files each time it is called: `all` by a look at each file, `new` by a look at directories that have changed and at
@@ -22,35 +14,29 @@ import {
 export type Lister<T> = (scope?: 'all' | 'new') => T[];
 
 /**
- * Lists attachments of all networks again and again, whichever runtime made them, as listKnown() does.
- * @param isDoubted whether what was read of an attachment's file may not hold any longer
+ * Lists attachments of all networks again and again, whichever runtime made them, as listAttachments() does.
+ * @param isDoubted whether what was read of an entry may not hold any longer
  */
 export function knownLister(
-  { cacheDir = '', journals }: Places,
-  isDoubted: (file: object) => boolean,
+  places: Required<Places>,
+  isDoubted: (entry: object) => boolean,
 ): Lister<KnownAttachment> {
-  const noted = journals.map(stateDir => ({
-    stateDir,
-    files: new FileCache(
-      file => noteIn(stateDir, file),
-      () => false,
-    ),
-  }));
-  const isLasting = (dir: string) => (entry: CachedAttachment) =>
-    ![entry, ...journals.map(stateDir => recordOf(stateDir, entry, dir))].some(one => one && isDoubted(one));
-  const cached = new Map<string, FileCache<CachedAttachment>>();
-  const entriesIn = (dir: string, scope: 'all' | 'new' | undefined): CachedAttachment[] => {
-    const files = cached.get(dir) ?? new FileCache(entryAt, isLasting(dir));
+  const { cacheDir, journals } = places;
+  const noted = journals.map(stateDir => {
+    const read = (file: string) => noteIn(stateDir, file);
+    return { stateDir, files: new FileCache(read, () => false) };
+  });
+  const cached = new Map<string, FileCache<Entry>>();
+  const entriesIn = (dir: string, scope: 'all' | 'new' | undefined): Entry[] => {
+    const files = cached.get(dir) ?? new FileCache(entryAt, entry => !isDoubted(entry));
     cached.set(dir, files);
     return files.list([join(dir, 'results')], scope);
   };
   return scope => {
-    const notes = noted.map(({ stateDir, files }) => {
-      return { stateDir, notes: files.list(noteDirsIn(stateDir), scope) };
-    });
+    const notes = noted.flatMap(({ stateDir, files }) => files.list(noteDirsIn(stateDir), scope));
     const dirs = new Set([cacheDir, ...journals.flatMap(cacheDirsOf)]);
     const entries = new Map([...dirs].map(dir => [dir, entriesIn(dir, scope)]));
-    return joinKnown(cacheDir, entries, notes);
+    return joinKnown(places, entries, notes);
   };
 }
 
@@ -60,12 +46,12 @@ export function knownLister(
  */
 export function settledLister<T extends object>(
   stateDir: string,
-  read: (record: AttachmentRecord) => T,
+  read: (one: KnownAttachment) => T,
 ): Lister<T> {
   const at = (path: string): T | undefined => {
     const entry = entryAt(path);
-    const record = entry && recordOf(stateDir, entry, stateDir);
-    return record && read(record);
+    const one = entry && ofEntry(entry, stateDir, [stateDir]);
+    return one?.stateDir === undefined ? undefined : read(one);
   };
   // An entry is replaced when what it says changes.
   const files = new FileCache(at, (_, hasChanged) => !hasChanged);
@@ -79,8 +65,8 @@ function noteDirsIn(stateDir: string): string[] {
 }
 
 /** Undefined for a temporary file. */
-function entryAt(path: string): CachedAttachment | undefined {
+function entryAt(path: string): Entry | undefined {
   if (basename(path).startsWith('.')) return undefined;
   const text = readIfThere(path, 'cached result');
-  return text === undefined ? undefined : parseRecord(text, path, undefined);
+  return text === undefined ? undefined : parseEntry(text, path, undefined);
 }

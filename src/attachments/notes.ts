@@ -1,7 +1,6 @@
-// What is known of an attachment, how is what is unfinished of it noted, and what does that say beside its entry?
+// How is what is unfinished of an attachment noted, and what does that say beside its entry?
 //
-// The entry in libcni's cache says what a settled attachment is (entries.ts). A note exists only while something is unfinished: an ADD that has
-// begun, a change, a deletion. Only the operation that has the attachment's lock (lock.ts) writes it, whole, and renames it into place. Decoded by hand: a
+// A note exists only while something is unfinished: an ADD that has begun, a change, a deletion. Only the operation that has the attachment's lock (lock.ts) writes it, whole, and renames it into place. Decoded by hand: a
 // schema library takes 3 ms to start, which every DEL would pay.
 import {
   closeSync,
@@ -27,29 +26,15 @@ import {
   keyOf,
   sameAttachment,
 } from '../cni/attachment.ts';
-import {
-  cniCacheDir,
-  lockScopeOf,
-  runDir,
-  runnerJournals,
-  stateDir as usualStateDir,
-} from '../cni/directories.ts';
-import type { CniArgs } from '../cni/env.ts';
+import { cniCacheDir, runDir, runnerJournals, stateDir as usualStateDir } from '../cni/directories.ts';
 import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
-import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
+import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileFailure, namesIn } from '../files/read-file.ts';
-import { hostCookie, identifyNetns } from '../sys/netns-identity.ts';
-import {
-  type CachedAttachment,
-  type MadeByUs,
-  readEvenAside,
-  removeAttachment,
-  renderAttachment,
-} from './entries.ts';
+import { begunAdd, type Intent, isEntryOf, type KnownAttachment, ofEntry } from './attachment.ts';
+import { type Entry, readEvenAside, removeEntry } from './entries.ts';
 import { findGeneration, type Generation } from './generation.ts';
-import type { Runner } from './lock.ts';
 
 /** Directory of notes, by network: one for each attachment of which something is unfinished, and no others. */
 export function notesDir(stateDir: string): string {
@@ -66,164 +51,6 @@ function cachesDir(stateDir: string): string {
   return join(stateDir, 'caches');
 }
 
-/** What an ADD is about to do; or, if that had succeeded before, what a change or a deletion begins with. */
-export interface Intent extends AttachmentId, Omit<MadeByUs, 'op' | 'time' | 'scope'> {
-  /** Path of the network namespace. */
-  readonly netns: string;
-  readonly args: CniArgs;
-  readonly capabilityArgs: JsonObject;
-  /** The list as text, as `Conflist.source` has it. */
-  readonly source: string;
-  /** Where libcni's entry of the attachment is. */
-  readonly cacheDir: string;
-  /** Of the ADD, as far as it came. */
-  readonly result?: JsonObject | undefined;
-  /** Another runtime made the attachment, and deletes it. */
-  readonly foreign?: true;
-  /** Of such a one: what the first plugin of its ADD has noted (generation.ts). */
-  readonly generation?: string;
-  /** The ADD that made it, or begins to. */
-  readonly runner: Runner;
-}
-
-/** What an attachment was configured with, as far as it can be changed while the container runs. */
-export type Settings = Pick<Intent, 'capabilityArgs' | 'source'>;
-
-/** A change of a running attachment that has begun. */
-export interface PendingChange {
-  readonly to: Settings;
-  /** Indexes of the plugins that are called, which may have changed their part. */
-  readonly plugins: readonly number[];
-}
-
-/** A failure as the record keeps it. */
-export interface RecordedError {
-  readonly code: number;
-  readonly msg: string;
-  readonly details?: string;
-  /** Type and index of the plugin that failed, if one did. */
-  readonly link?: string;
-  readonly index?: number;
-}
-
-/** What is known of an attachment that a runner of ours made, or that is being changed. */
-export interface AttachmentRecord extends Intent {
-  /** The note, if there is one; else the entry. */
-  readonly file: string;
-  /** Whether it was read from a note. */
-  readonly isNoted: boolean;
-  /**
-   * `adding`: an ADD has begun and not ended. `attached`: it succeeded. `deleting`: a DEL has begun. `failed`: a DEL, or
-   * the undo of a failed ADD, did not succeed and waits for its next attempt.
-   */
-  readonly phase: 'adding' | 'attached' | 'deleting' | 'failed';
-  /** Whether the ADD succeeded, regardless of later operations. */
-  readonly added: boolean;
-  /** Index of the last plugin of an unfinished ADD that may have been called; -1 for none. */
-  readonly segment: number;
-  /** Operations that have begun and not reported their end, oldest first. */
-  readonly runners: readonly Runner[];
-  /** A change that has begun and neither succeeded nor been undone: the kernel may have either settings, or a part of each. */
-  readonly change: (PendingChange & { readonly op: string }) | undefined;
-  /** Number of failed DELs. */
-  readonly attempts: number;
-  readonly lastAttempt: string | undefined;
-  readonly lastErrors: readonly RecordedError[];
-}
-
-/** An attachment, with all that files say about it. */
-export interface KnownAttachment {
-  /** What its ADD was called with, and its result. */
-  readonly known: CachedAttachment;
-  /** Undefined if another runtime made it. */
-  readonly record: AttachmentRecord | undefined;
-  /** The journal of the record. */
-  readonly stateDir: string | undefined;
-  /** libcni's entry, and the directory that has, or had, it. */
-  readonly cached: CachedAttachment | undefined;
-  readonly cacheDir: string;
-}
-
-/** Text that differs between an attachment and a later one of the same name: the ADD of its record, and its entry. Empty without either. */
-export function lifeOf({ record, cached }: Partial<Pick<KnownAttachment, 'record' | 'cached'>>): string {
-  if (!record && !cached) return '';
-  // The runner of another runtime's is that of a change.
-  const op = record?.foreign ? '' : (record?.runner.op ?? '');
-  return `${op} ${cached ? renderAttachment(cached) : ''}`;
-}
-
-/** An ADD that has begun, before its first plugin. */
-export function begunAdd(intent: Intent, file: string): AttachmentRecord {
-  const none = { segment: -1, change: undefined, attempts: 0, lastAttempt: undefined, lastErrors: [] };
-  return { ...intent, ...none, phase: 'adding', added: false, runners: [intent.runner], file, isNoted: true };
-}
-
-/** A record in the format of entries. */
-export function toRemembered(record: AttachmentRecord): CachedAttachment {
-  return { ...asAdded(record), file: record.file };
-}
-
-function asAdded({ network, containerId, ifname, netns, args, capabilityArgs, source, result }: Intent) {
-  return { network, containerId, ifname, netns, args, capabilityArgs, source, result };
-}
-
-/** The entry that a record of ours stands for. */
-export function entryOf(stateDir: string, intent: Intent, change?: string): CachedAttachment {
-  const known = asAdded(intent);
-  const changed = defined({ change });
-  if (intent.foreign) return change === undefined ? known : { ...known, made: changed };
-  const { boot, netnsIdentity, netnsCookie, hostCookie, owner, request, pluginDirs, executables } = intent;
-  const { op, time } = intent.runner;
-  const where = { boot, netnsIdentity, ...defined({ netnsCookie, hostCookie }) };
-  const by = { owner, ...defined({ request }), pluginDirs, executables };
-  return { ...known, made: { op, time, ...where, ...by, scope: lockScopeOf(stateDir), ...changed } };
-}
-
-/** The settled attachment of an entry, always the same object; undefined if no runner of this journal made it. */
-export function recordOf(
-  stateDir: string,
-  entry: CachedAttachment,
-  cacheDir: string,
-): AttachmentRecord | undefined {
-  if (entry.made?.scope !== lockScopeOf(stateDir)) return undefined;
-  const record = records.get(entry) ?? settledBy(entry, cacheDir);
-  if (record) records.set(entry, record);
-  return record;
-}
-
-/** The watch lists the same again and again. */
-const records = new WeakMap<CachedAttachment, AttachmentRecord>();
-
-function settledBy(entry: CachedAttachment, cacheDir: string): AttachmentRecord | undefined {
-  const { made = {}, ...known } = entry;
-  const { op, time, scope: _, change: __, ...more } = made;
-  if (op === undefined) return undefined;
-  const runner = { pid: 0, start: '', pidns: '', op, time: time ?? '' };
-  return { ...settled(known, cacheDir), ...(more as Intent), runner };
-}
-
-/** A settled attachment that another runtime made, for a change of it: everything but the entry is of now. */
-export function recordOfForeign(
-  { made: _, ...known }: CachedAttachment,
-  now: Pick<Intent, 'cacheDir' | 'pluginDirs' | 'generation' | 'boot' | 'runner'>,
-): AttachmentRecord {
-  const made = { ...identifyNetns(known.netns), ...hostCookie(), ...now };
-  return { ...settled(known, now.cacheDir), ...made, foreign: true };
-}
-
-function settled(entry: CachedAttachment, cacheDir: string): AttachmentRecord {
-  const { network, containerId, ifname, netns, args, capabilityArgs, source, result } = entry;
-  return {
-    ...{ network, containerId, ifname, netns, args, capabilityArgs, source, cacheDir },
-    ...(result === undefined ? {} : { result }),
-    ...{ netnsIdentity: undefined, boot: '', owner: '', pluginDirs: [], executables: [] },
-    runner: { pid: 0, start: '', pidns: '', op: '', time: '' },
-    file: cacheFileOf(cacheDir, entry),
-    ...{ isNoted: false, phase: 'attached', added: true, segment: -1, runners: [], change: undefined },
-    ...{ attempts: 0, lastAttempt: undefined, lastErrors: [] },
-  };
-}
-
 /**
  * What is known of an attachment that a runner of this journal made, or that is being changed; undefined if it is unknown, or another
  * runtime's.
@@ -234,19 +61,19 @@ export function readRecord(
   stateDir: string,
   id: AttachmentId,
   whenOver?: () => void,
-): AttachmentRecord | undefined {
+): KnownAttachment | undefined {
   const file = noteFileOf(stateDir, id);
-  const note = readNote(file);
+  const note = readNote(file, stateDir);
   if (note) {
     if (!sameAttachment(note, id)) throw misplaced(note, file);
-    const record = standing(stateDir, note);
-    if (!record?.isNoted) whenOver?.();
-    return record;
+    const one = standing(stateDir, note);
+    if (!one?.isNoted) whenOver?.();
+    return one;
   }
   for (const dir of cacheDirsOf(stateDir)) {
     const entry = tryEntry(dir, id);
-    const record = entry && recordOf(stateDir, entry, dir);
-    if (record) return record;
+    const one = entry && ofEntry(entry, dir, [stateDir]);
+    if (one?.stateDir !== undefined) return one;
   }
   return undefined;
 }
@@ -256,19 +83,14 @@ export interface Places {
   /** Of other runtimes' entries; without one, only those of the journals are read. */
   readonly cacheDir?: string;
   /** State directories. */
-  readonly journals: readonly string[];
+  readonly journals?: readonly string[];
 }
 
 /** The note in a file of a journal; undefined if it has gone. @throws CniError 6 and 5 */
-export function noteIn(stateDir: string, file: string): AttachmentRecord | undefined {
-  const note = readNote(file);
+export function noteIn(stateDir: string, file: string): KnownAttachment | undefined {
+  const note = readNote(file, stateDir);
   if (note && noteFileOf(stateDir, note) !== file) throw misplaced(note, file);
   return note;
-}
-
-interface JournalNotes {
-  readonly stateDir: string;
-  readonly notes: readonly AttachmentRecord[];
 }
 
 /**
@@ -277,55 +99,27 @@ interface JournalNotes {
  * @param listed entries by directory
  */
 export function joinKnown(
-  ownDir: string,
-  listed: ReadonlyMap<string, readonly CachedAttachment[]>,
-  journals: readonly JournalNotes[],
+  { cacheDir, journals = [] }: Places,
+  listed: ReadonlyMap<string, readonly Entry[]>,
+  notes: readonly KnownAttachment[],
 ): KnownAttachment[] {
-  const { entries, ofNotes } = withEntriesOf(journals, listed);
-  const taken = new Set<CachedAttachment>();
-  const recorded = journals.flatMap(({ stateDir, notes }) => {
-    const known = (record: AttachmentRecord, cached: CachedAttachment | undefined): KnownAttachment => {
-      if (cached) taken.add(cached);
-      return { known: toRemembered(record), record, stateDir, cached, cacheDir: record.cacheDir };
-    };
-    const keys = new Set<string>();
-    const noted = notes
-      // While a change of what another runtime made is unfinished, that has a note, too.
-      .filter(({ foreign, phase }) => !(foreign && phase === 'attached'))
-      .flatMap(note => {
-        const cached = ofNotes.get(note);
-        const record = standingBy(stateDir, note, cached);
-        if (!record?.isNoted) return [];
-        keys.add(keyOf(note));
-        return known(record, cached === 'unusable' ? undefined : cached);
-      });
-    const settled = [...entries].flatMap(([dir, list]) =>
-      list.flatMap(entry => {
-        const record = recordOf(stateDir, entry, dir);
-        return record && !keys.has(keyOf(entry)) ? known(record, entry) : [];
-      }),
-    );
-    return [...noted, ...settled];
-  });
-  const others = (entries.get(ownDir) ?? []).filter(one => !taken.has(one));
-  const none = { record: undefined, stateDir: undefined, cacheDir: ownDir };
-  return [...others.map(cached => ({ known: cached, cached, ...none })), ...recorded];
-}
-
-/** The entries of all notes, of which those that were not listed are read now. */
-function withEntriesOf(
-  journals: readonly JournalNotes[],
-  listed: ReadonlyMap<string, readonly CachedAttachment[]>,
-) {
   const entries = new Map(listed);
-  const ofNotes = new Map<AttachmentRecord, ReturnType<typeof entryOrUnusable>>();
-  for (const note of journals.flatMap(({ notes }) => notes)) {
+  const noted = notes.flatMap(note => {
     const own = entries.get(note.cacheDir) ?? [];
     const found = own.find(one => keyOf(one) === keyOf(note)) ?? entryOrUnusable(note.cacheDir, note);
-    ofNotes.set(note, found);
     if (typeof found === 'object' && !own.includes(found)) entries.set(note.cacheDir, [...own, found]);
-  }
-  return { entries, ofNotes };
+    const one = standingBy(note.stateDir ?? '', note, found);
+    // While a change of what another runtime made is unfinished, that has a note, too.
+    return one?.isNoted && !(one.foreign && one.phase === 'attached') ? one : [];
+  });
+  const taken = new Set(noted.flatMap(one => [one.entry, `${one.stateDir}\n${keyOf(one)}`]));
+  const settled = [...entries].flatMap(([dir, list]) => {
+    const free = list.filter(entry => !taken.has(entry)).map(entry => ofEntry(entry, dir, journals));
+    return free.filter(one => !taken.has(`${one.stateDir}\n${keyOf(one)}`));
+  });
+  const of = (stateDir: string) => [...noted, ...settled].filter(one => one.stateDir === stateDir);
+  const theirs = settled.filter(one => one.stateDir === undefined && one.cacheDir === cacheDir);
+  return [...theirs, ...journals.flatMap(of)];
 }
 
 /** Files of the notes of a network, or of all. @throws CniError 5 */
@@ -352,13 +146,13 @@ export function cacheDirsOf(stateDir: string): string[] {
 const MARK = 'at:';
 
 /** An entry, or one that was taken aside to replace it; undefined also for one that cannot be used. */
-export function tryEntry(cacheDir: string, id: AttachmentId): CachedAttachment | undefined {
+export function tryEntry(cacheDir: string, id: AttachmentId): Entry | undefined {
   const entry = entryOrUnusable(cacheDir, id);
   return entry === 'unusable' ? undefined : entry;
 }
 
 /** The same, but tells that it cannot be used. */
-function entryOrUnusable(cacheDir: string, id: AttachmentId): CachedAttachment | 'unusable' | undefined {
+function entryOrUnusable(cacheDir: string, id: AttachmentId): Entry | 'unusable' | undefined {
   try {
     return readEvenAside(cacheDir, id);
   } catch {
@@ -367,33 +161,27 @@ function entryOrUnusable(cacheDir: string, id: AttachmentId): CachedAttachment |
 }
 
 /** What a note says, or its entry if the note is over; undefined if it is over and the entry is not of this journal. */
-export function standing(stateDir: string, note: AttachmentRecord): AttachmentRecord | undefined {
+export function standing(stateDir: string, note: KnownAttachment): KnownAttachment | undefined {
   return standingBy(stateDir, note, entryOrUnusable(note.cacheDir, note));
 }
 
 /** The same, with the entry as it was read. */
 function standingBy(
   stateDir: string,
-  note: AttachmentRecord,
-  entry: CachedAttachment | 'unusable' | undefined,
-): AttachmentRecord | undefined {
+  note: KnownAttachment,
+  entry: Entry | 'unusable' | undefined,
+): KnownAttachment | undefined {
   if (entry === 'unusable') return note;
   // A DEL had ended but for its note; only what failed, or never had an entry, may have left something.
   if (entry === undefined) return !note.added || note.attempts > 0 ? note : undefined;
   const isCommitted = note.change !== undefined && entry.made?.change === note.change.op;
-  if (!isCommitted && isEntryOf(entry, note)) return note;
-  return recordOf(stateDir, entry, note.cacheDir);
-}
-
-/** Whether an entry is of the same ADD as a record. An unfinished ADD has none: one that is there is the outcome, or a later ADD's. */
-export function isEntryOf({ made, ...entry }: CachedAttachment, record: AttachmentRecord): boolean {
-  if (!record.added) return false;
-  if (!record.foreign) return made?.op === record.runner.op;
-  return made?.op === undefined && renderAttachment(entry) === renderAttachment(toRemembered(record));
+  if (!isCommitted && isEntryOf(entry, note)) return { ...note, entry };
+  const later = ofEntry(entry, note.cacheDir, [stateDir]);
+  return later.stateDir === undefined ? undefined : later;
 }
 
 /** Human-readable evidence that an entry is of a later ADD than a record. */
-export function findLaterEntry(record: AttachmentRecord): string | undefined {
+export function findLaterEntry(record: KnownAttachment): string | undefined {
   const entry = tryEntry(record.cacheDir, record);
   if (entry === undefined || isEntryOf(entry, record)) return undefined;
   return `cached result "${cacheFileOf(record.cacheDir, record)}" belongs to a later ADD`;
@@ -401,7 +189,7 @@ export function findLaterEntry(record: AttachmentRecord): string | undefined {
 
 /** The same, or evidence that a later ADD has begun: its first plugin writes its generation, in this boot, before it makes anything. */
 export function findLaterAdd(
-  record: AttachmentRecord,
+  record: KnownAttachment,
   env: Readonly<Record<string, string | undefined>> | undefined,
 ): string | undefined {
   const later = findLaterEntry(record);
@@ -416,15 +204,12 @@ export function findLaterAdd(
  * Whether the note is of an ADD that is on no record of ours. Nothing tells if the network is one of a pod and named like the list that
  * names the delegate runner: the note may be that of the runtime's call of the runner.
  */
-function isOfOthers(
-  { isOurs, token }: Generation,
-  { generation, network, owner }: AttachmentRecord,
-): boolean {
+function isOfOthers({ isOurs, token }: Generation, { generation, network, owner }: KnownAttachment): boolean {
   return !isOurs && token !== generation && owner.split(' ')[1] !== network;
 }
 
 /** Says that a record goes although nothing was deleted by it. @param later evidence of the later ADD, human-readable */
-export function madeAgain({ network, containerId, ifname, file }: AttachmentRecord, later: string): CniError {
+export function madeAgain({ network, containerId, ifname, file }: KnownAttachment, later: string): CniError {
   return invalidConfig(
     `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" by "${file}": it has since been attached again (${later}); the record is dropped and the attachment stays`,
   );
@@ -432,14 +217,14 @@ export function madeAgain({ network, containerId, ifname, file }: AttachmentReco
 
 /**
  * Begins the note of an ADD. Only with the lock of the attachment. An unreadable note is replaced.
- * @param segment as in {@link AttachmentRecord}
+ * @param segment as in {@link KnownAttachment}
  * @returns what it says
  * @throws CniError 5
  */
-export function createNote(stateDir: string, intent: Intent, segment = -1): AttachmentRecord {
+export function createNote(stateDir: string, intent: Intent, segment = -1): KnownAttachment {
   refuseRecord(stateDir, intent);
   const begun = begunAdd(intent, noteFileOf(stateDir, intent));
-  return writeNote(stateDir, { ...begun, segment, isNoted: false });
+  return writeNote(stateDir, { ...begun, stateDir, segment, isNoted: false });
 }
 
 /** @throws CniError 5 if there is one, also if it cannot be read at all: then it may be a good one */
@@ -464,7 +249,7 @@ function refuseRecord(stateDir: string, id: AttachmentId): void {
  * @returns the same as noted
  * @throws CniError 5
  */
-export function writeNote(stateDir: string, record: AttachmentRecord): AttachmentRecord {
+export function writeNote(stateDir: string, record: KnownAttachment): KnownAttachment {
   const file = noteFileOf(stateDir, record);
   try {
     if (!record.isNoted) keepCacheDir(stateDir, record.cacheDir);
@@ -487,7 +272,7 @@ export function dropNote(stateDir: string, id: AttachmentId): void {
 export function dropRecord(stateDir: string, id: AttachmentId): void {
   for (const dir of cacheDirsOf(stateDir)) {
     const entry = entryOrUnusable(dir, id);
-    if (entry === 'unusable' || (entry && recordOf(stateDir, entry, dir))) removeAttachment(dir, id);
+    if (entry === 'unusable' || (entry && ofEntry(entry, dir, [stateDir]).stateDir)) removeEntry(dir, id);
   }
   dropNote(stateDir, id);
 }
@@ -496,7 +281,7 @@ export function dropRecord(stateDir: string, id: AttachmentId): void {
  * The note in a file, or undefined if there is none.
  * @throws CniError 6 when it is damaged or not a note, 5 when it cannot be read
  */
-export function readNote(file: string): AttachmentRecord | undefined {
+export function readNote(file: string, stateDir?: string): KnownAttachment | undefined {
   let fd: number;
   try {
     // Checking first is cheaper than an error that is thrown and caught.
@@ -511,7 +296,7 @@ export function readNote(file: string): AttachmentRecord | undefined {
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw unfit(file, 'it is not a regular file');
     if (stat.size > MAX_BYTES) throw unfit(file, `its size of ${stat.size} bytes exceeds that of any note`);
-    return parseNote(readFileSync(fd, 'utf8'), file);
+    return { ...parseNote(readFileSync(fd, 'utf8'), file), stateDir };
   } catch (cause) {
     throw cause instanceof CniError ? cause : fileFailure('read note', file, cause);
   } finally {
@@ -571,7 +356,14 @@ function isMissing(error: unknown): boolean {
 const LAYOUT = 2;
 
 /** A note: one line of JSON. */
-export function renderNote({ file: _, isNoted: __, args, ...note }: AttachmentRecord): string {
+export function renderNote({
+  file: _,
+  isNoted: _n,
+  stateDir: _s,
+  entry: _e,
+  args,
+  ...note
+}: KnownAttachment): string {
   return `${JSON.stringify({ record: LAYOUT, ...note, args })}\n`;
 }
 
@@ -580,7 +372,7 @@ export function renderNote({ file: _, isNoted: __, args, ...note }: AttachmentRe
  * @param file names it in the error
  * @throws CniError 6 when it is damaged or not a note
  */
-export function parseNote(text: string, file: string): AttachmentRecord {
+export function parseNote(text: string, file: string): KnownAttachment {
   const object = tryParse(text);
   if (!isObject(object)) throw unfit(file, 'it is not a JSON object');
   if (object.record !== LAYOUT) {
@@ -590,12 +382,7 @@ export function parseNote(text: string, file: string): AttachmentRecord {
   const problem = findProblem(object, NOTE);
   if (problem !== undefined) throw unfit(file, problem);
   const { record: _, netnsIdentity, change, lastAttempt, ...note } = object;
-  return { ...note, netnsIdentity, change, lastAttempt, file, isNoted: true } as unknown as AttachmentRecord;
-}
-
-/** Index of the last plugin that may have begun to work: recovery has to undo all up to it. */
-export function lastBegun({ added, segment }: AttachmentRecord, plugins: number): number {
-  return added ? plugins - 1 : Math.min(segment, plugins - 1);
+  return { ...note, netnsIdentity, change, lastAttempt, file, isNoted: true } as unknown as KnownAttachment;
 }
 
 /** A type that a value may have: its human-readable name, and its check. */

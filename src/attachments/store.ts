@@ -15,77 +15,78 @@ import { attempt, CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
-import { listAttachments, sweepCache } from './entries.ts';
-import { type HoldCall, type Past, pastOf, tryHold } from './hold.ts';
+import { type KnownAttachment, ofEntry, type Past, pastOf } from './attachment.ts';
+import { type EntryFilter, isMeant, listEntries, readEntry, sweepCache } from './entries.ts';
+import { type HoldCall, tryHold } from './hold.ts';
 import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
-  type AttachmentRecord,
   cacheDirsOf,
   findLaterEntry,
   joinKnown,
-  type KnownAttachment,
   madeAgain,
   noteFiles,
   noteIn,
   type Places,
+  readRecord,
   standing,
   writeNote,
 } from './notes.ts';
 
-export { type CachedAttachment, listAttachments, readAttachment } from './entries.ts';
-export {
-  type Held,
-  type HeldKnown,
-  type HoldCall,
-  hold,
-  isNamespaceGone,
-  type Past,
-  pastOf,
-  tryHold,
-} from './hold.ts';
+export { type KnownAttachment, lifeOf, pastOf, type Settings } from './attachment.ts';
+export { type Held, type HeldKnown, hold, tryHold } from './hold.ts';
 export { findHolder } from './lock.ts';
-export type { AttachmentRecord, KnownAttachment, Settings } from './notes.ts';
-export { lifeOf, readRecord } from './notes.ts';
 
 /** What is in the files of a node. */
 interface KnownList {
   /** Those of other runtimes, then those of each journal in turn: two journals may have one of the same name. */
   readonly attachments: readonly KnownAttachment[];
-  /** Files that cannot be used, with the reason. */
+  /** Files that cannot be used, with the reason. At most their names tell which attachment they belong to. */
   readonly damaged: readonly CniError[];
 }
 
 /**
- * Lists attachments of all networks, or of one, whichever runtime made them. An unusable file does not hide the others.
+ * Lists attachments, whichever runtime made them. An unusable file does not hide the others.
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
  */
-export function listKnown({ cacheDir = '', journals }: Places, network?: string): KnownList {
+export function listAttachments(places: Places, filter: EntryFilter = {}): KnownList {
+  const { cacheDir = '', journals = [] } = places;
   const damaged: CniError[] = [];
   const tell = (problem: CniError) => damaged.push(problem);
-  const noted = journals.map(stateDir => {
-    const files = noteFiles(stateDir, network);
-    return { stateDir, notes: files.flatMap(file => orTell(tell, () => noteIn(stateDir, file)) ?? []) };
-  });
-  const filter = network === undefined ? {} : { network };
+  const notes = journals.flatMap(stateDir =>
+    noteFiles(stateDir, filter.network).flatMap(file => orTell(tell, () => noteIn(stateDir, file)) ?? []),
+  );
   const dirs = new Set([...(cacheDir ? [cacheDir] : []), ...journals.flatMap(cacheDirsOf)]);
-  const lists = [...dirs].map(dir => ({ dir, ...listAttachments(dir, filter) }));
+  const lists = [...dirs].map(dir => ({ dir, ...listEntries(dir, filter) }));
   damaged.unshift(...lists.flatMap(list => list.damaged));
-  const entries = new Map(lists.map(({ dir, attachments }) => [dir, attachments]));
-  return { attachments: joinKnown(cacheDir, entries, noted), damaged };
+  const entries = new Map(lists.map(list => [list.dir, list.entries]));
+  const meant = notes.filter(note => isMeant(note, filter));
+  return { attachments: joinKnown(places, entries, meant), damaged };
+}
+
+/**
+ * What is known of an attachment: by the journals, which have what is unfinished, else by its entry.
+ * @throws CniError 6 when its note or entry is damaged or of another kind, 5 when it cannot be read, 7 for an impossible id
+ */
+export function readAttachment(
+  { cacheDir, journals = [] }: Places,
+  id: AttachmentId,
+): KnownAttachment | undefined {
+  for (const stateDir of journals) {
+    const one = readRecord(stateDir, id);
+    if (one) return one;
+  }
+  const entry = cacheDir === undefined ? undefined : readEntry(cacheDir, id);
+  return entry && ofEntry(entry, cacheDir ?? '', journals);
 }
 
 /** When its entry was written, in milliseconds since the epoch; undefined without one. */
-export function writtenAt({
-  cached,
-  cacheDir,
-}: Pick<KnownAttachment, 'cached' | 'cacheDir'>): number | undefined {
-  // Its content may name an attachment that no file can be of.
-  return cached && attempt(() => statSync(cacheFileOf(cacheDir, cached), { throwIfNoEntry: false })?.mtimeMs);
+export function writtenAt({ entry, cacheDir }: KnownAttachment): number | undefined {
+  return entry && attempt(() => statSync(cacheFileOf(cacheDir, entry), { throwIfNoEntry: false })?.mtimeMs);
 }
 
 /** An attachment of which something is unfinished, and no process works on it. */
 interface Unsettled {
-  readonly record: AttachmentRecord;
+  readonly record: KnownAttachment;
   readonly past: Past;
 }
 
@@ -202,10 +203,9 @@ function noteEarlierBoots(
     );
   const stamp = join(stateDir, 'boot');
   if (tryRead(stamp) !== boot) {
-    const { attachments, damaged } = listKnown({ journals: [stateDir] });
+    const { attachments, damaged } = listAttachments({ journals: [stateDir] });
     for (const problem of damaged) onWarning?.(problem);
-    for (const { record } of attachments)
-      if (record?.isNoted === false && isOfEarlierBoot(record, env)) writeNote(stateDir, record);
+    for (const one of attachments) if (!one.isNoted && isOfEarlierBoot(one, env)) writeNote(stateDir, one);
     // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
     const isThere = attachments.length || damaged.length || tryRead(stamp) !== undefined;
     if (isThere || !onlyLooking) {

@@ -5,10 +5,10 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import {
-  type AttachmentRecord,
   type Held,
   type HeldKnown,
   hold,
+  type KnownAttachment,
   readAttachment,
   type Settings,
 } from '../attachments/store.ts';
@@ -131,7 +131,7 @@ async function holdToChange(id: AttachmentId, runtime: ChainRuntime): Promise<He
   try {
     if (held.past?.stands === false) throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
     if (held.known) return held.known;
-    const cached = readAttachment(cacheDirOf(runtime), id);
+    const cached = readAttachment({ cacheDir: cacheDirOf(runtime) }, id);
     if (!cached?.source) throw unknown(id, "libcni's cache has no settings of its ADD");
     if (!(await hasItsInterface(cached, runtime)))
       throw unknown(id, `namespace "${cached.netns}" does not have the interface of its ADD; run DEL`);
@@ -190,7 +190,7 @@ export async function settleHeld(
   held: HeldKnown,
   runtime: ChainRuntime,
   work: PutBack,
-): Promise<AttachmentRecord | undefined> {
+): Promise<KnownAttachment | undefined> {
   const { record } = held;
   if (isAbandoned(record, runtime)) {
     held.forget();
@@ -228,7 +228,7 @@ async function goBackOrOn(held: HeldKnown, runtime: ChainRuntime): Promise<void>
  * @param record as it was before the work
  */
 async function wasDeleted(
-  record: AttachmentRecord,
+  record: KnownAttachment,
   { begun }: PutBack,
   runtime: ChainRuntime,
 ): Promise<boolean> {
@@ -375,7 +375,7 @@ interface Way {
 }
 
 /** The attachment of a record with other settings. @throws CniError 6 and 7 for a list that cannot be used */
-function goalOf(record: AttachmentRecord, { capabilityArgs, source }: Settings): Goal {
+function goalOf(record: KnownAttachment, { capabilityArgs, source }: Settings): Goal {
   const { containerId, netns, ifname, args } = record;
   const attachment = { containerId, netns, ifname, args, capabilityArgs };
   return { attachment, list: parseFrozen(source), capabilityArgs };

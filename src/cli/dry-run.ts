@@ -68,10 +68,10 @@ export const set: CommandModule = {
     const [container = '', what = ''] = call.positionals;
     const change = changeOf(call);
     const own = runtimeOf(call);
-    const { known, stateDir } = pickAttachment(findKnown(container, call.cwd, own), what);
-    const runtime = { ...own, ...defined({ stateDir }) };
+    const one = pickAttachment(findKnown(container, call.cwd, own), what);
+    const runtime = { ...own, ...defined({ stateDir: one.stateDir }) };
     let planned: Planned | undefined;
-    await changeNetwork(known, change, runtime, ({ list, attachment }, order) => {
+    await changeNetwork(one, change, runtime, ({ list, attachment }, order) => {
       planned = { verb: 'SET', list, attachment, runtime, order };
       return false;
     });
@@ -96,9 +96,9 @@ export const detach: CommandModule = {
     const container = findKnown(given, call.cwd, own);
     const one = pickAttachment(container, what);
     if (!call.on('force')) refuseNeeded(one, container);
-    const { known, record, stateDir } = one;
-    const runtime = { ...own, ...defined({ stateDir, cacheDir: record?.cacheDir }) };
-    return showDel(call, undefined, known, runtime);
+    const { stateDir, cacheDir } = one;
+    const runtime = { ...own, ...(stateDir === undefined ? {} : { stateDir, cacheDir }) };
+    return showDel(call, undefined, one, runtime);
   },
 };
 

@@ -97,7 +97,7 @@ interface MadeInterface {
 
 /** The interfaces in the result of the ADD, as far as it is on record. */
 function interfacesOf(key: string, runtime: ChainRuntime): MadeInterface[] {
-  const result = readRecords(runtime).attachments.find(({ known }) => keyOf(known) === key)?.known.result;
+  const result = readRecords(runtime).attachments.find(one => keyOf(one) === key)?.result;
   const listed = result === undefined ? undefined : memberOf(result, 'interfaces');
   return (Array.isArray(listed) ? listed : []).flatMap(one => {
     if (!isObject(one) || typeof one.name !== 'string') return [];

@@ -1,5 +1,5 @@
 // Are all networks of a pod still attached, and could another pod be attached?
-import { type AttachmentRecord, findHolder, pastOf, readRecord } from '../attachments/store.ts';
+import { findHolder, type KnownAttachment, pastOf, readAttachment } from '../attachments/store.ts';
 import { failuresOf, joinErrors } from '../chain/run/call-plugins.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
@@ -19,7 +19,7 @@ import { listConfigured } from './wanted.ts';
  *   one that joins several
  */
 export async function checkPod(runner: Runner, key: PodKey, netns: string): Promise<void> {
-  const record = readRecord(runner.podsDir, key);
+  const record = readAttachment({ journals: [runner.podsDir] }, key);
   if (record === undefined) {
     const cached = listUnrecorded(runner, key.containerId);
     if (cached.length === 0) throw unknownPod(runner, key);
@@ -34,7 +34,7 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
   const errors = await checkAll(calls, runtimeOf(runner, pod));
   // A DEL or a change may have begun during the check, or be over.
   if (errors.length) {
-    const now = readRecord(runner.podsDir, key);
+    const now = readAttachment({ journals: [runner.podsDir] }, key);
     if (now === undefined) throw unknownPod(runner, key);
     refuseHeld(runner, now);
   }
@@ -64,7 +64,7 @@ function unknownPod({ podsDir }: Runner, { ifname, containerId, network }: PodKe
 }
 
 /** What is missing while a process works on the pod is no damage. @throws CniError 11 */
-function refuseHeld({ podsDir, runtime }: Runner, record: AttachmentRecord): void {
+function refuseHeld({ podsDir, runtime }: Runner, record: KnownAttachment): void {
   const holder = findHolder({ stateDir: podsDir, env: runtime.env }, record);
   if (holder === undefined) return;
   const { ifname, containerId } = record;

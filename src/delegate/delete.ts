@@ -2,11 +2,10 @@
 
 import { forgetGeneration } from '../attachments/generation.ts';
 import {
-  type AttachmentRecord,
-  type CachedAttachment,
   type Held,
   type HeldKnown,
   hold,
+  type KnownAttachment,
   listAttachments,
   pastOf,
   tryHold,
@@ -47,7 +46,7 @@ export async function deletePod(
   runner: Runner,
   key: PodKey,
   netns: string,
-  wanted?: (record: AttachmentRecord) => boolean,
+  wanted?: (record: KnownAttachment) => boolean,
 ): Promise<void> {
   const { podsDir, runtime } = runner;
   checkAttachment({ ...key, netns }, 'DEL', runtime);
@@ -131,7 +130,7 @@ export function ownNetns({ record }: PodRecord, given: string, env: Runtime['env
 }
 
 /** Undefined also for a record without networks; the result cache then has to tell which exist. */
-function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefined {
+function findPod(runner: Runner, record: KnownAttachment): PodRecord | undefined {
   const tell = ({ message }: CniError) => runner.warn(`${message}; using the result cache instead`);
   return orTell(tell, () => parsePod(record), [ErrorCode.decodingFailure]);
 }
@@ -139,7 +138,7 @@ function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefine
 /** Deletes attachments that are in the result cache but not in a record: records get lost, and multus has none of ours. */
 async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Promise<unknown[]> {
   const unrecorded = listUnrecorded(runner, key.containerId);
-  const del = async (one: CachedAttachment) => deleteOne(recall(one, one, netns), runner.runtime);
+  const del = async (one: KnownAttachment) => deleteOne(recall(one, one, netns), runner.runtime);
   const errors = await failuresOf(unrecorded, del);
   if (!errors.length) removeMultusNote({ ...runner.runtime, containerId: key.containerId });
   return errors;
@@ -148,14 +147,14 @@ async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Pro
 // Records get lost, and multus, in whose place the runner is, kept none of ours. What it attached is in the result cache.
 
 /** The networks of a container that are in the result cache with their configuration, and in no record of a pod. @throws CniError 5 */
-export function listUnrecorded(runner: Runner, containerId: string): CachedAttachment[] {
-  const { attachments, damaged } = listAttachments(runner.runtime.cacheDir, { containerId });
+export function listUnrecorded(runner: Runner, containerId: string): KnownAttachment[] {
+  const { attachments, damaged } = listAttachments({ cacheDir: runner.runtime.cacheDir }, { containerId });
   for (const problem of damaged) runner.warn(problem.message);
   if (!attachments.length) return [];
   const recorded = listPods(runner.podsDir)
     .pods.filter(({ record }) => record.containerId === containerId)
     .flatMap(({ networks }) => networks);
-  const isRecorded = (one: CachedAttachment) =>
+  const isRecorded = (one: KnownAttachment) =>
     recorded.some(({ network, ifname }) => network === one.network && ifname === one.ifname);
   return attachments.filter(one => one.source !== '' && !isRecorded(one));
 }

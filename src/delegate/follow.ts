@@ -3,7 +3,7 @@
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched.
 
-import { type AttachmentRecord, type HeldKnown, hold, readRecord } from '../attachments/store.ts';
+import { type HeldKnown, hold, type KnownAttachment, readAttachment } from '../attachments/store.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts';
@@ -52,7 +52,7 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
   await leaveMachine(runner, key, pod);
   const { namespace, name } = podNamedIn(pod) ?? {};
   const cluster = await runner.cluster?.();
-  const record = readRecord(runner.podsDir, key);
+  const record = readAttachment({ journals: [runner.podsDir] }, key);
   if (!cluster || !namespace || !name || !record || !isFollowing(record, pod)) return;
   const place = { cluster, namespace, name };
   const uid = argOf(pod, 'K8S_POD_UID');
@@ -150,7 +150,7 @@ async function readPod(
 }
 
 /** Its ADD has succeeded, for networks that follow the annotation, in the namespace that is still there. */
-function isFollowing(record: AttachmentRecord, { netns }: Pod): boolean {
+function isFollowing(record: KnownAttachment, { netns }: Pod): boolean {
   return isThere(record, netns) && parsePod(record).follow !== undefined;
 }
 

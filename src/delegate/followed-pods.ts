@@ -198,7 +198,8 @@ function withResult(pod: PodRecord): FollowCall | undefined {
   if (call === undefined || first === undefined) return undefined;
   const request = parseObject(call.stdin, 'recorded request');
   const { network, ifname } = first;
-  const { result } = readAttachment(cacheDir, { network, containerId: record.containerId, ifname }) ?? {};
+  const id = { network, containerId: record.containerId, ifname };
+  const { result } = readAttachment({ cacheDir }, id) ?? {};
   if (result === undefined) return call;
   const prevResult = convertResult(result, request.cniVersion as SpecVersion, 'recorded result');
   return { env: call.env, stdin: JSON.stringify({ ...request, prevResult }) };

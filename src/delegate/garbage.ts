@@ -1,5 +1,5 @@
 // Which pods are gone without a DEL, and what have they leaked in each network?
-import { type AttachmentRecord, findHolder, listAttachments, pastOf } from '../attachments/store.ts';
+import { findHolder, type KnownAttachment, listAttachments, pastOf } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage, toKey } from '../chain/records/collect-garbage.ts';
 import { joinErrors } from '../chain/run/call-plugins.ts';
@@ -21,13 +21,13 @@ export async function collectPods(runner: Runner, kept: { has(owner: PodKey): bo
   const { pods, damaged } = listPods(podsDir);
   const own = pods.filter(({ record }) => record.network === options.network);
   const errors: unknown[] = [...damaged];
-  const isGarbage = (record: AttachmentRecord) =>
+  const isGarbage = (record: KnownAttachment) =>
     !findHolder({ stateDir: podsDir, env: runner.runtime.env }, record) &&
     pastOf(record, runner.runtime.env).kind !== 'elsewhere' &&
     !kept.has(record);
   for (const { record } of own.filter(pod => isGarbage(pod.record))) {
     // Deleting earlier ones took time: the runtime may have attached the pod again.
-    const isStill = (now: AttachmentRecord) => now.runner.op === record.runner.op && !kept.has(record);
+    const isStill = (now: KnownAttachment) => now.runner.op === record.runner.op && !kept.has(record);
     await deletePod(runner, record, record.netns, isStill).catch(error => errors.push(error));
   }
   // The networks of a damaged record are unknown, so nothing may be collected.
@@ -86,7 +86,7 @@ function validOf(runner: Runner, pods: readonly PodRecord[], network: string): A
   );
   // Under our own name, the cache holds the attachments for which the runtime called us.
   if (network === runner.options.network) return recorded;
-  const { attachments } = listAttachments(runner.callerCacheDir, { network });
+  const { attachments } = listAttachments({ cacheDir: runner.callerCacheDir }, { network });
   return [...recorded, ...attachments.map(toKey)];
 }
 
@@ -96,8 +96,8 @@ function validUnrecorded(
   kept: { has(owner: PodKey): boolean },
   network: string,
 ): AttachmentKey[] {
-  const called = listAttachments(callerCacheDir, { network: options.network }).attachments;
+  const called = listAttachments({ cacheDir: callerCacheDir }, { network: options.network }).attachments;
   const pods = new Set(called.filter(one => kept.has(one)).map(({ containerId }) => containerId));
-  const { attachments } = listAttachments(runtime.cacheDir, { network });
+  const { attachments } = listAttachments({ cacheDir: runtime.cacheDir }, { network });
   return attachments.filter(({ containerId }) => pods.has(containerId)).map(toKey);
 }

@@ -6,7 +6,7 @@
 // Either daemon may be killed or stand still in between. So the first pod, once quiet, asks the link in turn, and speaks again if the second does
 // not in time; and the second, which may have stood still since then, never acts on what it saw long ago.
 
-import { hold, readRecord } from '../attachments/store.ts';
+import { hold, readAttachment } from '../attachments/store.ts';
 import { holdCall } from '../chain/run/runtime.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { parseIp } from '../net/ip.ts';
@@ -107,7 +107,7 @@ export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<vo
 
 /** What the record of a pod that runs says. */
 function contentsOf({ podsDir }: Runner, key: PodKey, { netns }: Pod): PodContents | undefined {
-  const record = readRecord(podsDir, key);
+  const record = readAttachment({ journals: [podsDir] }, key);
   return record && isThere(record, netns) ? parsePod(record) : undefined;
 }
 

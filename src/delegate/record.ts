@@ -5,14 +5,7 @@
 
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import {
-  type AttachmentRecord,
-  isNamespaceGone,
-  listKnown,
-  pastOf,
-  readAttachment,
-  readRecord,
-} from '../attachments/store.ts';
+import { type KnownAttachment, listAttachments, pastOf, readAttachment } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode, orTell } from '../cni/errors.ts';
@@ -63,11 +56,11 @@ const Contents = z.object({
 export type PodContents = z.output<typeof Contents>;
 
 /** The identity of a record: the attachment as the runtime names it. */
-export type PodKey = Pick<AttachmentRecord, 'network' | 'containerId' | 'ifname'>;
+export type PodKey = Pick<KnownAttachment, 'network' | 'containerId' | 'ifname'>;
 
 /** What a runner did for one interface of one container. */
 export interface PodRecord extends PodContents {
-  readonly record: AttachmentRecord;
+  readonly record: KnownAttachment;
 }
 
 /** The networks of a pod as text, for its record. */
@@ -80,7 +73,7 @@ export function renderPod(contents: Omit<PodContents, 'kind'>): string {
  * Reads the networks from a record.
  * @throws CniError 6 when it has none
  */
-export function parsePod(record: AttachmentRecord): PodRecord {
+export function parsePod(record: KnownAttachment): PodRecord {
   const { file, source } = record;
   const value = parseJson(source, problem => unreadable(file, problem));
   const parsed = z.safeParse(Contents, value, { reportInput: true });
@@ -100,7 +93,7 @@ export function recall(
     ifname,
     args,
     capabilityArgs,
-  }: Pick<AttachmentRecord, 'source' | 'ifname' | 'args' | 'capabilityArgs'>,
+  }: Pick<KnownAttachment, 'source' | 'ifname' | 'args' | 'capabilityArgs'>,
   netns: string,
 ): { list: Conflist; attachment: Attachment } {
   return { list: parseFrozen(source), attachment: { containerId, netns, ifname, args, capabilityArgs } };
@@ -111,11 +104,10 @@ export function recall(
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
  */
 export function listPods(podsDir: string, network?: string): { pods: PodRecord[]; damaged: CniError[] } {
-  const { attachments, damaged } = listKnown({ journals: [podsDir] }, network);
-  const records = attachments.flatMap(({ record }) => record ?? []);
+  const { attachments, damaged } = listAttachments({ journals: [podsDir] }, defined({ network }));
   const broken = [...damaged];
   const tell = (problem: CniError) => broken.push(problem);
-  const pods = records.flatMap(record => orTell(tell, () => parsePod(record)) ?? []);
+  const pods = attachments.flatMap(record => orTell(tell, () => parsePod(record)) ?? []);
   return { pods, damaged: broken };
 }
 
@@ -127,13 +119,13 @@ export function whyEnded(
   { record, networks, cacheDir, stateDir }: PodRecord,
   env: ChainRuntime['env'],
 ): string | undefined {
-  const { stands, kind } = pastOf(record, env);
-  if (!stands || kind === 'elsewhere' || !isNamespaceGone({ known: record, record })) return undefined;
+  const past = pastOf(record, env);
+  if (!past.stands || past.kind === 'elsewhere' || past.netns() === 'same') return undefined;
   const { containerId } = record;
   try {
     for (const { network, ifname } of networks) {
       const id = { network, containerId, ifname };
-      if (readRecord(stateDir, id) ?? readAttachment(cacheDir, id)) return undefined;
+      if (readAttachment({ cacheDir, journals: [stateDir] }, id)) return undefined;
     }
   } catch {
     return undefined;
@@ -142,7 +134,7 @@ export function whyEnded(
 }
 
 /** Whether the ADD of a pod has succeeded, and this path leads to its namespace. */
-export function isThere(record: AttachmentRecord, netns: string): boolean {
+export function isThere(record: KnownAttachment, netns: string): boolean {
   const past = pastOf(record, undefined);
   return past.stands && past.netns(netns) === 'same';
 }

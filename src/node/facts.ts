@@ -1,12 +1,6 @@
 // What do the files and the kernel of a node say, each read once, when it is first asked for?
 
-import {
-  type AttachmentRecord,
-  isNamespaceGone,
-  type KnownAttachment,
-  listKnown,
-  pastOf,
-} from '../attachments/store.ts';
+import { type KnownAttachment, listAttachments, pastOf } from '../attachments/store.ts';
 import { listNetworks } from '../chain/config/load.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
@@ -28,7 +22,7 @@ export interface RecordedAttachment extends KnownAttachment {
 
 /** An operation that was begun, or failed, and is to be undone. */
 interface Unsettled {
-  readonly record: AttachmentRecord;
+  readonly record: KnownAttachment;
   readonly why: string;
 }
 
@@ -73,9 +67,9 @@ export function factsIn(
 export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' | 'env'>): OnRecord {
   const { stateDir = '', env = process.env } = runtime;
   const { pods, delegates } = runnerJournals(stateDir);
-  const listed = listKnown({ cacheDir: cacheDirOf(runtime), journals: [stateDir, delegates] });
+  const listed = listAttachments({ cacheDir: cacheDirOf(runtime), journals: [stateDir, delegates] });
   const podList = listPods(pods);
-  const records = [...podList.pods, ...listed.attachments].flatMap(({ record }) => record ?? []);
+  const records = [...podList.pods.map(({ record }) => record), ...listed.attachments];
   const reasons = new Map(records.map(record => [record, pastOf(record, env).toDelete]));
   for (const pod of podList.pods) reasons.set(pod.record, reasons.get(pod.record) ?? whyEnded(pod, env));
   const unsettled = [...reasons].flatMap(([record, why]) => (why === undefined ? [] : { record, why }));
@@ -86,9 +80,9 @@ export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' 
   );
   const found = new Map(
     listed.attachments.map(one => {
-      const [{ record }, key] = [one, keyOf(one.known)];
-      const unsettled = record && reasons.get(record);
-      return [key, { ...one, through: through.get(key), unsettled, isGone: isNamespaceGone(one) }] as const;
+      const key = keyOf(one);
+      const isGone = pastOf(one, env).netns() !== 'same';
+      return [key, { ...one, through: through.get(key), unsettled: reasons.get(one), isGone }] as const;
     }),
   );
   const all = standingOf(listed.attachments);

@@ -2,7 +2,7 @@
 
 import { hostname } from 'node:os';
 import { findGeneration } from '../attachments/generation.ts';
-import { type CachedAttachment, writtenAt } from '../attachments/store.ts';
+import { type KnownAttachment, writtenAt } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { LoadedNetworks } from '../chain/config/load.ts';
 import { buildRequest } from '../chain/run/call-plugins.ts';
@@ -26,13 +26,13 @@ import { titleOf } from './words.ts';
  * Who made it: by our record if that is of this ADD, else by the path of the namespace, which runtimes choose differently. A cached result
  * names no program, so that is a conclusion and not knowledge.
  */
-export function originOf({ known, record }: RecordedAttachment): NodeOrigin {
-  const executables = [...(record?.executables ?? [])];
-  if (record !== undefined && known.file !== undefined) {
-    const runner = record.owner || 'a program of this library';
-    return { runner, executables, evidence: `record "${record.file}"` };
+export function originOf(one: KnownAttachment): NodeOrigin {
+  const { netns, args } = one;
+  const executables = [...one.executables];
+  if (one.stateDir !== undefined) {
+    const runner = one.owner || 'a program of this library';
+    return { runner, executables, evidence: `record "${one.file}"` };
   }
-  const { netns, args } = known;
   const [runner] = RUNTIMES.find(([, path]) => path.test(netns)) ?? [];
   if (runner !== undefined) return { runner, executables, evidence: `its namespace is "${netns}"` };
   const isPod = args.some(([key, value]) => key === 'K8S_POD_NAMESPACE' && value !== '');
@@ -49,13 +49,9 @@ const RUNTIMES: readonly (readonly [string, RegExp])[] = [
 ];
 
 /** ISO time of its ADD: by our record or the note of its ADD, else by the date of its cached result, which `catena set` writes again. */
-export function sinceOf(
-  one: Pick<RecordedAttachment, 'known' | 'record' | 'cached' | 'cacheDir'>,
-  env: ChainRuntime['env'],
-): string | undefined {
-  const { known, record } = one;
-  if (record !== undefined && known.file !== undefined) return record.runner.time;
-  const note = findGeneration(runDir(env), known);
+export function sinceOf(one: KnownAttachment, env: ChainRuntime['env']): string | undefined {
+  if (one.stateDir !== undefined) return one.runner.time;
+  const note = findGeneration(runDir(env), one);
   if (note && !isOfEarlierBoot(note, env)) return new Date(note.time).toISOString();
   const written = writtenAt(one);
   return written === undefined ? undefined : new Date(written).toISOString();
@@ -92,26 +88,25 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
   const health = places.health ? await readHealth(places) : new Map<string, NodeHealth>();
   const storage = readStorageNames();
   const shown = attachments.map((one): NodeAttachment => {
-    const { known, through, unsettled } = one;
-    const { network, containerId, ifname, netns } = known;
+    const { network, containerId, ifname, netns, through, unsettled } = one;
     const inside = insides.get(netns)?.get(ifname);
     const hostDevice =
       inside?.hostIndex === undefined
-        ? host.owned.get(renderOwner(known, ALIAS_MAX_BYTES))
+        ? host.owned.get(renderOwner(one, ALIAS_MAX_BYTES))
         : host.byIndex.get(inside.hostIndex);
     return {
       network,
       containerId,
       ifname,
-      ...namesOf(known, storage),
+      ...namesOf(one, storage),
       state: unsettled !== undefined ? 'unsettled' : one.isGone ? 'gone' : 'attached',
       netns,
       origin: originOf(one),
-      addresses: addressesOf(known.result),
-      ...effectsOf(known, findAbout),
+      addresses: addressesOf(one.result),
+      ...effectsOf(one, findAbout),
       routes: [...(inside?.routes ?? [])],
       ...defined({ why: unsettled, since: sinceOf(one, runtime.env), through }),
-      ...defined({ device: inside?.device, hostDevice, health: health.get(keyOf(known)) }),
+      ...defined({ device: inside?.device, hostDevice, health: health.get(keyOf(one)) }),
     };
   });
   const lists = listsOf(networks, attachments);
@@ -136,7 +131,7 @@ function readNamespaces(
   notes: string[],
 ): ReadonlyMap<string, ReadonlyMap<string, Inside>> {
   const deadline = performance.now() + NAMESPACES_MS;
-  const paths = [...new Set(attachments.filter(one => !one.isGone).map(({ known }) => known.netns))];
+  const paths = [...new Set(attachments.filter(one => !one.isGone).map(({ netns }) => netns))];
   const read = new Map<string, ReadonlyMap<string, Inside>>();
   for (const [i, path] of paths.entries()) {
     if (performance.now() > deadline) {
@@ -156,7 +151,7 @@ async function readHealth({ facts, runtime, openSegments }: NodePlaces): Promise
   return new Map(checks.map(one => [keyOf(one), { state: one.state, ...defined({ problem: one.problem }) }]));
 }
 
-function addressesOf(result: RecordedAttachment['known']['result']): string[] {
+function addressesOf(result: KnownAttachment['result']): string[] {
   const [ips, ...older] = ['ips', 'ip4', 'ip6'].map(key => result && memberOf(result, key));
   const listed = (Array.isArray(ips) ? ips : []).map(one => (isObject(one) ? one.address : undefined));
   // Results up to 0.2.0 have one address of each family.
@@ -176,7 +171,7 @@ type Effects = Pick<NodeAttachment, 'ports' | 'rates' | 'policies'>;
  * Asks what is known about each plugin of the list as it was at ADD, with the requests that it got. Nothing is executed, so a plugin that
  * is unknown here contributes nothing. The same goes for a configuration that its plugin refuses.
  */
-function effectsOf(known: CachedAttachment, find: FindAbout): Effects {
+function effectsOf(known: KnownAttachment, find: FindAbout): Effects {
   const all = requestsOf(known).flatMap(request => {
     const about = find(String(request.type));
     try {
@@ -192,7 +187,7 @@ function effectsOf(known: CachedAttachment, find: FindAbout): Effects {
   };
 }
 
-function requestsOf({ source, capabilityArgs }: CachedAttachment) {
+function requestsOf({ source, capabilityArgs }: KnownAttachment) {
   const list = findFrozen(source);
   try {
     return list ? list.plugins.map(entry => buildRequest(list, entry, { capabilityArgs })) : [];
@@ -221,9 +216,9 @@ function listsOf(
   attachments: readonly RecordedAttachment[],
 ): ReadonlyMap<string, Conflist> {
   const lists = new Map(networks.map(({ list }) => [list.name, list]));
-  for (const { known } of attachments) {
-    const list = lists.has(known.network) ? undefined : findFrozen(known.source);
-    if (list) lists.set(known.network, list);
+  for (const { network, source } of attachments) {
+    const list = lists.has(network) ? undefined : findFrozen(source);
+    if (list) lists.set(network, list);
   }
   return lists;
 }

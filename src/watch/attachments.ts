@@ -42,23 +42,28 @@ export function attachmentLister(
 
 /** Attachments that were made and not deleted, each once. Our record of one that another runtime has made again since says nothing. */
 export function standingOf(known: readonly KnownAttachment[]): WatchedAttachment[] {
-  const standing = known.filter(({ record }) => {
-    const past = record && pastOf(record, process.env);
-    return !past || (past.stands && past.kind !== 'elsewhere');
+  const standing = known.filter(one => {
+    const { stands, kind } = pastOf(one, process.env);
+    return stands && kind !== 'elsewhere';
   });
   return [...new Map(standing.map(toWatched).map(one => [one.key, one])).values()];
 }
 
 /** What was read of its file. */
-export function fileOf({ record, known }: WatchedAttachment): object {
-  return record ?? known;
+export function fileOf(one: WatchedAttachment): object {
+  return one.entry ?? one;
 }
 
 function toWatched(one: KnownAttachment): WatchedAttachment {
-  const { network, containerId, ifname, result } = one.known;
+  const { network, containerId, ifname, result } = one;
   const id = { network, containerId, ifname };
-  return { ...one, id, key: keyOf(id), devices: hostDevicesOf(result) };
+  const made = watched.get(one) ?? { ...one, id, key: keyOf(id), devices: hostDevicesOf(result) };
+  watched.set(one, made);
+  return made;
 }
+
+/** The same is listed again and again. */
+const watched = new WeakMap<KnownAttachment, WatchedAttachment>();
 
 /** Names of the interfaces of a result that are in no sandbox. */
 function hostDevicesOf(result: JsonObject | undefined): string[] {
@@ -71,8 +76,9 @@ function hostDevicesOf(result: JsonObject | undefined): string[] {
 }
 
 /** Where its records are and its plugins were found. */
-export function runtimeFor({ record, stateDir }: WatchedAttachment, runtime: ChainRuntime): ChainRuntime {
-  return record ? { ...withRecordedDirs(runtime, record), stateDir } : runtime;
+export function runtimeFor(one: WatchedAttachment, runtime: ChainRuntime): ChainRuntime {
+  const { stateDir } = one;
+  return stateDir === undefined ? runtime : { ...withRecordedDirs(runtime, one), stateDir };
 }
 
 // A runtime calls the delegate runner as one plugin, and has one attachment. The runner keeps each network as an attachment of its own, and a
@@ -109,7 +115,7 @@ export function withPods(
   const found = new Map(attachments.map(one => [one.key, one]));
   for (const { id, podsDir, stateDir, networks } of pods) {
     const whole = found.get(keyOf(id));
-    const pod = { id, podsDir, source: whole?.known.source };
+    const pod = { id, podsDir, source: whole?.source };
     const parts = networks.flatMap(key => found.get(key) ?? []);
     const own = parts.filter(part => part.stateDir === stateDir);
     for (const one of own) found.set(one.key, { ...one, pod });
@@ -135,7 +141,7 @@ export function isPodUnsettled(pod: PodCall): boolean {
 /** The runner has no other plugins beside it. The lists of attachments are parsed once. */
 function hasOnePlugin(one: WatchedAttachment): boolean {
   const file = fileOf(one);
-  const count = counted.get(file) ?? countPlugins(one.known.source);
+  const count = counted.get(file) ?? countPlugins(one.source);
   counted.set(file, count);
   return count === 1;
 }

@@ -1,6 +1,6 @@
 // Which attachments outlived their namespace, and how are they deleted when an operator asks for it?
 
-import { isNamespaceGone, lifeOf, pastOf } from '../attachments/store.ts';
+import { lifeOf, pastOf } from '../attachments/store.ts';
 import { findConfigOfAdd, type GoneJudgement, judgeGone } from '../chain/records/known-add.ts';
 import { deleteUnsettled } from '../chain/records/recover.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
@@ -90,21 +90,22 @@ const NO_LONGER: GoneOutcome = {
 };
 
 async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<GoneOutcome> {
-  const { id, known, record } = one;
+  const { id } = one;
   const own = runtimeFor(one, runtime);
   try {
-    if (record && pastOf(record, runtime.env).kind === 'outlived') {
+    const past = pastOf(one, runtime.env);
+    if (past.kind === 'outlived') {
       return (await deleteUnsettled(id, own)) ? { state: 'deleted' } : NO_LONGER;
     }
-    const list = findConfigOfAdd(known, own);
+    const list = findConfigOfAdd(one, own);
     if (list === undefined)
       throw new CniError(
         ErrorCode.decodingFailure,
         'Cannot delete it: the configuration of its ADD cannot be used; delete it with catena del --file <conflist>',
       );
     let isStill = false;
-    await deleteNetwork(list, known, own, life => {
-      isStill = life === lifeOf(one) && isNamespaceGone(one);
+    await deleteNetwork(list, one, own, life => {
+      isStill = life === lifeOf(one) && past.netns() !== 'same';
       return isStill;
     });
     return isStill ? { state: 'deleted' } : NO_LONGER;

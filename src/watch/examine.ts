@@ -1,5 +1,5 @@
 // Are the attachments of a node as their ADD left them, and if not, what of each can be put back, and with which commands?
-import { type AttachmentRecord, findHolder, pastOf } from '../attachments/store.ts';
+import { findHolder, pastOf } from '../attachments/store.ts';
 import { listUses } from '../chain/config/conflist.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
 import { findConfigOfAdd, findRecord } from '../chain/records/known-add.ts';
@@ -49,19 +49,19 @@ export async function examine(
   runtime: ChainRuntime,
   rest: Rest,
 ): Promise<CheckOutcome> {
-  const { record, known } = one;
+  const isTheirs = one.stateDir === undefined;
   const own = runtimeFor(one, runtime);
   if (isInWork(one, own)) return PASSED_OVER;
-  if (!record && known.netns === '') return { state: 'unknown', why: 'its cached result names no namespace' };
-  if (record && compareNetns(known.netns, record) !== 'same') return { state: 'gone' };
-  if (!record && !isThere(known, own)) return { state: 'gone' };
-  const list = listToCheckBy(findConfigOfAdd(known, own), own);
+  if (isTheirs && one.netns === '') return { state: 'unknown', why: 'its cached result names no namespace' };
+  const isGone = () => (isTheirs ? !isThere(one, own) : compareNetns(one.netns, one) !== 'same');
+  if (isGone()) return { state: 'gone' };
+  const list = listToCheckBy(findConfigOfAdd(one, own), own);
   if ('why' in list) return { state: 'unknown', ...list };
   // Which ADD made what is checked.
   const note = noteOf(one.id, own);
   const check = async (): Promise<CheckOutcome> => {
     try {
-      await checkNetwork(list, known, own);
+      await checkNetwork(list, one, own);
       return { state: 'sound' };
     } catch (thrown) {
       const { code, message, plugin } = toCniError(thrown);
@@ -75,17 +75,16 @@ export async function examine(
   };
   const first = await check();
   if (first.state !== 'drifted') return first;
-  if (!record) {
+  if (isTheirs) {
     const wait = note === undefined ? DEL_WITHOUT_NOTE_MS : CONFIRM_MS;
     await rest(wait);
-    if (!isThere(known, own)) return { state: 'gone' };
+    if (isGone()) return { state: 'gone' };
     if (isNoteGone(one.id, note, own) || isInWork(one, own)) return PASSED_OVER;
     const again = await check();
     return again.state === 'drifted' && isInWork(one, own) ? PASSED_OVER : again;
   }
   if (isInWork(one, own)) return PASSED_OVER;
-  const isGone = record && compareNetns(known.netns, record) !== 'same';
-  return isGone ? { state: 'gone' } : first;
+  return isGone() ? { state: 'gone' } : first;
 }
 
 /** What a repair did. */
@@ -103,7 +102,7 @@ async function repair(
 ): Promise<Repaired> {
   const { repairOne } = await import('../chain/records/repair.ts');
   const own = runtimeFor(one, runtime);
-  const isThat = one.record ? isCurrent(one, own) : isThere(one.known, own);
+  const isThat = one.stateDir === undefined ? isThere(one, own) : isCurrent(one, own);
   if (!isThat || isNoteGone(one.id, note, own)) return { state: undefined };
   const { state, links, why } = await repairOne(one, {}, own, note);
   const [problem = why] = links.flatMap(({ error }) => error?.message ?? []);
@@ -112,16 +111,16 @@ async function repair(
 
 /** Whether some process works on it, or it is no longer what was listed. */
 function isInWork(one: WatchedAttachment, runtime: ChainRuntime): boolean {
-  if (one.record !== undefined && !isCurrent(one, runtime)) return true;
+  if (one.stateDir !== undefined && !isCurrent(one, runtime)) return true;
   return one.pod !== undefined && isPodUnsettled(one.pod);
 }
 
 /** Whether the record is still that of the same ADD, settled, and no process works on it. */
-function isCurrent({ id, record, stateDir }: WatchedAttachment, runtime: ChainRuntime): boolean {
+function isCurrent({ id, runner, stateDir }: WatchedAttachment, runtime: ChainRuntime): boolean {
   const now = findRecord(id, runtime);
-  if (now === undefined || record === undefined || stateDir === undefined) return false;
+  if (now === undefined || stateDir === undefined) return false;
   const { stands, kind } = pastOf(now, runtime.env);
-  if (!stands || now.runner.op !== record.runner.op) return false;
+  if (!stands || now.runner.op !== runner.op) return false;
   return findHolder({ stateDir, env: runtime.env }, id) === undefined && kind !== 'outlived';
 }
 
@@ -147,25 +146,25 @@ export function repairCommand({ network }: Pick<AttachmentId, 'network'>): strin
  * DEL and ADD with what the ADD was given. An attachment of another runtime is made again by that one: it would not learn of a new
  * address. So is a network of the delegate runner.
  */
-export function commandsFor({ id, known, record, pod }: WatchedAttachment): string {
-  const isOurs = record !== undefined && pod === undefined;
+export function commandsFor(one: WatchedAttachment): string {
+  const isOurs = one.stateDir !== undefined && one.pod === undefined;
   if (!isOurs)
-    return `recreate container "${nameIn(known) || shortId(id.containerId)}" with the runtime that made it`;
-  const target = targetOf(id, known.netns);
-  const args = known.args.length ? ['--args', renderCniArgs(known.args)] : [];
-  const hasCaps = Object.keys(known.capabilityArgs).length > 0;
-  const caps = hasCaps ? ['--cap', JSON.stringify(known.capabilityArgs)] : [];
+    return `recreate container "${nameIn(one) || shortId(one.containerId)}" with the runtime that made it`;
+  const target = targetOf(one, one.netns);
+  const args = one.args.length ? ['--args', renderCniArgs(one.args)] : [];
+  const hasCaps = Object.keys(one.capabilityArgs).length > 0;
+  const caps = hasCaps ? ['--cap', JSON.stringify(one.capabilityArgs)] : [];
   return `${line('del', target)} && ${line('add', [...target, ...args, ...caps])}`;
 }
 
 /** The pod, or the name of a container of podman, which passes that as a pod's. */
-function nameIn(known: WatchedAttachment['known']): string {
-  return ['K8S_POD_NAMESPACE', 'K8S_POD_NAME'].flatMap(key => argOf(known, key) || []).join('/');
+function nameIn(one: WatchedAttachment): string {
+  return ['K8S_POD_NAMESPACE', 'K8S_POD_NAME'].flatMap(key => argOf(one, key) || []).join('/');
 }
 
 /** DEL of an attachment that a third-party plugin will never delete. */
-export function forgetCommand(record: AttachmentId & Pick<AttachmentRecord, 'netns'>): string {
-  return line('del', ['--forget', ...targetOf(record, record.netns)]);
+export function forgetCommand(one: AttachmentId & { readonly netns: string }): string {
+  return line('del', ['--forget', ...targetOf(one, one.netns)]);
 }
 
 /** DEL of an attachment that nothing records, with the list as it is. */
@@ -261,7 +260,7 @@ const UNREACHED = 'the time for checks was over before its turn came';
 const UNANSWERED = 'its CHECK did not answer in the time for checks';
 
 /** Also as its IPAM plugin, or as one that another calls. */
-function hasPlugin({ known }: WatchedAttachment, type: string, runtime: ChainRuntime): boolean {
-  const list = findConfigOfAdd(known, runtime);
+function hasPlugin(one: WatchedAttachment, type: string, runtime: ChainRuntime): boolean {
+  const list = findConfigOfAdd(one, runtime);
   return list !== undefined && listUses(list).some(use => use.type === type);
 }

@@ -139,9 +139,7 @@ export function describeListChanges(
     const [old, own] = [typesIn(source), typesIn(now.get(network))];
     const [lost, gained] = [without(old, own), without(own, old)];
     if (lost.length + gained.length === 0) return [];
-    const others = all.filter(
-      ({ id, known }) => id.network === network && typesIn(known.source).join() !== own.join(),
-    );
+    const others = all.filter(one => one.network === network && typesIn(one.source).join() !== own.join());
     return {
       network,
       lost: lost.join(', ') || undefined,
@@ -181,7 +179,7 @@ function without(types: readonly string[], others: readonly string[]): string[] 
 }
 
 /** As a pod, if it is one. */
-function nameOf({ known, id }: WatchedAttachment): string {
-  const pod = podNamedIn(known);
-  return pod ? `${pod.namespace}/${pod.name}` : id.containerId;
+function nameOf(one: WatchedAttachment): string {
+  const pod = podNamedIn(one);
+  return pod ? `${pod.namespace}/${pod.name}` : one.containerId;
 }

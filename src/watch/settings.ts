@@ -94,11 +94,11 @@ export function isOfList({ id, pod }: WatchedAttachment, lists: ReadonlySet<stri
  * none, the list of the runner does.
  */
 export function policyOf(
-  { id, known, pod }: WatchedAttachment,
+  { id, source, pod }: WatchedAttachment,
   lists: ConfiguredLists,
   fallback: Policy,
 ): Policy {
-  const named = (network: string, source: string | undefined) =>
-    wordIn(lists.has(network) ? lists.get(network) : source, 'watch', POLICIES);
-  return named(id.network, known.source) ?? (pod && named(pod.id.network, pod.source)) ?? fallback;
+  const named = (network: string, atAdd: string | undefined) =>
+    wordIn(lists.has(network) ? lists.get(network) : atAdd, 'watch', POLICIES);
+  return named(id.network, source) ?? (pod && named(pod.id.network, pod.source)) ?? fallback;
 }

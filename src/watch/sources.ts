@@ -402,10 +402,7 @@ function ownersOf(
 }
 
 /** Whether the interface is what the result of its ADD says. */
-function isAsMade(
-  { known: { result } }: WatchedAttachment,
-  { name, isUp, mac, hasOtherMtu }: OtherEnd,
-): boolean {
+function isAsMade({ result }: WatchedAttachment, { name, isUp, mac, hasOtherMtu }: OtherEnd): boolean {
   const interfaces = Array.isArray(result?.interfaces) ? result.interfaces.filter(isObject) : [];
   const own = interfaces.find(one => one.name === name && one.sandbox);
   if (own === undefined || !isUp || hasOtherMtu) return false;

@@ -453,7 +453,7 @@ export class BegunDeletions {
 
 /** What was read of an attachment that its runtime deletes without our knowledge. */
 function theirFile(one: WatchedAttachment): object | undefined {
-  return one.record === undefined ? fileOf(one) : undefined;
+  return one.stateDir === undefined ? fileOf(one) : undefined;
 }
 
 /** Deletions per round: none of them is urgent. */

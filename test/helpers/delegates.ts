@@ -2,7 +2,7 @@
 
 import path from 'node:path';
 import { CatenaConf, optionsOf } from '../../plugins/catena/config.ts';
-import { readRecord } from '../../src/attachments/store.ts';
+import { readAttachment } from '../../src/attachments/store.ts';
 import { parseCniArgs } from '../../src/cni/env.ts';
 import { decode, type JsonObject } from '../../src/cni/json.ts';
 import type { NetworkStatus } from '../../src/delegate/cluster.ts';
@@ -59,7 +59,7 @@ export function runtimeOf({ dir, runtime }: NoopChain): Runner['runtime'] {
 
 /** The networks of {@link makePod} on record; undefined if it has no record. */
 export function findPod({ podsDir }: Runner): PodRecord | undefined {
-  const record = readRecord(podsDir, KEY);
+  const record = readAttachment({ journals: [podsDir] }, KEY);
   return record && parsePod(record);
 }
 

@@ -1,21 +1,18 @@
 // What do tests of the journal need?
 import fs from 'node:fs';
 import path from 'node:path';
-import { parseRecord, writeAttachment } from '../../src/attachments/entries.ts';
-import { type HeldKnown, tryHold } from '../../src/attachments/hold.ts';
-import { endRunner, type Purpose, startRunner } from '../../src/attachments/lock.ts';
 import {
-  type AttachmentRecord,
   begunAdd,
   entryOf,
   type Intent,
-  keepCacheDir,
-  noteFiles,
-  readNote,
-  recordOf,
-  renderNote,
-} from '../../src/attachments/notes.ts';
-import { listKnown } from '../../src/attachments/store.ts';
+  type KnownAttachment,
+  ofEntry,
+} from '../../src/attachments/attachment.ts';
+import { parseEntry, writeEntry } from '../../src/attachments/entries.ts';
+import { type HeldKnown, tryHold } from '../../src/attachments/hold.ts';
+import { endRunner, type Purpose, startRunner } from '../../src/attachments/lock.ts';
+import { keepCacheDir, noteFiles, readNote, renderNote } from '../../src/attachments/notes.ts';
+import { listAttachments } from '../../src/attachments/store.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { thisProcess } from '../../src/files/process-stat.ts';
 
@@ -43,7 +40,7 @@ export function intentOf(more: Partial<Intent> = {}): Intent {
 /** A settled attachment, as an ADD of this process leaves it. */
 export function settle(stateDir: string, intent: Intent): void {
   keepCacheDir(stateDir, intent.cacheDir);
-  writeAttachment(intent.cacheDir, entryOf(stateDir, intent));
+  writeEntry(intent.cacheDir, entryOf(stateDir, intent));
   endRunner(intent.runner);
 }
 
@@ -57,19 +54,19 @@ export function withoutOurs(file: string): string {
 
 /** The note of the ADD that has written an entry, as its runner leaves it that dies before that, after its last plugin. */
 export function unfinished(file: string): string {
-  const entry = parseRecord(fs.readFileSync(file, 'utf8'), file, undefined);
-  const record = recordOf('state', entry, path.dirname(path.dirname(file)));
-  if (record === undefined) throw new Error(`"${file}" is not ours`);
+  const entry = parseEntry(fs.readFileSync(file, 'utf8'), file, undefined);
+  const record = ofEntry(entry, path.dirname(path.dirname(file)), ['state']);
+  if (record.foreign) throw new Error(`"${file}" is not ours`);
   const runner = { ...record.runner, pid: 999_999, start: '1', pidns: thisProcess().pidns };
   const segment = JSON.parse(record.source).plugins.length - 1;
   return renderNote({ ...begunAdd({ ...record, runner }, record.file), segment });
 }
 
 /** What a journal has of attachments: its notes, then what is settled. */
-export function recordsIn(stateDir: string): AttachmentRecord[] {
-  const notes = noteFiles(stateDir, undefined).flatMap(file => readNote(file) ?? []);
-  const known = listKnown({ journals: [stateDir] }).attachments.flatMap(({ record }) => record ?? []);
-  return [...notes, ...known.filter(({ isNoted }) => !isNoted)];
+export function recordsIn(stateDir: string): KnownAttachment[] {
+  const notes = noteFiles(stateDir, undefined).flatMap(file => readNote(file, stateDir) ?? []);
+  const { attachments } = listAttachments({ journals: [stateDir] });
+  return [...notes, ...attachments.filter(({ isNoted }) => !isNoted)];
 }
 
 /** Holds a recorded attachment, and begins its DEL if it is for that: until it is released, or by endClaims(). */

@@ -1,7 +1,7 @@
 // How does multus treat a pod, by its documentation and its sources (4.3)? There is no package of it for Debian: a test plays it.
 import fs from 'node:fs';
 import path from 'node:path';
-import { readAttachment, writeAttachment } from '../../src/attachments/entries.ts';
+import { readEntry, writeEntry } from '../../src/attachments/entries.ts';
 import { parseFrozen } from '../../src/chain/config/conflist.ts';
 import type { Container, Lab, Row } from './netns.ts';
 import { REFERENCE_BIN_DIR } from './plugin.ts';
@@ -46,7 +46,7 @@ export async function multusAdd(
     }
     const id = { network: conf.name, containerId: container.id, ifname, netns: container.path };
     const source = JSON.stringify(conf);
-    writeAttachment(cniDir, { ...id, args: [], capabilityArgs: {}, source, result: prevResult });
+    writeEntry(cniDir, { ...id, args: [], capabilityArgs: {}, source, result: prevResult });
     results.push(prevResult ?? {});
   }
   return results;
@@ -63,7 +63,7 @@ export async function multusDel({ lab, cniDir }: Multus, container: Container): 
     if (!ConfList.plugins?.length) throw new Error('Cannot play multus: its note of a list has no plugins');
     const { name: network, version, plugins } = parseFrozen(source);
     const id = { network, containerId: container.id, ifname };
-    const prevResult = readAttachment(cniDir, id)?.result;
+    const prevResult = readEntry(cniDir, id)?.result;
     for (const { type, conf } of plugins.toReversed()) {
       const call = {
         command: 'DEL',

@@ -19,7 +19,6 @@ import {
   findCachedResult,
   findNetworkOfAdd,
   listAttachments,
-  listKnown,
   listNetworks,
   listPluginVersions,
   loadFile,
@@ -69,7 +68,7 @@ describe('the library under Node', () => {
     const list = load(noop('one', { ReportResult: RESULT }), noop('two', { ReportResult: 'INJECT-DNS' }));
     const result = await addNetwork(list, attachment, runtime);
     assert.deepEqual(result, { ...RESULT, dns: { nameservers: ['1.2.3.4'] } });
-    assert.deepEqual(listAttachments(runtime.cacheDir).attachments[0].result, result);
+    assert.deepEqual(listAttachments({ cacheDir: runtime.cacheDir }).attachments[0].result, result);
     assert.deepEqual(findCachedResult(list, attachment, runtime), result);
     assert.deepEqual(findNetworkOfAdd({ network: 'testnet', ...attachment }, runtime), list);
     assert.equal(planGarbage(list, { all: true }, runtime).stale.length, 1);
@@ -77,7 +76,7 @@ describe('the library under Node', () => {
     await networkStatus(list, runtime);
     await collectGarbage(list, { valid: [{ containerID: 'c1', ifname: 'eth0' }] }, runtime);
     await deleteNetwork(list, attachment, runtime);
-    assert.deepEqual(listAttachments(runtime.cacheDir), { attachments: [], damaged: [] });
+    assert.deepEqual(listAttachments({ cacheDir: runtime.cacheDir }), { attachments: [], damaged: [] });
     const verbs = ['ADD', 'CHECK', 'STATUS', 'GC'].flatMap(verb => [`${verb} one`, `${verb} two`]);
     assert.deepEqual(order(), [...verbs, 'DEL two', 'DEL one']);
   });
@@ -196,8 +195,8 @@ describe('the journal', () => {
     const network = load(noop('one', { ReportResult: RESULT }), noop('two', {}));
     const journal = { ...runtime, stateDir: path.join(dir, 'state') };
     await addNetwork(network, attachment, journal);
-    const listed = () => listKnown({ journals: [journal.stateDir] });
-    assert.equal(listed().attachments[0].record.phase, 'attached');
+    const listed = () => listAttachments({ journals: [journal.stateDir] });
+    assert.equal(listed().attachments[0].phase, 'attached');
     const { attachments } = await repair({}, journal);
     assert.equal(attachments[0].state, 'sound');
     const later = { ...journal, env: { ...process.env, CATENA_BOOT_ID: 'later' } };

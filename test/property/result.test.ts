@@ -2,7 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { parseRecord, renderAttachment } from '../../src/attachments/entries.ts';
+import { parseEntry, renderEntry } from '../../src/attachments/entries.ts';
 import { acceptResult } from '../../src/chain/run/call-plugins.ts';
 import { CniError } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
@@ -100,9 +100,9 @@ test('a record on disk contains what was written to it', () => {
           source: Buffer.from(source).toString(),
           result,
         };
-        const text = renderAttachment(attachment);
-        expect(renderAttachment(parseRecord(text, 'f', undefined))).toBe(text);
-        expect(parseRecord(text, 'f', undefined).source).toBe(attachment.source);
+        const text = renderEntry(attachment);
+        expect(renderEntry(parseEntry(text, 'f', undefined))).toBe(text);
+        expect(parseEntry(text, 'f', undefined).source).toBe(attachment.source);
         expect(JSON.parse(text).result).toEqual(JSON.parse(JSON.stringify(result)));
       },
     ),

@@ -5,11 +5,9 @@
 
 import { FILE_CLOCK_LAG_MS, hasBegunSince, takeSnapshot } from '../../attachments/snapshot.ts';
 import {
-  type AttachmentRecord,
-  type CachedAttachment,
   type KnownAttachment,
   lifeOf,
-  listKnown,
+  listAttachments,
   pastOf,
   sweep,
   writtenAt,
@@ -55,7 +53,9 @@ export type GcScope = ({ readonly valid: ValidKeys | (() => ValidKeys) } | { rea
 };
 
 /** An attachment found by GC. */
-export interface GarbageCandidate extends CachedAttachment {
+export interface GarbageCandidate
+  extends AttachmentId,
+    Pick<KnownAttachment, 'netns' | 'args' | 'capabilityArgs' | 'source'> {
   /** Why it is deleted or kept, regardless of the scope; undefined when the scope decides. */
   readonly why?: string;
   /** What the node holds of it, human-readable; empty if GC did not look. */
@@ -264,12 +264,11 @@ function findAll(
   place: GarbagePlace,
 ): { found: readonly JudgedCandidate[]; damaged: readonly CniError[] } {
   const journals = place.stateDir === undefined ? [] : [place.stateDir];
-  const { attachments, damaged } = listKnown({ cacheDir: cacheDirOf(place), journals }, network);
+  const { attachments, damaged } = listAttachments({ cacheDir: cacheDirOf(place), journals }, { network });
   const found = new Map<string, JudgedCandidate>();
   for (const one of attachments) {
-    const { known, record } = one;
-    const judged = record ? judge(record, scope, place.env) : judgeForeign(one, scope);
-    found.set(idText(known), { ...known, ...judged, life: lifeOf(one) });
+    const judged = one.stateDir === undefined ? judgeForeign(one, scope) : judge(one, scope, place.env);
+    found.set(idText(one), { ...one, ...judged, life: lifeOf(one) });
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
   return { found: sorted, damaged };
@@ -301,7 +300,7 @@ function withTraces(
 }
 
 function judge(
-  record: AttachmentRecord,
+  record: KnownAttachment,
   { owner, since }: GcScope,
   env: ChainRuntime['env'],
 ): Pick<JudgedCandidate, 'stays' | 'why'> {

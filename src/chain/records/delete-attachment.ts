@@ -2,7 +2,7 @@
 //
 // Another runtime that attaches a container again, after a reboot or a failed DEL, uses the same names: container id, interface
 // and network. Plugins find what they delete by these names, and would delete what that runtime has made.
-import { type AttachmentRecord, type Held, type HeldKnown, hold, pastOf } from '../../attachments/store.ts';
+import { type Held, type HeldKnown, hold, type KnownAttachment, pastOf } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, orTell } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../files/process-stat.ts';
@@ -92,7 +92,7 @@ export async function deleteHeld(held: HeldKnown, runtime: ChainRuntime): Promis
  */
 function withOwnNetns(
   attachment: Attachment,
-  record: AttachmentRecord | undefined,
+  record: KnownAttachment | undefined,
   { onWarning, env }: Pick<ChainRuntime, 'onWarning' | 'env'>,
 ): Attachment {
   const { netns, containerId } = attachment;

@@ -4,13 +4,7 @@
 // removes the note of the ADD (attachments/generation.ts), and the runtime removes its cached result after the last one.
 
 import { findGeneration } from '../../attachments/generation.ts';
-import {
-  type AttachmentRecord,
-  type CachedAttachment,
-  hold,
-  lifeOf,
-  pastOf,
-} from '../../attachments/store.ts';
+import { hold, type KnownAttachment, lifeOf, pastOf } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { findNetnsIdentity } from '../../sys/netns-identity.ts';
@@ -42,18 +36,18 @@ export function isNoteGone(
 export const DEL_WITHOUT_NOTE_MS = 5_000;
 
 /** Whether the cached result is still that of the same ADD, and its namespace exists. */
-export function isThere(cached: CachedAttachment, runtime: ChainRuntime): boolean {
+export function isThere(cached: KnownAttachment, runtime: ChainRuntime): boolean {
   return findNetnsIdentity(cached.netns) !== undefined && isCached(cached, runtime);
 }
 
 /** Whether its runtime, which removes it after the last plugin of a DEL, still has it. */
-function isCached(cached: CachedAttachment, { onWarning: _, ...quiet }: ChainRuntime): boolean {
+function isCached(cached: KnownAttachment, { onWarning: _, ...quiet }: ChainRuntime): boolean {
   const now = findCached(cached, quiet);
-  return now !== undefined && lifeOf({ cached: now }) === lifeOf({ cached });
+  return now !== undefined && lifeOf(now) === lifeOf(cached);
 }
 
 /** Whether another runtime made it, and has deleted it or made it again since: then nothing of a change of it is left. */
-export function isAbandoned(record: AttachmentRecord, runtime: Pick<ChainRuntime, 'env'>): boolean {
+export function isAbandoned(record: KnownAttachment, runtime: Pick<ChainRuntime, 'env'>): boolean {
   const past = pastOf(record, runtime.env);
   if (!record.foreign || past.kind !== 'changing') return false;
   return past.netns() !== 'same' || isNoteGone(record, record.generation, runtime);
@@ -76,7 +70,7 @@ const TIMES_THE_WORK = 4;
  * @throws CniError if what was put back too late cannot be deleted
  */
 export async function undoIfDeleted(
-  cached: CachedAttachment,
+  cached: KnownAttachment,
   note: string | undefined,
   runtime: ChainRuntime,
   begun: number,

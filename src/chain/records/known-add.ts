@@ -1,23 +1,15 @@
 // What is known of an attachment: the configuration and arguments of its ADD, with which it is checked and deleted, and whether it has outlived
 // its namespace?
 
-import {
-  type AttachmentRecord,
-  type CachedAttachment,
-  isNamespaceGone,
-  type KnownAttachment,
-  pastOf,
-  readAttachment,
-  readRecord,
-} from '../../attachments/store.ts';
-import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
+import { type KnownAttachment, pastOf, readAttachment } from '../../attachments/store.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, orTell } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 
 /** What is known, whichever runtime made it. Unreadable files are ignored: the callers must go on. */
-export function findRemembered(id: AttachmentId, runtime: ChainRuntime): CachedAttachment | undefined {
+export function findRemembered(id: AttachmentId, runtime: ChainRuntime): KnownAttachment | undefined {
   return findRecord(id, runtime) ?? findCached(id, runtime);
 }
 
@@ -25,21 +17,21 @@ export function findRemembered(id: AttachmentId, runtime: ChainRuntime): CachedA
 export function findRecord(
   id: AttachmentId,
   { stateDir, onWarning }: Pick<ChainRuntime, 'stateDir' | 'onWarning'>,
-): AttachmentRecord | undefined {
+): KnownAttachment | undefined {
   if (stateDir === undefined) return undefined;
-  return orTell(onWarning, () => readRecord(stateDir, id), UNUSABLE);
+  return orTell(onWarning, () => readAttachment({ journals: [stateDir] }, id), UNUSABLE);
 }
 
 /**
- * Like readAttachment(), but ignores an unusable file.
+ * Its entry, whichever runtime made it. Ignores an unusable file.
  * @param unusable error codes that make it so. A step that must go on includes that it cannot be read.
  */
 export function findCached(
   id: AttachmentId,
   runtime: ChainRuntime,
   unusable: readonly number[] = UNUSABLE,
-): CachedAttachment | undefined {
-  return orTell(runtime.onWarning, () => readAttachment(cacheDirOf(runtime), id), unusable);
+): KnownAttachment | undefined {
+  return orTell(runtime.onWarning, () => readAttachment({ cacheDir: cacheDirOf(runtime) }, id), unusable);
 }
 
 const UNUSABLE: readonly number[] = [ErrorCode.decodingFailure, ErrorCode.ioFailure];
@@ -61,20 +53,19 @@ export function findCachedResult(
   { containerId, ifname }: Pick<Attachment, 'containerId' | 'ifname'>,
   runtime: ChainRuntime,
 ): ResultOf | undefined {
-  const cached = readAttachment(cacheDirOf(runtime), { network: list.name, containerId, ifname });
+  const id = { network: list.name, containerId, ifname };
+  const cached = readAttachment({ cacheDir: cacheDirOf(runtime) }, id);
   const result = cached?.result && convertResult(cached.result, list.version, 'cached result');
   return result as ResultOf | undefined;
 }
 
 /** The list as it was at ADD. If it is unusable, a warning is given and the caller falls back to its own list. */
 export function findConfigOfAdd(
-  known: CachedAttachment | undefined,
+  known: KnownAttachment | undefined,
   runtime: ChainRuntime,
 ): Conflist | undefined {
   if (!known?.source) return undefined;
-  const place = known.file
-    ? `record "${known.file}"`
-    : `cached result "${cacheFileOf(cacheDirOf(runtime), known)}"`;
+  const place = `${known.stateDir === undefined ? 'cached result' : 'record'} "${known.file}"`;
   try {
     const list = parseFrozen(known.source);
     if (list.name === known.network) return list;
@@ -90,7 +81,7 @@ export function findConfigOfAdd(
 }
 
 /** As in the reference: the ADD's arguments if it had any, and always its capability arguments. */
-export function withCachedArgs(attachment: Attachment, cached: CachedAttachment | undefined): Attachment {
+export function withCachedArgs(attachment: Attachment, cached: KnownAttachment | undefined): Attachment {
   if (!cached?.source) return attachment;
   const { containerId, ifname, netns } = attachment;
   const args = cached.args.length ? cached.args : (attachment.args ?? []);
@@ -103,12 +94,9 @@ export function idOf(list: Conflist, { containerId, ifname }: Attachment): Attac
 }
 
 /** Whether the attachment has been changed, or is being changed, since the first record was read. */
-export function isChangedSince(
-  then: AttachmentRecord | undefined,
-  now: AttachmentRecord | undefined,
-): boolean {
+export function isChangedSince(then: KnownAttachment | undefined, now: KnownAttachment | undefined): boolean {
   if (then === undefined || now === undefined) return false;
-  const settings = ({ capabilityArgs, source }: AttachmentRecord) => JSON.stringify([capabilityArgs, source]);
+  const settings = ({ capabilityArgs, source }: KnownAttachment) => JSON.stringify([capabilityArgs, source]);
   return (pastOf(now, undefined).stands && now.change !== undefined) || settings(then) !== settings(now);
 }
 
@@ -130,15 +118,14 @@ export interface GoneJudgement {
  * @param present names of the devices of the host, asked only if they matter
  */
 export function judgeGone(
-  one: Pick<KnownAttachment, 'known' | 'record'> & { readonly devices: readonly string[] },
+  one: KnownAttachment & { readonly devices: readonly string[] },
   present: () => ReadonlySet<string>,
   { env }: Pick<ChainRuntime, 'env'>,
 ): GoneJudgement | undefined {
-  const { known, record, devices } = one;
-  const past = record && pastOf(record, env);
-  if (past?.kind === 'outlived') return { why: past.why ?? '', isSure: true, isEarlier: true };
-  if (!isNamespaceGone(one)) return undefined;
-  const { netns, ifname } = known;
+  const { netns, ifname, devices } = one;
+  const past = pastOf(one, env);
+  if (past.kind === 'outlived') return { why: past.why ?? '', isSure: true, isEarlier: true };
+  if (past.netns() === 'same') return undefined;
   if (ifname === LOOPBACK)
     return { why: `namespace "${netns}" is gone, and a loopback has nothing outside of it`, isSure: true };
   const missing = devices.find(name => !present().has(name));

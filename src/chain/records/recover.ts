@@ -4,15 +4,14 @@
 
 import { dirname } from 'node:path';
 import {
-  type AttachmentRecord,
-  type CachedAttachment,
   type Held,
   type HeldKnown,
   hold,
+  type KnownAttachment,
   listLeft,
   tryHold,
 } from '../../attachments/store.ts';
-import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
@@ -87,15 +86,14 @@ export async function settleEarlierAdd(
   } else await held.awaitOrphans();
   // If the cache cannot be read, do not begin: the same disk is to hold the new record.
   const cached = findCached(id, runtime, [ErrorCode.decodingFailure]);
-  if (cached === undefined || (await hasLostInterface(cached, runtime))) return undefined;
-  return cacheFileOf(cacheDirOf(runtime), id);
+  return cached === undefined || (await hasLostInterface(cached, runtime)) ? undefined : cached.file;
 }
 
 /**
  * A cached result outlives a DEL that was killed, or that another tool ran. Without its interface there is no attachment, and
  * this ADD must be undone if it fails.
  */
-async function hasLostInterface(cached: CachedAttachment, runtime: ChainRuntime): Promise<boolean> {
+async function hasLostInterface(cached: KnownAttachment, runtime: ChainRuntime): Promise<boolean> {
   if (cached.netns === '') return false;
   // If that cannot be determined, it counts as attached.
   return !(await hasItsInterface(cached, runtime).catch(() => true));
@@ -246,7 +244,7 @@ async function recoverOne(
 }
 
 /** Crashed attempts count too; otherwise every verb on this network would repeat the crash. */
-function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
+function isDue({ attempts, lastAttempt, runners }: KnownAttachment): boolean {
   const tries = attempts + runners.length - (attempts > 0 ? 0 : 1);
   const last = [lastAttempt, runners.at(-1)?.time].flatMap(time =>
     time === undefined ? [] : Date.parse(time),

@@ -1,19 +1,11 @@
 // What have the plugins of attachments lost behind their backs, and what of it can they put back?
 
-import {
-  type AttachmentRecord,
-  type CachedAttachment,
-  type KnownAttachment,
-  listKnown,
-  pastOf,
-  tryHold,
-} from '../../attachments/store.ts';
+import { type KnownAttachment, listAttachments, pastOf, tryHold } from '../../attachments/store.ts';
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
-import { findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type PutBack, settleHeld } from '../change.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { callAll } from '../run/call-plugins.ts';
@@ -83,9 +75,6 @@ export interface RepairReport {
   readonly damaged: readonly CniError[];
 }
 
-/** An attachment, and the record if ours made it. */
-type Repairable = Pick<KnownAttachment, 'known' | 'record' | 'stateDir'>;
-
 /**
  * Deletes unsettled attachments. Then, for every attachment in journal and cache, every plugin checks its part and, if that fails, puts
  * back what is missing: rules, elements, host addresses, traffic control, sysctls, leases. The container's interface stays, and
@@ -102,16 +91,15 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
     const how = { ...(network === undefined ? {} : { network }), all: true };
     recovered.push(...(await recover(how, { ...runtime, stateDir: journal })));
   }
-  const { attachments, damaged } = listKnown(places, network);
-  if (dryRun)
-    recovered.push(...attachments.flatMap(({ record }) => (record ? findRecovery(record, runtime) : [])));
-  const isChosen = ({ known, record }: KnownAttachment): boolean => {
-    const { stands, toDelete } = (record && pastOf(record, runtime.env)) ?? {};
-    if (record) return stands === true && toDelete === undefined;
-    return inParts?.has(keyOf(known)) !== true && known.netns !== '' && known.ifname !== LOOPBACK;
+  const { attachments, damaged } = listAttachments(places, defined({ network }));
+  if (dryRun) recovered.push(...attachments.flatMap(one => findRecovery(one, runtime)));
+  const isChosen = (one: KnownAttachment): boolean => {
+    const { stands, toDelete } = pastOf(one, runtime.env);
+    if (one.stateDir !== undefined) return stands && toDelete === undefined;
+    return inParts?.has(keyOf(one)) !== true && one.netns !== '' && one.ifname !== LOOPBACK;
   };
   const chosen = attachments.filter(isChosen);
-  const limits = { groupOf: ({ known }: KnownAttachment) => known.network, signal: runtime.signal };
+  const limits = { groupOf: (one: KnownAttachment) => one.network, signal: runtime.signal };
   const conditions = await visitAll(chosen, limits, (one, rest) =>
     repairOne(one, scope, runtime, undefined, rest),
   );
@@ -119,16 +107,16 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
 }
 
 /**
- * What a repair would delete: the attachment of the record, or nothing.
- * @param other reason to, if the record has none
+ * What a repair would delete: the attachment, or nothing.
+ * @param other reason to, if nothing on record is one
  */
 export function findRecovery(
-  record: AttachmentRecord,
+  one: KnownAttachment,
   { env }: Pick<ChainRuntime, 'env'>,
   other?: string,
 ): Recovery[] {
-  const why = pastOf(record, env).toDelete ?? other;
-  return why === undefined ? [] : [{ ...idOf(record), why }];
+  const why = pastOf(one, env).toDelete ?? other;
+  return why === undefined ? [] : [{ ...idOf(one), why }];
 }
 
 /**
@@ -138,23 +126,23 @@ export function findRecovery(
  * @param rest waits until a DEL by that runtime has ended, if one has begun
  */
 export async function repairOne(
-  one: Repairable,
+  one: KnownAttachment,
   scope: RepairScope,
   runtime: ChainRuntime,
-  note = noteOf(one.known, runtime),
+  note = noteOf(one, runtime),
   rest?: Rest,
 ): Promise<AttachmentCondition> {
   const broken = (error: unknown): AttachmentCondition => {
-    return { ...idOf(one.known), state: 'broken', why: toCniError(error).message, links: [] };
+    return { ...idOf(one), state: 'broken', why: toCniError(error).message, links: [] };
   };
-  const work: Work = { known: one.known };
+  const work: Work = { known: one };
   const repairIt = () => repairHeld(one, scope, runtime, work);
-  if (one.record) return repairIt().catch(broken);
+  if (one.stateDir !== undefined) return repairIt().catch(broken);
   try {
-    const condition = await inTurn(one.known, runtime, repairIt).catch(broken);
+    const condition = await inTurn(one, runtime, repairIt).catch(broken);
     if (work.begun === undefined || scope.dryRun) return condition;
     const isDeleted = await undoIfDeleted(work.known, note, runtime, work.begun, rest);
-    return isDeleted ? skipped(one.known, JUST_DELETED) : condition;
+    return isDeleted ? skipped(one, JUST_DELETED) : condition;
   } catch (error) {
     return broken(error);
   }
@@ -163,7 +151,7 @@ export async function repairOne(
 /** A repair of an attachment. */
 interface Work extends PutBack {
   /** What its plugins are called with: a change may have ended since it was read. */
-  known: CachedAttachment;
+  known: KnownAttachment;
 }
 
 function idOf({ network, containerId, ifname }: AttachmentId): AttachmentId {
@@ -176,20 +164,22 @@ function skipped(id: AttachmentId, why: string): AttachmentCondition {
 
 /** A repair and a DEL or change of the same attachment do not run at the same time. */
 async function repairHeld(
-  { known: seen, record: recorded, stateDir }: Repairable,
+  seen: KnownAttachment,
   scope: RepairScope,
   runtime: ChainRuntime,
   work: Work,
 ): Promise<AttachmentCondition> {
-  const own = recorded ? { ...runtime, stateDir } : runtime;
+  const isRecorded = seen.stateDir !== undefined;
+  const own = isRecorded ? { ...runtime, stateDir: seen.stateDir } : runtime;
   const held = scope.dryRun ? undefined : tryHold(seen, holdCall(own, 'repair'));
   if (held && 'holder' in held) return skipped(seen, `process ${held.holder.pid} is working on it`);
   try {
-    let record = held ? held.record : recorded && (findRecord(seen, own) ?? recorded);
-    if (record ? !pastOf(record, own.env).stands : recorded) return skipped(seen, 'it has just been deleted');
+    let record = held ? held.record : isRecorded ? (findRecord(seen, own) ?? seen) : undefined;
+    if (record ? !pastOf(record, own.env).stands : isRecorded)
+      return skipped(seen, 'it has just been deleted');
     const reaching = record ? withRecordedDirs(own, record) : own;
     if (record) {
-      const list = listToRepairBy(record, record, reaching);
+      const list = listToRepairBy(record, reaching);
       if (typeof list === 'string') return skipped(seen, list);
     }
     if (held) {
@@ -197,13 +187,13 @@ async function repairHeld(
       await held.awaitOrphans();
       if (held.known) record = (await settleHeld(held.known, own, work)) ?? held.record;
     }
-    const known = (recorded && record) ?? findCached(seen, own);
+    const known = (isRecorded ? record : undefined) ?? findCached(seen, own);
     if (known === undefined) return skipped(seen, JUST_DELETED);
     work.known = known;
-    const list = listToRepairBy(known, recorded && record, reaching);
+    const list = listToRepairBy(known, reaching);
     if (typeof list === 'string') return skipped(seen, list);
     // Nothing is put back for what may be another container's.
-    const dryRun = scope.dryRun || (!recorded && !(await hasItsInterface(known, own)));
+    const dryRun = scope.dryRun || (!isRecorded && !(await hasItsInterface(known, own)));
     const begun = performance.now();
     const links = await repairPlugins(list, known, { ...scope, dryRun }, reaching);
     if (links.some(({ state }) => state !== 'sound')) work.begun ??= begun;
@@ -215,16 +205,12 @@ async function repairHeld(
 }
 
 /** The configuration that the plugins of an attachment are called with, or why they cannot be called. */
-function listToRepairBy(
-  known: CachedAttachment,
-  record: AttachmentRecord | undefined,
-  runtime: ChainRuntime,
-): Conflist | string {
+function listToRepairBy(known: KnownAttachment, runtime: ChainRuntime): Conflist | string {
   const { netns } = known;
-  const past = record && pastOf(record, runtime.env);
-  if (past?.kind === 'elsewhere') return past.why ?? '';
+  const past = pastOf(known, runtime.env);
+  if (past.kind === 'elsewhere') return past.why ?? '';
   if (netns === '') return 'its cached result names no namespace';
-  const place = past?.netns(netns) ?? (findNetnsIdentity(netns) === undefined ? 'gone' : 'same');
+  const place = past.netns();
   if (place === 'gone') return `its namespace "${netns}" no longer exists; DEL deletes it`;
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
   const list = listToCheckBy(findConfigOfAdd(known, runtime), runtime);
@@ -234,7 +220,7 @@ function listToRepairBy(
 /** Has every plugin check its part and, if that fails, put back what is missing. */
 async function repairPlugins(
   list: Conflist,
-  add: CachedAttachment,
+  add: KnownAttachment,
   means: RepairMeans,
   runtime: ChainRuntime,
 ): Promise<PluginCondition[]> {

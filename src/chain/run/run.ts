@@ -1,6 +1,6 @@
 // How do ADD, CHECK, DEL and STATUS run over the plugins of a list, or of one plugin without a list?
 
-import { type AttachmentRecord, pastOf, readAttachment } from '../../attachments/store.ts';
+import { type KnownAttachment, pastOf, readAttachment } from '../../attachments/store.ts';
 import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -95,7 +95,7 @@ async function check(list: Conflist, attachment: Attachment, runtime: ChainRunti
 }
 
 /** The record after a change of it has ended or, if its runner died, been undone or finished. */
-async function findSettled(id: AttachmentId, runtime: ChainRuntime): Promise<AttachmentRecord | undefined> {
+async function findSettled(id: AttachmentId, runtime: ChainRuntime): Promise<KnownAttachment | undefined> {
   const record = findRecord(id, runtime);
   if (record === undefined || pastOf(record, runtime.env).kind !== 'changing') return record;
   const { settleChange } = await import('../change.ts');
@@ -106,12 +106,12 @@ async function findSettled(id: AttachmentId, runtime: ChainRuntime): Promise<Att
 async function checkRecorded(
   list: Conflist,
   attachment: Attachment,
-  record: AttachmentRecord | undefined,
+  record: KnownAttachment | undefined,
   runtime: ChainRuntime,
 ): Promise<void> {
   const id = idOf(list, attachment);
   refuseOtherNetns(attachment, record, runtime);
-  const cached = record ?? readAttachment(cacheDirOf(runtime), id);
+  const cached = record ?? readAttachment({ cacheDir: cacheDirOf(runtime) }, id);
   const frozen = list.isRaised ? list : (findConfigOfAdd(cached, runtime) ?? list);
   if (!atLeast(frozen.version, SINCE.check)) {
     throw new CniError(
@@ -161,7 +161,7 @@ export async function networkStatus(list: Conflist, runtime: ChainRuntime): Prom
 /** The path may already belong to another container, whose network we must not check. */
 function refuseOtherNetns(
   { netns, containerId }: Attachment,
-  record: AttachmentRecord | undefined,
+  record: KnownAttachment | undefined,
   { env }: ChainRuntime,
 ): void {
   if (record === undefined) return;

@@ -14,7 +14,7 @@ export async function run(call: CommandCall): Promise<number> {
     const container = findKnown(containerId, call.cwd, own);
     const one = pickAttachment(container, what);
     if (!call.on('force')) refuseNeeded(one, container);
-    await watched(call, 'DEL', one.known, runtime => detach(one, runtime), one.known.network);
+    await watched(call, 'DEL', one, runtime => detach(one, runtime), one.network);
   });
   return 0;
 }

@@ -1,7 +1,7 @@
 // What does `catena ipam` do?
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { listKnown } from '../../attachments/store.ts';
+import { listAttachments } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
@@ -159,12 +159,12 @@ function listPlaces(call: CommandCall): LeasePlace[] {
 /** Lists of attachments and interfaces, read once for all leases. */
 function findWitnesses(call: CommandCall, network: string): Witnesses {
   const cacheDir = call.text('cni-cache-dir') || cniCacheDir(call.env);
-  const { attachments } = listKnown({ cacheDir, journals: [] }, network);
+  const { attachments } = listAttachments({ cacheDir }, { network });
   return {
     findRecord: ({ containerId, ifname }) =>
-      attachments
-        .map(({ known }) => known)
-        .find(one => one.containerId === containerId && (ifname === undefined || one.ifname === ifname)),
+      attachments.find(
+        one => one.containerId === containerId && (ifname === undefined || one.ifname === ifname),
+      ),
     holders: findUse()?.holders,
   };
 }

@@ -14,11 +14,11 @@ export async function run(call: CommandCall): Promise<number> {
   const [container = '', what = ''] = call.positionals;
   const change = changeOf(call);
   const found = findKnown(container, call.cwd, runtimeOf(call));
-  const { known, stateDir } = pickAttachment(found, what);
-  const { network, containerId, ifname } = known;
+  const one = pickAttachment(found, what);
+  const { stateDir } = one;
   const work = (runtime: ChainRuntime) =>
-    changeNetwork({ network, containerId, ifname }, change, { ...runtime, ...defined({ stateDir }) });
-  const result = await watched(call, 'SET', known, work, network);
+    changeNetwork(one, change, { ...runtime, ...defined({ stateDir }) });
+  const result = await watched(call, 'SET', one, work, one.network);
   await printData(call, result, CNITOOLS_INDENT);
   return 0;
 }

@@ -261,9 +261,9 @@ function containers({ values }: Line, { env }: Surroundings) {
     ...defined({ cacheDir: values.get('cni-cache-dir') }),
   };
   const storage = readStorageNames();
-  return readRecords(runtime).attachments.map(({ known }) => {
-    const { containerId: id, network, ifname } = known;
-    const { podNamespace, podName, containerName } = namesOf(known, storage);
+  return readRecords(runtime).attachments.map(one => {
+    const { containerId: id, network, ifname } = one;
+    const { podNamespace, podName, containerName } = namesOf(one, storage);
     const name = containerName ?? (podName === undefined ? undefined : `${podNamespace}/${podName}`);
     return { id, network, ifname, name };
   });

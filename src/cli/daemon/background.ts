@@ -202,8 +202,8 @@ function watchAttachments(
       isInCall: containerId => calls.has(containerId),
       log: observer.log,
       acted: podEvents(confDir, env, observer.log),
-      async traced(verb, { id, known }, how, work, problemOf) {
-        const facts = { verb, ...id, netns: known.netns, args: known.args, warm: true };
+      async traced(verb, { id, netns, args }, how, work, problemOf) {
+        const facts = { verb, ...id, netns, args, warm: true };
         const request = requests.begin(facts, env);
         const done = await work({ ...how, ...request.watch, env: request.env });
         const problem = problemOf(done);
@@ -241,7 +241,7 @@ function podEvents(confDir: string, env: CommandCall['env'], log: Observer['log'
   let sending: Promise<void> = Promise.resolve();
   let isFailing = false;
   const send: TellAct = async (act, one, problem) => {
-    const place = podNamedIn({ args: one.known.args });
+    const place = podNamedIn(one);
     const access = place && findAccess(confDir, env);
     if (place === undefined || access === undefined) return;
     if (!budget.take(performance.now())) return;
@@ -250,9 +250,7 @@ function podEvents(confDir: string, env: CommandCall['env'], log: Observer['log'
     try {
       const { openCluster } = await import('../../delegate/kubernetes.ts');
       const cluster = await openCluster(access);
-      const uid =
-        argOf({ args: one.known.args }, 'K8S_POD_UID') ??
-        (await cluster.findPod(place.namespace, place.name))?.uid;
+      const uid = argOf(one, 'K8S_POD_UID') ?? (await cluster.findPod(place.namespace, place.name))?.uid;
       if (uid !== undefined)
         await cluster.addEvent(place.namespace, eventOf(place, { uid }, said(act, one, problem)));
       isFailing = false;

@@ -100,12 +100,11 @@ function hostFactsOf(runtime: ChainRuntime, findAbout: FindAbout): () => HostFac
 
 function look(runtime: ChainRuntime, findAbout: FindAbout): HostFacts {
   const { standing } = readRecords(runtime);
-  const records = standing.map(({ known }) => known);
   const attachments = new Map<string, number>();
-  for (const { network } of records) attachments.set(network, (attachments.get(network) ?? 0) + 1);
+  for (const { network } of standing) attachments.set(network, (attachments.get(network) ?? 0) + 1);
   // The attachments of a network usually share one conflist. If it was changed in between, the last one counts.
   const lists = new Map(
-    records.flatMap(({ network, source }) => (source ? [[network, source] as const] : [])),
+    standing.flatMap(({ network, source }) => (source ? [[network, source] as const] : [])),
   );
   const inLists = <T>(find: (list: Conflist) => readonly T[]): T[] =>
     [...lists.values()].flatMap(source => {

@@ -75,7 +75,7 @@ async function gather(call: CommandCall, { confDir, binDir }: PrintOptions) {
   const cluster = server && (await readMultusCluster(server));
   const runner = optionsOf(entry, found.list.name, found.list.version);
   const seen = await forecast(runner, cluster ?? { definitions: [], pods: [] }, capabilitiesOf(entry));
-  const { attachments } = listAttachments(String(entry.cniDir));
+  const { attachments } = listAttachments({ cacheDir: String(entry.cniDir) });
   // Containers of this node that multus attached.
   const standing = new Set(attachments.map(({ containerId }) => containerId)).size;
   const confName = `${basename(found.file, extname(found.file))}-catena.conflist`;

@@ -58,7 +58,7 @@ export function readNames(call: CommandCall): ReadonlyMap<string, ContainerNames
   try {
     const storage = readStorageNames();
     const { attachments } = readRecords(runtimeOf(call));
-    return new Map(attachments.map(({ known }) => [known.containerId, namesOf(known, storage)]));
+    return new Map(attachments.map(one => [one.containerId, namesOf(one, storage)]));
   } catch {
     return new Map();
   }

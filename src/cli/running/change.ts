@@ -1,7 +1,7 @@
 // How does a running container get one more network, how does it lose one, and how do processes that do so wait for each other?
 
 import { join } from 'node:path';
-import { hold, lifeOf } from '../../attachments/store.ts';
+import { hold, lifeOf, pastOf } from '../../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../../chain/config/conflist.ts';
 import { settleEarlierAdd } from '../../chain/records/recover.ts';
 import { withDetails } from '../../chain/run/call-plugins.ts';
@@ -18,7 +18,6 @@ import { type Inside, readInside } from '../../node/devices.ts';
 import type { RecordedAttachment } from '../../node/facts.ts';
 import { originOf, sinceOf } from '../../node/read-node.ts';
 import { holdFlock } from '../../sys/flock.ts';
-import { compareNetns, findNetnsIdentity } from '../../sys/netns-identity.ts';
 import { type ContainerPlace, checkPlace, type KnownContainer } from './container.ts';
 
 // The name of an interface is chosen by looking which ones are free, and plugins of foreign make delete an interface by its name.
@@ -88,11 +87,11 @@ export async function undoEarlierTry(
   { network, ifname, request }: Pick<AttachRequest, 'network' | 'ifname' | 'request'>,
   runtime: ChainRuntime,
 ): Promise<void> {
-  for (const { record, unsettled } of attachments) {
-    if (record === undefined || unsettled === undefined) continue;
-    const isTried = request !== undefined && record.request === request;
-    const isSame = isTried || (ifname !== undefined && record.ifname === ifname);
-    if (isSame && record.network === network) await settleTry(record, runtime);
+  for (const one of attachments) {
+    if (one.unsettled === undefined) continue;
+    const isTried = request !== undefined && one.request === request;
+    const isSame = isTried || (ifname !== undefined && one.ifname === ifname);
+    if (isSame && one.network === network) await settleTry(one, runtime);
   }
 }
 
@@ -115,10 +114,10 @@ export function planAttach(
   { network, ifname, request, args, capabilityArgs }: AttachRequest,
 ): Attachment {
   const again = attachments.find(
-    ({ record }) => request !== undefined && record?.request === request && record.network === network,
+    one => request !== undefined && one.request === request && one.network === network,
   );
-  if (again) return { containerId, netns, ifname: again.known.ifname, args, capabilityArgs };
-  const taken = new Set([...inside.keys(), ...attachments.map(({ known }) => known.ifname)]);
+  if (again) return { containerId, netns, ifname: again.ifname, args, capabilityArgs };
+  const taken = new Set([...inside.keys(), ...attachments.map(one => one.ifname)]);
   if (ifname !== undefined) checkFree(containerId, ifname, taken);
   return { containerId, netns, ifname: ifname ?? nextIfname(taken), args, capabilityArgs };
 }
@@ -200,7 +199,7 @@ export function refuseNeeded(one: RecordedAttachment, { containerId, attachments
   if (hasEnded(one)) return;
   const why = reasonToKeep(one, attachments);
   if (why === undefined) return;
-  const { network, ifname } = one.known;
+  const { network, ifname } = one;
   throw invalidConfig(
     `Cannot detach interface "${ifname}" of container "${containerId}" from network "${network}": ${why}; --force detaches it nevertheless`,
   );
@@ -211,13 +210,12 @@ export function refuseNeeded(one: RecordedAttachment, { containerId, attachments
  * @throws CniError 6 if that is not known, 11 if it has been attached again since; else as deleteNetwork()
  */
 export async function detach(one: RecordedAttachment, runtime: ChainRuntime): Promise<void> {
-  const { known, record, stateDir } = one;
-  const { network, containerId, ifname, netns, args, capabilityArgs } = known;
+  const { network, containerId, ifname, netns, args, capabilityArgs, stateDir, cacheDir } = one;
   const attachment = { containerId, ifname, netns, args, capabilityArgs };
-  const list = listOf(known);
-  if (record === undefined) return deleteNetwork(list, attachment, runtime);
+  const list = listOf(one);
+  if (stateDir === undefined) return deleteNetwork(list, attachment, runtime);
   let isAnother = false;
-  await deleteNetwork(list, attachment, { ...runtime, stateDir, cacheDir: record.cacheDir }, life => {
+  await deleteNetwork(list, attachment, { ...runtime, stateDir, cacheDir }, life => {
     const isThat = life === lifeOf(one);
     isAnother = !isThat && life !== '';
     return isThat;
@@ -229,7 +227,7 @@ export async function detach(one: RecordedAttachment, runtime: ChainRuntime): Pr
   );
 }
 
-function listOf({ source, network, containerId }: RecordedAttachment['known']): Conflist {
+function listOf({ source, network, containerId }: RecordedAttachment): Conflist {
   if (source !== '') return parseFrozen(source);
   throw new CniError(
     ErrorCode.decodingFailure,
@@ -238,16 +236,15 @@ function listOf({ source, network, containerId }: RecordedAttachment['known']): 
 }
 
 /** Its namespace is gone, and with it its interface. */
-function hasEnded({ known: { netns }, record }: RecordedAttachment): boolean {
-  if (record === undefined) return findNetnsIdentity(netns) === undefined;
-  return compareNetns(netns, record) !== 'same';
+function hasEnded(one: RecordedAttachment): boolean {
+  return one.netns === '' || pastOf(one, process.env).netns() !== 'same';
 }
 
 function reasonToKeep(one: RecordedAttachment, all: readonly RecordedAttachment[]): string | undefined {
   const { runner } = originOf(one);
   if (one.through !== undefined)
     return `the delegate runner of network "${one.through}" attached it, and reports it in the pod's network status`;
-  if (one.record === undefined)
+  if (one.stateDir === undefined)
     return `${runner} made it, reports its address, and deletes it with the container`;
   if (firstOf(all) === one) return "it is the container's first, by which its runtime reaches it";
   return undefined;
@@ -257,5 +254,5 @@ function reasonToKeep(one: RecordedAttachment, all: readonly RecordedAttachment[
 function firstOf(all: readonly RecordedAttachment[]): RecordedAttachment | undefined {
   const since = (one: RecordedAttachment) => sinceOf(one, process.env) ?? '';
   const oldestFirst = all.toSorted((a, b) => (since(a) < since(b) ? -1 : 1));
-  return all.find(({ known }) => known.ifname === 'eth0') ?? oldestFirst[0];
+  return all.find(({ ifname }) => ifname === 'eth0') ?? oldestFirst[0];
 }

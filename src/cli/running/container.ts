@@ -32,10 +32,10 @@ export interface KnownContainer {
 export function findKnown(given: string, cwd: string | undefined, runtime: ChainRuntime): KnownContainer {
   const { attachments } = readRecords(runtime);
   const found = FINDERS.map(find => find(attachments, given, cwd)).find(list => list.length > 0) ?? [];
-  const ids = [...new Set(found.map(({ known }) => known.containerId))];
+  const ids = [...new Set(found.map(({ containerId }) => containerId))];
   const [containerId, ...others] = ids;
   if (containerId !== undefined && others.length === 0)
-    return { containerId, attachments: attachments.filter(({ known }) => known.containerId === containerId) };
+    return { containerId, attachments: attachments.filter(one => one.containerId === containerId) };
   const why = others.length
     ? `there are ${ids.length} of them: ${ids.join(', ')}; use more of its id`
     : 'no attachment of it is on record, ours or of another runtime; catena ls shows which are';
@@ -50,12 +50,12 @@ export function pickAttachment(
   { containerId, attachments }: KnownContainer,
   given: string,
 ): RecordedAttachment {
-  const byName = attachments.filter(({ known }) => known.ifname === given);
-  const found = byName.length ? byName : attachments.filter(({ known }) => known.network === given);
+  const byName = attachments.filter(({ ifname }) => ifname === given);
+  const found = byName.length ? byName : attachments.filter(({ network }) => network === given);
   const [one, ...more] = found;
   if (one && more.length === 0) return one;
   const names = (list: readonly RecordedAttachment[]) =>
-    list.map(({ known }) => `${known.network} ${known.ifname}`).join(', ');
+    list.map(({ network, ifname }) => `${network} ${ifname}`).join(', ');
   throw new CniError(
     ErrorCode.unknownContainer,
     one
@@ -66,8 +66,8 @@ export function pickAttachment(
 
 /** Arguments of its first ADD that say which pod it is, for the plugins of further networks. */
 export function podArgs({ attachments }: KnownContainer): CniArgs {
-  const [first] = attachments.filter(({ known }) => known.args.length > 0);
-  return first?.known.args.filter(([key]) => key === 'IgnoreUnknown' || key.startsWith('K8S_POD_')) ?? [];
+  const [first] = attachments.filter(({ args }) => args.length > 0);
+  return first?.args.filter(([key]) => key === 'IgnoreUnknown' || key.startsWith('K8S_POD_')) ?? [];
 }
 
 type Find = (
@@ -78,23 +78,23 @@ type Find = (
 
 /** The most certain comes first. */
 const FINDERS: readonly Find[] = [
-  (all, given) => all.filter(({ known }) => known.containerId === given),
+  (all, given) => all.filter(({ containerId }) => containerId === given),
   (all, given) => {
     const storage = readStorageNames();
-    return all.filter(({ known }) => {
-      const { podNamespace, podName, containerName } = namesOf(known, storage);
+    return all.filter(one => {
+      const { podNamespace, podName, containerName } = namesOf(one, storage);
       return containerName === given || (podName !== undefined && `${podNamespace}/${podName}` === given);
     });
   },
   (all, given, cwd) => (given === '' ? [] : inNamespace(all, namespacePath(given, cwd))),
-  (all, given) => all.filter(({ known }) => namesOf(known, new Map()).podName === given),
-  (all, given) => all.filter(({ known }) => given !== '' && known.containerId.startsWith(given)),
+  (all, given) => all.filter(one => namesOf(one, new Map()).podName === given),
+  (all, given) => all.filter(({ containerId }) => given !== '' && containerId.startsWith(given)),
 ];
 
 /** Another path may lead to the same namespace. */
 function inNamespace(all: readonly RecordedAttachment[], path: string): RecordedAttachment[] {
   const identity = findNetnsIdentity(path);
-  return all.filter(({ known: { netns } }) => {
+  return all.filter(({ netns }) => {
     return netns === path || (identity !== undefined && findNetnsIdentity(netns) === identity);
   });
 }
@@ -121,7 +121,7 @@ export function findPlace(container: KnownContainer, runtime: ChainRuntime): Con
     const place = placeBy(one, runtime);
     if (place) return place;
   }
-  const paths = [...new Set(container.attachments.map(({ known }) => `"${known.netns}"`))].join(', ');
+  const paths = [...new Set(container.attachments.map(({ netns }) => `"${netns}"`))].join(', ');
   throw new CniError(
     ErrorCode.invalidNetns,
     `Cannot enter the namespace of container "${container.containerId}": ${paths} is gone, is the host's own, or is no longer that of its ADD`,
@@ -139,20 +139,18 @@ export function checkPlace({ containerId }: KnownContainer, { netns, identity }:
 }
 
 /** Whether our record says in which namespace it was made. */
-function isRecorded({ known, record }: RecordedAttachment): boolean {
-  return record?.netnsIdentity !== undefined && known.file !== undefined;
+function isRecorded({ netnsIdentity }: RecordedAttachment): boolean {
+  return netnsIdentity !== undefined;
 }
 
 function placeBy(one: RecordedAttachment, { env }: ChainRuntime): ContainerPlace | undefined {
-  const { known } = one;
-  const { netns, ifname } = known;
-  const record = isRecorded(one) ? one.record : undefined;
-  if (record && pastOf(record, env).netns(netns) !== 'same') return undefined;
-  const identity = record ?? identifyNetns(netns);
+  const { netns, ifname, result } = one;
+  if (pastOf(one, env).netns() !== 'same') return undefined;
+  const identity = isRecorded(one) ? one : identifyNetns(netns);
   if (identity.netnsIdentity === undefined) return undefined;
   const inside = readInside(netns);
   if (inside === undefined) return undefined;
-  const isShown = record !== undefined || hasPromised(inside.get(ifname), ifname, known.result);
+  const isShown = isRecorded(one) || hasPromised(inside.get(ifname), ifname, result);
   // What was read is of the namespace that was identified.
   return isShown && compareNetns(netns, identity) === 'same' ? { netns, identity, inside } : undefined;
 }
@@ -164,7 +162,7 @@ function placeBy(one: RecordedAttachment, { env }: ChainRuntime): ContainerPlace
 function hasPromised(
   inside: Inside | undefined,
   ifname: string,
-  result: RecordedAttachment['known']['result'],
+  result: RecordedAttachment['result'],
 ): boolean {
   if (inside === undefined || result === undefined) return false;
   const mac = listIn(result, 'interfaces').find(one => one.name === ifname && one.sandbox)?.mac;

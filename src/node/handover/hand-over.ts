@@ -3,13 +3,7 @@
 import { resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { forgetGeneration } from '../../attachments/generation.ts';
-import {
-  type CachedAttachment,
-  isNamespaceGone,
-  listKnown,
-  pastOf,
-  tryHold,
-} from '../../attachments/store.ts';
+import { type KnownAttachment, listAttachments, pastOf, tryHold } from '../../attachments/store.ts';
 import { type Conflist, listUses } from '../../chain/config/conflist.ts';
 import { isOwnPlugin } from '../../chain/config/find-plugin.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from '../../chain/records/foreign.ts';
@@ -22,19 +16,17 @@ import { runDir } from '../../cni/directories.ts';
 import { HANDOVER_VARIABLE, type HandoverMode } from '../../cni/env.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { parseHandoverReply } from '../../cni/invocation.ts';
-import type { JsonObject } from '../../cni/json.ts';
+import { defined, type JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
 
 /** An attachment as its ADD left it. */
-export interface HandedAttachment extends CachedAttachment {
+export interface HandedAttachment extends KnownAttachment {
   /** Its configuration; undefined if the recorded one cannot be used. */
   readonly list: Conflist | undefined;
   /** Names of all executables that its plugins call. */
   readonly types: readonly string[];
   /** Its namespace is gone, and its devices with it: DEL only has leases and rules to remove. */
   readonly isGone: boolean;
-  /** Directories in which its plugins were found by ADD, if they were recorded. */
-  readonly pluginDirs: readonly string[] | undefined;
 }
 
 /**
@@ -45,23 +37,24 @@ export interface HandedAttachment extends CachedAttachment {
  */
 export function listAttached(network: string | undefined, runtime: Runtime): HandedAttachment[] {
   const journals = runtime.stateDir === undefined ? [] : [runtime.stateDir];
-  const { attachments } = listKnown({ cacheDir: cacheDirOf(runtime), journals }, network);
-  return attachments.flatMap(({ known, record, cached }) => {
+  const { attachments } = listAttachments({ cacheDir: cacheDirOf(runtime), journals }, defined({ network }));
+  return attachments.flatMap(known => {
     // What is to be undone is on record, and what another runtime has made under the same name is not.
-    const stands = record === undefined || pastOf(record, runtime.env).stands;
-    const one = stands ? known : cached;
+    const { onWarning: _, ...quiet } = { ...runtime, cacheDir: known.cacheDir };
+    const one = pastOf(known, runtime.env).stands ? known : findCached(known, quiet);
     if (one === undefined) return [];
     const list = findConfigOfAdd(one, runtime);
     const types = list ? [...new Set(listUses(list).map(({ type }) => type))] : [];
-    const own = stands ? record : undefined;
-    const isGone = isNamespaceGone({ known: one, record: own });
-    return { ...one, list, types, isGone, pluginDirs: own?.pluginDirs };
+    return { ...one, list, types, isGone: pastOf(one, runtime.env).netns() !== 'same' };
   });
 }
 
 /** Whether the executables in a directory may have made it; true if the directories were not recorded. */
-export function isMadeIn(dir: string, { pluginDirs }: Pick<HandedAttachment, 'pluginDirs'>): boolean {
-  return pluginDirs === undefined || pluginDirs.some(one => resolve(one) === resolve(dir));
+export function isMadeIn(
+  dir: string,
+  { stateDir, pluginDirs }: Pick<HandedAttachment, 'stateDir' | 'pluginDirs'>,
+): boolean {
+  return stateDir === undefined || pluginDirs.some(one => resolve(one) === resolve(dir));
 }
 
 /** Runners keep their attachments in records of their own, which no other executable reads. */
@@ -135,26 +128,27 @@ function forgetNote(id: AttachmentId, { env }: Runtime): void {
 }
 
 /** What the runtime that made it keeps of it, if that is another one, whose DEL may run at the same time. */
-function findTheirs(attached: HandedAttachment, runtime: Runtime): CachedAttachment | undefined {
-  return attached.isGone || attached.file !== undefined ? undefined : findCached(attached, runtime);
+function findTheirs(attached: HandedAttachment, runtime: Runtime): KnownAttachment | undefined {
+  return attached.isGone || attached.stateDir !== undefined ? undefined : findCached(attached, runtime);
 }
 
 /** @returns why the work was not done */
 async function whileHeld(
-  { network, containerId, ifname, file, source, capabilityArgs }: HandedAttachment,
+  attached: HandedAttachment,
   { stateDir, env }: Runtime,
   work: () => Promise<void>,
 ): Promise<string | undefined> {
-  const held = tryHold({ network, containerId, ifname }, { stateDir, env, purpose: 'repair' });
+  const held = tryHold(attached, { stateDir, env, purpose: 'repair' });
   if ('holder' in held) return `process ${held.holder.pid} is working on it; run the command again`;
   try {
     const { record } = held;
     // `catena set` may have changed it since it was listed, and its plugins would hand over ports that it no longer has.
-    if (file !== undefined && stateDir !== undefined) {
+    if (attached.stateDir !== undefined) {
       if (!record || !held.past?.stands) return 'it has just been deleted';
       if (held.past.kind === 'elsewhere') return held.past.why;
-      const isSame = record.source === source && isDeepStrictEqual(record.capabilityArgs, capabilityArgs);
-      if (!isSame) return 'it has just been changed; run the command again';
+      const settings = ({ source, capabilityArgs }: KnownAttachment) => [source, capabilityArgs];
+      if (!isDeepStrictEqual(settings(record), settings(attached)))
+        return 'it has just been changed; run the command again';
     }
     await work();
     return undefined;

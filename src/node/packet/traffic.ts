@@ -35,7 +35,7 @@ import { addressOfNode, type From, type To, uplinkOf } from './why-not.ts';
 /** An attachment as it is shown, and as it was made. */
 export interface Target {
   readonly shown: NodeAttachment;
-  readonly known: RecordedAttachment['known'];
+  readonly known: RecordedAttachment;
 }
 
 /** An attachment whose container can be entered, with its list as it was at ADD. */
@@ -185,9 +185,9 @@ export class Traffic {
 /** Pairs what a node shows with what is on record. */
 export function targetsOf(
   shown: readonly NodeAttachment[],
-  recorded: readonly Pick<RecordedAttachment, 'known'>[],
+  recorded: readonly RecordedAttachment[],
 ): Target[] {
-  const known = new Map(recorded.map(one => [keyOf(one.known), one.known]));
+  const known = new Map(recorded.map(one => [keyOf(one), one]));
   return shown.flatMap(one => {
     const own = known.get(keyOf(one));
     return own ? [{ shown: one, known: own }] : [];

@@ -5,9 +5,10 @@ import fc from 'fast-check';
 import { addressesOf, routesOf } from '../../../plugins/host-device/capture.ts';
 import { type DeviceRecord, parseRecord as parseDevice } from '../../../plugins/host-device/record.ts';
 import { findBackup, findStaleBackups } from '../../../plugins/tuning/backup.ts';
-import { listAttachments, parseRecord as parseCached } from '../../../src/attachments/entries.ts';
-import { lastBegun, noteFileOf, notesDir, parseNote } from '../../../src/attachments/notes.ts';
-import { listKnown } from '../../../src/attachments/store.ts';
+import { lastBegun } from '../../../src/attachments/attachment.ts';
+import { listEntries, parseEntry as parseCached } from '../../../src/attachments/entries.ts';
+import { noteFileOf, notesDir, parseNote } from '../../../src/attachments/notes.ts';
+import { listAttachments } from '../../../src/attachments/store.ts';
 import { BETWEEN_SETTINGS } from '../../../src/between/plan.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
@@ -58,8 +59,7 @@ export const journalFile = door({
     const file = noteFileOf(stateDir, { network: 'podnet', containerId: 'c1', ifname: 'eth0' });
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.writeFileSync(file, text);
-    const { attachments, damaged } = listKnown({ journals: [stateDir] });
-    const records = attachments.flatMap(({ record }) => record ?? []);
+    const { attachments: records, damaged } = listAttachments({ journals: [stateDir] });
     const note = answersOrRefuses(() => parseNote(text, file), ErrorCode.decodingFailure);
     // Of what had been attached and has no entry, nothing is left; and a change of another runtime's is recovered, not listed.
     const isOver = note?.added === true && note.attempts === 0;
@@ -97,7 +97,7 @@ export const cache = door({
     const dir = ground().dir('cache');
     fs.mkdirSync(path.join(dir, 'results'), { recursive: true });
     fs.writeFileSync(path.join(dir, 'results', 'podnet-c1-eth0'), text);
-    listAttachments(dir);
+    listEntries(dir);
   },
 });
 

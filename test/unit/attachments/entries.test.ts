@@ -3,18 +3,18 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import {
-  type CachedAttachment,
-  listAttachments,
-  parseRecord,
-  readAttachment,
-  removeAttachment,
-  renderAttachment,
-  replaceAttachment,
-  writeAttachment,
+  type Entry,
+  listEntries,
+  parseEntry,
+  readEntry,
+  removeEntry,
+  renderEntry,
+  replaceEntry,
+  writeEntry,
 } from '../../../src/attachments/entries.ts';
 import { cacheFileOf } from '../../../src/cni/attachment.ts';
 
-const FULL: CachedAttachment = {
+const FULL: Entry = {
   network: 'n1',
   containerId: 'c1',
   ifname: 'eth0',
@@ -39,28 +39,28 @@ const FULL_BYTES =
   '"capabilityArgs":{"b":{"a":2,"z":1},"portMappings":[{"containerPort":8080,"hostPort":80}]},' +
   '"result":{"cniVersion":"1.1.0","dns":{"domain":"\\u003c\\u0026\\u003e"},"ips":[{"address":"10.0.0.2/24","gateway":"10.0.0.1"}]}}';
 
-describe('renderAttachment()', () => {
+describe('renderEntry()', () => {
   test('writes the bytes of libcni', () => {
-    expect(renderAttachment(FULL)).toBe(FULL_BYTES);
+    expect(renderEntry(FULL)).toBe(FULL_BYTES);
   });
 
   test('leaves empty fields out', () => {
     const empty = { ...FULL, netns: '', args: [], capabilityArgs: {}, result: undefined };
-    expect(renderAttachment(empty)).toBe(
+    expect(renderEntry(empty)).toBe(
       '{"kind":"cniCacheV1","containerId":"c1","config":"eyJuYW1lIjoibjEifQo=","ifName":"eth0","networkName":"n1"}',
     );
   });
 });
 
-describe('parseRecord()', () => {
+describe('parseEntry()', () => {
   const ID = { network: 'n1', containerId: 'c1', ifname: 'eth0' };
 
-  test('reads what renderAttachment() writes', () => {
-    expect(parseRecord(FULL_BYTES, 'f', undefined)).toEqual(FULL);
+  test('reads what renderEntry() writes', () => {
+    expect(parseEntry(FULL_BYTES, 'f', undefined)).toEqual(FULL);
   });
 
   test('trusts the fields rather than the file name', () => {
-    expect(parseRecord(FULL_BYTES, 'f', { ...ID, containerId: 'other' }).containerId).toBe('c1');
+    expect(parseEntry(FULL_BYTES, 'f', { ...ID, containerId: 'other' }).containerId).toBe('c1');
   });
 
   test('ignores unusable values of optional fields', () => {
@@ -71,7 +71,7 @@ describe('parseRecord()', () => {
       capabilityArgs: [],
       result: 5,
     };
-    expect(parseRecord(JSON.stringify(odd), 'f', undefined)).toEqual({
+    expect(parseEntry(JSON.stringify(odd), 'f', undefined)).toEqual({
       ...FULL,
       netns: '',
       args: [['B', 'c']],
@@ -87,7 +87,7 @@ describe('parseRecord()', () => {
       { name: 'eth0', Sandbox: '/run/netns/own' },
     ];
     const { netns: _, ...silent } = JSON.parse(FULL_BYTES);
-    const netnsOf = (record: object) => parseRecord(JSON.stringify(record), 'f', ID).netns;
+    const netnsOf = (record: object) => parseEntry(JSON.stringify(record), 'f', ID).netns;
     expect(netnsOf({ ...silent, result: { interfaces } })).toBe('/run/netns/own');
     expect(netnsOf({ ...silent, netns: '/run/netns/x', result: { interfaces } })).toBe('/run/netns/x');
     expect(netnsOf({ ...silent, result: { interfaces: [{ name: 'net1', sandbox: '/x' }, 7] } })).toBe('');
@@ -96,12 +96,12 @@ describe('parseRecord()', () => {
 
   test('reads the bare result of libcni 0.7 when its file name has only one reading', () => {
     const bare = '{"cniVersion":"0.3.1"}';
-    expect(parseRecord(bare, 'f', ID)).toMatchObject({
+    expect(parseEntry(bare, 'f', ID)).toMatchObject({
       ...ID,
       source: '',
       result: { cniVersion: '0.3.1' },
     });
-    expect(() => parseRecord(bare, 'f', undefined)).toThrow('its name does not identify an attachment');
+    expect(() => parseEntry(bare, 'f', undefined)).toThrow('its name does not identify an attachment');
   });
 });
 
@@ -125,11 +125,11 @@ const current = (networkName: string, containerId: string, ifName = 'eth0') => (
   networkName,
 });
 
-describe('writeAttachment()', () => {
+describe('writeEntry()', () => {
   test('writes the file where libcni looks, for its owner only, and leaves nothing else', () => {
     const cache = path.join(dir, 'cache');
-    writeAttachment(cache, FULL);
-    writeAttachment(cache, FULL);
+    writeEntry(cache, FULL);
+    writeEntry(cache, FULL);
     const file = path.join(cache, 'results', 'n1-c1-eth0');
     expect(cacheFileOf(cache, ID)).toBe(file);
     expect(fs.readFileSync(file, 'utf8')).toBe(FULL_BYTES);
@@ -141,22 +141,20 @@ describe('writeAttachment()', () => {
 
   test('names the file that it could not write', () => {
     fs.writeFileSync(path.join(dir, 'results'), '');
-    expect(() => writeAttachment(dir, FULL)).toThrow(
-      `Cannot write cached result "${dir}/results/n1-c1-eth0": E`,
-    );
+    expect(() => writeEntry(dir, FULL)).toThrow(`Cannot write cached result "${dir}/results/n1-c1-eth0": E`);
   });
 });
 
-describe('readAttachment()', () => {
+describe('readEntry()', () => {
   test('returns what was written', () => {
     put('n1-c1-eth0', FULL_BYTES);
-    expect(readAttachment(dir, ID)).toEqual(FULL);
+    expect(readEntry(dir, ID)).toEqual(FULL);
   });
 
   test('reads the layout of libcni 0.7, which is the bare result', () => {
     const result = { cniVersion: '0.3.1', ips: [{ version: '4', address: '10.0.0.2/24' }] };
     put('n1-c1-eth0', result);
-    expect(readAttachment(dir, ID)).toEqual({
+    expect(readEntry(dir, ID)).toEqual({
       ...ID,
       netns: '',
       args: [],
@@ -167,34 +165,34 @@ describe('readAttachment()', () => {
   });
 
   test('returns nothing where no file exists', () => {
-    expect(readAttachment(dir, ID)).toBeUndefined();
+    expect(readEntry(dir, ID)).toBeUndefined();
   });
 
   test('ignores the file of another attachment with the same file name', () => {
     put('a-b-c-eth0', current('a-b', 'c'));
-    expect(readAttachment(dir, { network: 'a', containerId: 'b-c', ifname: 'eth0' })).toBeUndefined();
-    expect(readAttachment(dir, { network: 'a-b', containerId: 'c', ifname: 'eth0' })).toBeDefined();
+    expect(readEntry(dir, { network: 'a', containerId: 'b-c', ifname: 'eth0' })).toBeUndefined();
+    expect(readEntry(dir, { network: 'a-b', containerId: 'c', ifname: 'eth0' })).toBeDefined();
   });
 
   test('refuses what is neither layout', () => {
     put('n1-c1-eth0', '{"kind":');
-    expect(() => readAttachment(dir, ID)).toThrow(`Cannot read cached result "${dir}/results/n1-c1-eth0"`);
+    expect(() => readEntry(dir, ID)).toThrow(`Cannot read cached result "${dir}/results/n1-c1-eth0"`);
   });
 });
 
-describe('removeAttachment()', () => {
+describe('removeEntry()', () => {
   test('succeeds when there is none', () => {
-    removeAttachment(dir, ID);
+    removeEntry(dir, ID);
     put('n1-c1-eth0', FULL_BYTES);
-    removeAttachment(dir, ID);
-    expect(readAttachment(dir, ID)).toBeUndefined();
+    removeEntry(dir, ID);
+    expect(readEntry(dir, ID)).toBeUndefined();
   });
 
   test('removes a damaged file, but not the record of another attachment with the same file name', () => {
     put('n1-c1-eth0', '{');
     put('a-b-c-eth0', current('a-b', 'c'));
-    removeAttachment(dir, ID);
-    removeAttachment(dir, { network: 'a', containerId: 'b-c', ifname: 'eth0' });
+    removeEntry(dir, ID);
+    removeEntry(dir, { network: 'a', containerId: 'b-c', ifname: 'eth0' });
     expect(fs.readdirSync(path.join(dir, 'results'))).toEqual(['a-b-c-eth0']);
   });
 });
@@ -209,9 +207,9 @@ test.each([
   );
 });
 
-describe('listAttachments()', () => {
+describe('listEntries()', () => {
   const shown = (filter: { network?: string; containerId?: string } = {}) =>
-    listAttachments(dir, filter).attachments.map(one => [one.network, one.containerId, one.ifname].join(' '));
+    listEntries(dir, filter).entries.map(one => [one.network, one.containerId, one.ifname].join(' '));
 
   test('reads names from the content of the files', () => {
     put('n1-c2-eth0', current('n1', 'c2'));
@@ -225,7 +223,7 @@ describe('listAttachments()', () => {
     expect(shown({ network: 'n1' })).toEqual(['n1 c1 eth0', 'n1 c2 eth0', 'n1 legacy eth1']);
     expect(shown({ containerId: 'c1' })).toEqual(['n1 c1 eth0', 'n1-x c1 eth0', 'n2 c1 eth0']);
     expect(shown({ network: 'n2', containerId: 'c1' })).toEqual(['n2 c1 eth0']);
-    expect(listAttachments(dir).damaged).toEqual([]);
+    expect(listEntries(dir).damaged).toEqual([]);
   });
 
   test.each([
@@ -246,65 +244,65 @@ describe('listAttachments()', () => {
   ])('reports a file that %s, and continues', (_, name, content, problem) => {
     put(name, content);
     put('n1-good-eth0', current('n1', 'good'));
-    const { attachments, damaged } = listAttachments(dir, { network: 'n1' });
-    expect(attachments.map(({ containerId }) => containerId)).toEqual(['good']);
+    const { entries, damaged } = listEntries(dir, { network: 'n1' });
+    expect(entries.map(({ containerId }) => containerId)).toEqual(['good']);
     expect(damaged.map(({ code, message }) => [code, message])).toEqual([
       [6, expect.stringContaining(`Cannot read cached result "${dir}/results/${name}": `)],
     ]);
     expect(damaged[0]?.message).toContain(problem);
-    expect(listAttachments(dir, { network: 'other' }).damaged).toEqual([]);
+    expect(listEntries(dir, { network: 'other' }).damaged).toEqual([]);
   });
 
   test('treats a missing directory as empty, and reports a path that is not a directory', () => {
-    expect(listAttachments(dir)).toEqual({ attachments: [], damaged: [] });
+    expect(listEntries(dir)).toEqual({ entries: [], damaged: [] });
     fs.writeFileSync(path.join(dir, 'results'), '');
-    expect(() => listAttachments(dir)).toThrow(`Cannot list cached results in "${dir}/results": ENOTDIR`);
+    expect(() => listEntries(dir)).toThrow(`Cannot list cached results in "${dir}/results": ENOTDIR`);
   });
 });
 
-describe('replaceAttachment()', () => {
+describe('replaceEntry()', () => {
   const later = { ...FULL, netns: '/run/netns/later' };
   const changed = { ...FULL, capabilityArgs: {} };
-  const isFull = (cached: CachedAttachment | undefined) => cached?.netns === FULL.netns;
+  const isFull = (cached: Entry | undefined) => cached?.netns === FULL.netns;
   const names = () => fs.readdirSync(path.join(dir, 'results'));
   const file = () => cacheFileOf(dir, ID);
 
   test('replaces what the caller has seen, and leaves nothing else', () => {
-    writeAttachment(dir, FULL);
-    replaceAttachment(dir, changed, isFull);
-    expect([readAttachment(dir, ID), names()]).toEqual([changed, ['n1-c1-eth0']]);
+    writeEntry(dir, FULL);
+    replaceEntry(dir, changed, isFull);
+    expect([readEntry(dir, ID), names()]).toEqual([changed, ['n1-c1-eth0']]);
   });
 
   test('puts back what another runtime has written since', () => {
-    writeAttachment(dir, later);
-    replaceAttachment(dir, changed, isFull);
-    expect([readAttachment(dir, ID), names()]).toEqual([later, ['n1-c1-eth0']]);
+    writeEntry(dir, later);
+    replaceEntry(dir, changed, isFull);
+    expect([readEntry(dir, ID), names()]).toEqual([later, ['n1-c1-eth0']]);
     put('n1-c1-eth0', '{"kind":');
-    replaceAttachment(dir, changed, isFull);
+    replaceEntry(dir, changed, isFull);
     expect([fs.readFileSync(file(), 'utf8'), names()]).toEqual(['{"kind":', ['n1-c1-eth0']]);
   });
 
   test('leaves what another runtime writes at that very moment', () => {
-    writeAttachment(dir, FULL);
-    replaceAttachment(dir, changed, cached => {
-      writeAttachment(dir, later);
+    writeEntry(dir, FULL);
+    replaceEntry(dir, changed, cached => {
+      writeEntry(dir, later);
       return isFull(cached);
     });
-    expect([readAttachment(dir, ID), names()]).toEqual([later, ['n1-c1-eth0']]);
+    expect([readEntry(dir, ID), names()]).toEqual([later, ['n1-c1-eth0']]);
   });
 
   test('puts back what a process that died had taken aside', () => {
-    writeAttachment(dir, FULL);
+    writeEntry(dir, FULL);
     expect(() =>
-      replaceAttachment(dir, changed, () => {
+      replaceEntry(dir, changed, () => {
         throw new Error('it dies');
       }),
     ).toThrow('it dies');
     expect(fs.existsSync(file())).toBe(false);
-    replaceAttachment(dir, changed, isFull);
-    expect([readAttachment(dir, ID), names()]).toEqual([changed, ['n1-c1-eth0']]);
+    replaceEntry(dir, changed, isFull);
+    expect([readEntry(dir, ID), names()]).toEqual([changed, ['n1-c1-eth0']]);
     fs.renameSync(file(), path.join(dir, 'results', '.catena-aside-of-another'));
-    removeAttachment(dir, ID);
+    removeEntry(dir, ID);
     expect(names()).toEqual(['.catena-aside-of-another']);
   });
 });

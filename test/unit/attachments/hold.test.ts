@@ -2,8 +2,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { writeAttachment } from '../../../src/attachments/entries.ts';
-import { type Held, type HeldKnown, hold, pastOf, tryHold } from '../../../src/attachments/hold.ts';
+import { begunAdd, type KnownAttachment, ofEntry, pastOf } from '../../../src/attachments/attachment.ts';
+import { writeEntry } from '../../../src/attachments/entries.ts';
+import { type Held, type HeldKnown, hold, tryHold } from '../../../src/attachments/hold.ts';
 import {
   endRunner,
   type LockPlace,
@@ -11,13 +12,7 @@ import {
   type Runner,
   startRunner,
 } from '../../../src/attachments/lock.ts';
-import {
-  type AttachmentRecord,
-  begunAdd,
-  createNote,
-  noteFileOf,
-  readRecord,
-} from '../../../src/attachments/notes.ts';
+import { createNote, noteFileOf, readRecord } from '../../../src/attachments/notes.ts';
 import { cacheFileOf, digestOf } from '../../../src/cni/attachment.ts';
 import { bootId } from '../../../src/files/process-stat.ts';
 import { unfinishedName } from '../../../src/files/put-file.ts';
@@ -245,11 +240,11 @@ test('what a change had taken aside of another runtime goes, and the entry stays
   const { network, containerId, ifname, netns, args, capabilityArgs, source } = intentOf();
   const entry = { network, containerId, ifname, netns, args, capabilityArgs, source };
   const held = holdFree('change');
-  held.adopt(entry, undefined);
+  held.adopt(ofEntry(entry, run, []), undefined);
   const file = cacheFileOf(run, ID);
-  writeAttachment(run, entry);
+  writeEntry(run, entry);
   fs.renameSync(file, path.join(path.dirname(file), `.catena-aside-${digestOf(path.basename(file))}`));
-  writeAttachment(run, entry);
+  writeEntry(run, entry);
   held.forget();
   held.release();
   expect(filesBelow(path.dirname(file))).toEqual([path.basename(file)]);
@@ -298,7 +293,7 @@ describe('what is left of an attachment', () => {
       'it is from an earlier boot of the machine',
       { phase: 'deleting', boot: 'earlier', foreign: true },
     ],
-  ] as [string, string | undefined, Partial<AttachmentRecord>][])('%s (%s): %j', (kind, why, more) => {
+  ] as [string, string | undefined, Partial<KnownAttachment>][])('%s (%s): %j', (kind, why, more) => {
     const record = { ...base, ...more };
     const stands = more.phase === 'attached';
     expect(pastOf(record, process.env)).toMatchObject({

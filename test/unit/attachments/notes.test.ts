@@ -1,20 +1,15 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import {
-  type AttachmentRecord,
-  begunAdd,
-  lastBegun,
-  parseNote,
-  renderNote,
-} from '../../../src/attachments/notes.ts';
+import { begunAdd, type KnownAttachment, lastBegun } from '../../../src/attachments/attachment.ts';
+import { parseNote, renderNote } from '../../../src/attachments/notes.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { intentOf } from '../../helpers/journal.ts';
 
 const FILE = '/state/unsettled/testnet/c1:eth0';
 const result = { cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] };
 const intent = intentOf();
-const begun = (more: Partial<AttachmentRecord> = {}) => ({ ...begunAdd(intent, FILE), ...more });
-const again = (more?: Partial<AttachmentRecord>) => parseNote(renderNote(begun(more)), FILE);
+const begun = (more: Partial<KnownAttachment> = {}) => ({ ...begunAdd(intent, FILE), ...more });
+const again = (more?: Partial<KnownAttachment>) => parseNote(renderNote(begun(more)), FILE);
 
 describe('parseNote()', () => {
   test.each([
@@ -35,7 +30,7 @@ describe('parseNote()', () => {
         lastErrors: [{ code: 999, msg: 'busy', link: 'noop', index: 0 }],
       },
     ],
-  ] as [string, Partial<AttachmentRecord>][])('returns what renderNote() wrote: %s', (_, more) => {
+  ] as [string, Partial<KnownAttachment>][])('returns what renderNote() wrote: %s', (_, more) => {
     expect(again(more)).toEqual(begun(more));
   });
 

@@ -2,24 +2,10 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import {
-  type CachedAttachment,
-  removeAttachment,
-  replaceAttachment,
-  writeAttachment,
-} from '../../../src/attachments/entries.ts';
-import {
-  type AttachmentRecord,
-  begunAdd,
-  createNote,
-  dropRecord,
-  entryOf,
-  type Intent,
-  noteFileOf,
-  readRecord,
-  writeNote,
-} from '../../../src/attachments/notes.ts';
-import { listKnown } from '../../../src/attachments/store.ts';
+import { begunAdd, entryOf, type Intent, type KnownAttachment } from '../../../src/attachments/attachment.ts';
+import { type Entry, removeEntry, replaceEntry, writeEntry } from '../../../src/attachments/entries.ts';
+import { createNote, dropRecord, noteFileOf, readRecord, writeNote } from '../../../src/attachments/notes.ts';
+import { listAttachments } from '../../../src/attachments/store.ts';
 import { cacheFileOf } from '../../../src/cni/attachment.ts';
 import { filesBelow, intentOf, recordsIn, settle, withoutOurs } from '../../helpers/journal.ts';
 
@@ -100,7 +86,7 @@ describe('readRecord()', () => {
     make();
     expect(() => readRecord(dir, ID)).toThrow(`Cannot read note "${file()}": `);
     expect(() => readRecord(dir, ID)).toThrow(reason);
-    const { attachments, damaged } = listKnown({ journals: [dir] });
+    const { attachments, damaged } = listAttachments({ journals: [dir] });
     expect(attachments).toEqual([]);
     expect(damaged.map(({ message }) => message)).toEqual([expect.stringContaining(reason)]);
   });
@@ -141,16 +127,16 @@ describe('a settled attachment', () => {
 
 describe('a note is over', () => {
   const over = () => readRecord(dir, ID)?.isNoted !== true;
-  const note = (own: Intent, more: Partial<AttachmentRecord>) =>
+  const note = (own: Intent, more: Partial<KnownAttachment>) =>
     writeNote(dir, { ...begunAdd(own, file()), added: true, ...more });
-  const entry = (more: Partial<CachedAttachment> = {}) =>
-    writeAttachment(cacheDir, { ...entryOf(dir, intent({ result })), made: undefined, ...more });
+  const entry = (more: Partial<Entry> = {}) =>
+    writeEntry(cacheDir, { ...entryOf(dir, intent({ result })), made: undefined, ...more });
 
   test('of an ADD, when its entry is there: the rename of that committed it', () => {
     const own = intent({ result });
     createNote(dir, own);
     expect(over()).toBe(false);
-    writeAttachment(cacheDir, entryOf(dir, own));
+    writeEntry(cacheDir, entryOf(dir, own));
     expect(readRecord(dir, ID)).toMatchObject({ phase: 'attached', isNoted: false });
   });
 
@@ -165,7 +151,7 @@ describe('a note is over', () => {
     settle(dir, own);
     note(own, { phase: 'deleting' });
     expect(readRecord(dir, ID)?.phase).toBe('deleting');
-    removeAttachment(cacheDir, ID);
+    removeEntry(cacheDir, ID);
     expect(readRecord(dir, ID)).toBeUndefined();
     note(own, { phase: 'failed', attempts: 1 });
     expect(readRecord(dir, ID)?.phase).toBe('failed');
@@ -183,7 +169,7 @@ describe('a note is over', () => {
       expect(readRecord(dir, ID)?.change?.op).toBe(runner.op);
       return true;
     };
-    replaceAttachment(cacheDir, entryOf(dir, own, runner.op), aside);
+    replaceEntry(cacheDir, entryOf(dir, own, runner.op), aside);
     expect(readRecord(dir, ID)).toMatchObject({ change: undefined, isNoted: false });
   });
 
@@ -197,7 +183,7 @@ describe('a note is over', () => {
     expect(readRecord(dir, ID)).toBeUndefined();
     entry({ result: { cniVersion: '1.1.0', ips: [] } });
     expect(readRecord(dir, ID)).toBeUndefined();
-    removeAttachment(cacheDir, ID);
+    removeEntry(cacheDir, ID);
     expect(readRecord(dir, ID)).toBeUndefined();
   });
 });
@@ -212,34 +198,35 @@ describe('dropRecord()', () => {
   });
 });
 
-describe('listKnown()', () => {
+describe('listAttachments()', () => {
   const at = (name: string) => path.join(dir, name);
-  const theirs = (containerId: string, network = 'testnet'): CachedAttachment => ({
+  const filterOf = (network: string | undefined) => (network === undefined ? {} : { network });
+  const theirs = (containerId: string, network = 'testnet'): Entry => ({
     ...{ network, containerId, ifname: 'eth0', netns: '/n', args: [], capabilityArgs: {} },
     ...{ source: '{}', result },
   });
   const attach = (containerId: string, journal: string, own: string) =>
     settle(at(journal), intentOf({ cacheDir: at(own), containerId, result }));
   const list = (network?: string) =>
-    listKnown({ cacheDir: at('cache'), journals: [at('state'), at('delegates')] }, network);
+    listAttachments({ cacheDir: at('cache'), journals: [at('state'), at('delegates')] }, filterOf(network));
   const shown = (network?: string) =>
-    list(network).attachments.map(({ known, stateDir }) => {
-      return `${known.containerId} ${stateDir === undefined ? 'theirs' : path.basename(stateDir)}`;
+    list(network).attachments.map(({ containerId, stateDir }) => {
+      return `${containerId} ${stateDir === undefined ? 'theirs' : path.basename(stateDir)}`;
     });
 
   test('lists all, or those of one network, but none that is being written', () => {
-    const names = (...of: (string | undefined)[]) =>
-      listKnown({ journals: [dir] }, ...of).attachments.map(({ known }) => known.containerId);
+    const names = (network?: string) =>
+      listAttachments({ journals: [dir] }, filterOf(network)).attachments.map(one => one.containerId);
     for (const network of ['a', 'b']) createNote(dir, intent({ network }));
     settle(dir, intent({ network: 'b', containerId: 'c2', result }));
     fs.writeFileSync(path.join(dir, 'unsettled/a/.1.tmp'), 'half');
     expect([names(), names('b'), names('c')]).toEqual([['c1', 'c1', 'c2'], ['c1', 'c2'], []]);
-    expect(listKnown({ journals: [at('missing')] })).toEqual({ attachments: [], damaged: [] });
+    expect(listAttachments({ journals: [at('missing')] })).toEqual({ attachments: [], damaged: [] });
   });
 
   test('tells ours from those of other runtimes', () => {
     attach('ours', 'state', 'cache');
-    writeAttachment(at('cache'), theirs('theirs'));
+    writeEntry(at('cache'), theirs('theirs'));
     expect(shown()).toEqual(['theirs theirs', 'ours state']);
     createNote(at('state'), intentOf({ cacheDir: at('cache'), containerId: 'begun' }));
     expect(shown()).toEqual(['theirs theirs', 'begun state', 'ours state']);
@@ -247,13 +234,13 @@ describe('listKnown()', () => {
 
   test('finds an entry in another directory, which is not that of the same name here', () => {
     attach('c1', 'delegates', 'own');
-    writeAttachment(at('cache'), theirs('c1'));
+    writeEntry(at('cache'), theirs('c1'));
     expect(shown()).toEqual(['c1 theirs', 'c1 delegates']);
   });
 
   test('lists one network, and leaves out what cannot be used', () => {
     attach('c1', 'state', 'cache');
-    writeAttachment(at('cache'), theirs('c1', 'other'));
+    writeEntry(at('cache'), theirs('c1', 'other'));
     expect([shown('testnet'), shown('other')]).toEqual([['c1 state'], ['c1 theirs']]);
     attach('c2', 'delegates', 'own');
     createNote(at('state'), intentOf({ cacheDir: at('cache'), containerId: 'c3' }));
@@ -264,7 +251,7 @@ describe('listKnown()', () => {
   });
 });
 
-test('listKnown() has an attachment at any moment of its changes', async () => {
+test('listAttachments() has an attachment at any moment of its changes', async () => {
   settle(dir, intent({ result }));
   const fixture = path.join(import.meta.dir, '../../fixtures/changing.ts');
   const argv = [process.execPath, fixture, dir, ID.network, ID.containerId, ID.ifname];
@@ -272,9 +259,9 @@ test('listKnown() has an attachment at any moment of its changes', async () => {
   try {
     const changes = new Set<string | undefined>();
     for (let looks = 0; looks < 8_000 || changes.size < 100; looks++) {
-      const { attachments } = listKnown({ cacheDir, journals: [dir] });
-      expect([looks, attachments.map(({ known }) => known.containerId)]).toEqual([looks, ['c1']]);
-      changes.add(attachments[0]?.cached?.made?.change);
+      const { attachments } = listAttachments({ cacheDir, journals: [dir] });
+      expect([looks, attachments.map(({ containerId }) => containerId)]).toEqual([looks, ['c1']]);
+      changes.add(attachments[0]?.entry?.made?.change);
       if (looks % 50 === 0) await Bun.sleep(1);
     }
     expect(child.exitCode).toBe(null);

@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { type AttachmentRecord, toRemembered } from '../../../src/attachments/notes.ts';
-import { readRecord } from '../../../src/attachments/store.ts';
+import { type KnownAttachment, readAttachment } from '../../../src/attachments/store.ts';
 import { applyChange, type Change, changeNetwork, settleChange } from '../../../src/chain/change.ts';
 import { isChangedSince } from '../../../src/chain/records/known-add.ts';
 import { repairOne } from '../../../src/chain/records/repair.ts';
@@ -73,7 +72,10 @@ describe('changeNetwork()', () => {
     expect(await changeNetwork(ID, toRate(5), runtime)).toMatchObject(RESULT);
     expect(plugins.calls).toEqual(['look two 5', 'look three 5', 'do two 5', 'do three 5']);
     expect(cachedRates()).toEqual([1, 5, 5]);
-    expect(readRecord(runtime.stateDir, ID)).toMatchObject({ change: undefined, isNoted: false });
+    expect(readAttachment({ journals: [runtime.stateDir] }, ID)).toMatchObject({
+      change: undefined,
+      isNoted: false,
+    });
     await checkNetwork(list, ATTACHMENT, runtime);
     expect(plugins.calls.slice(4)).toEqual(['CHECK one 1', 'CHECK two 5', 'CHECK three 5']);
   });
@@ -95,11 +97,11 @@ describe('changeNetwork()', () => {
     plugins.failing = new Set(['do three 5', 'do two 1']);
     const error = await changeNetwork(ID, toRate(5), runtime).catch(thrown => thrown);
     expect(error.details).toContain('undoing it failed too');
-    expect(readRecord(runtime.stateDir, ID)?.change).toMatchObject({ plugins: [1, 2] });
+    expect(readAttachment({ journals: [runtime.stateDir] }, ID)?.change).toMatchObject({ plugins: [1, 2] });
     plugins.failing.clear();
     await checkNetwork(list, ATTACHMENT, runtime);
     expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
-    expect(readRecord(runtime.stateDir, ID)?.change).toBeUndefined();
+    expect(readAttachment({ journals: [runtime.stateDir] }, ID)?.change).toBeUndefined();
   });
 
   test.each([
@@ -174,7 +176,7 @@ describe('settleChange()', () => {
     plugins.failing = new Set(['do two 1', 'do two 5']);
     const error = await settleChange(ID, runtime).catch(thrown => thrown);
     expect(error.details).toContain('cannot be finished either');
-    expect(readRecord(runtime.stateDir, ID)?.change).toBeDefined();
+    expect(readAttachment({ journals: [runtime.stateDir] }, ID)?.change).toBeDefined();
   });
 });
 
@@ -183,9 +185,7 @@ describe('repairOne(), with a record that was read before a change', () => {
     const seen = recorded();
     await changeNetwork(ID, toRate(5), runtime);
     plugins.calls.length = 0;
-    expect(
-      await repairOne({ known: toRemembered(seen), record: seen, stateDir: runtime.stateDir }, {}, runtime),
-    ).toMatchObject({ state: 'sound' });
+    expect(await repairOne(seen, {}, runtime)).toMatchObject({ state: 'sound' });
     expect(plugins.calls).toEqual(['CHECK one 1', 'CHECK two 5', 'CHECK three 5']);
   });
 
@@ -195,17 +195,15 @@ describe('repairOne(), with a record that was read before a change', () => {
     await expect(changeNetwork(ID, toRate(5), runtime)).rejects.toThrow('do three 5');
     plugins.failing.clear();
     plugins.calls.length = 0;
-    expect(
-      await repairOne({ known: toRemembered(seen), record: seen, stateDir: runtime.stateDir }, {}, runtime),
-    ).toMatchObject({ state: 'sound' });
+    expect(await repairOne(seen, {}, runtime)).toMatchObject({ state: 'sound' });
     expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
     expect(plugins.calls.slice(-3)).toEqual(['CHECK one 1', 'CHECK two 1', 'CHECK three 1']);
     expect(recorded()).toMatchObject({ change: undefined, isNoted: false, runners: [] });
   });
 });
 
-function recorded(): AttachmentRecord {
-  const record = readRecord(runtime.stateDir, ID);
+function recorded(): KnownAttachment {
+  const record = readAttachment({ journals: [runtime.stateDir] }, ID);
   if (record === undefined) throw new Error('the attachment is not on record');
   return record;
 }
@@ -269,7 +267,7 @@ describe('settings after a change', () => {
 
   describe('a record', () => {
     const record = (more: object) =>
-      ({ phase: 'attached', runners: [], ...BEFORE, ...more }) as unknown as AttachmentRecord;
+      ({ phase: 'attached', runners: [], ...BEFORE, ...more }) as unknown as KnownAttachment;
 
     test('has been changed if its settings differ, or are about to', () => {
       expect(isChangedSince(record({}), record({}))).toBe(false);

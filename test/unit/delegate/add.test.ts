@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { readAttachment } from '../../../src/attachments/entries.ts';
+import { readEntry } from '../../../src/attachments/entries.ts';
 import type { PluginEvent } from '../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
@@ -262,7 +262,7 @@ describe('addPod(), default routes', () => {
     return runner;
   };
   const cachedRoutes = (name: string, ifname: string) =>
-    readAttachment(chain.runtime.cacheDir, { network: name, containerId: 'c1', ifname })?.result?.routes;
+    readEntry(chain.runtime.cacheDir, { network: name, containerId: 'c1', ifname })?.result?.routes;
 
   test('belong to the first network that sets one', async () => {
     const runner = both();

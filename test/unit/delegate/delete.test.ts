@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { listGenerations, noteGeneration } from '../../../src/attachments/generation.ts';
-import { readRecord } from '../../../src/attachments/store.ts';
+import { readAttachment } from '../../../src/attachments/store.ts';
 import type { ChainRuntime } from '../../../src/chain/run/runtime.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
@@ -30,7 +30,7 @@ const network = (name: string): JsonObject => ({
   plugins: [chain.noop(name, {}, { capabilities: { ports: true } })],
 });
 const deleted = () => chain.order().slice(3);
-const recorded = () => readRecord(runner.podsDir, KEY);
+const recorded = () => readAttachment({ journals: [runner.podsDir] }, KEY);
 const file = () => path.join(runner.podsDir, 'results/outer-c1-eth0');
 
 /** Changes the list of networks on record. */
@@ -251,8 +251,8 @@ describe('recoverPods()', () => {
     noteGeneration(runs, key, { renew: true, boot: 'first' });
     expect(await forgotten()).toMatchObject([{ ...key, why: expect.stringContaining('another program') }]);
     expect(listGenerations(runs, key.network)).toEqual([]);
-    expect(readRecord(runner.podsDir, key)).toBeUndefined();
-    expect(readRecord(runner.podsDir, KEY)).toBeDefined();
+    expect(readAttachment({ journals: [runner.podsDir] }, key)).toBeUndefined();
+    expect(readAttachment({ journals: [runner.podsDir] }, KEY)).toBeDefined();
     expect(chain.order()).toHaveLength(calls);
     expect(await forgotten()).toEqual([]);
   });
@@ -268,7 +268,7 @@ describe('recoverPods()', () => {
       await recover();
       expect(deleted()).toEqual(['DEL one']);
       expect(recordsIn(runner.runtime.stateDir)).toEqual([]);
-      expect(readRecord(runner.podsDir, KEY)).toBeUndefined();
+      expect(readAttachment({ journals: [runner.podsDir] }, KEY)).toBeUndefined();
     });
 
     test('examines the node when there is no cached result', async () => {

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { readAttachment } from '../../../src/attachments/entries.ts';
+import { readEntry } from '../../../src/attachments/entries.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import type { Cluster } from '../../../src/delegate/cluster.ts';
 import { followPod, planFollowing } from '../../../src/delegate/follow.ts';
@@ -77,7 +77,7 @@ test('the entry of a network that comes is without the default route that it doe
     await followPod(runner, KEY, pod);
     expect(runner.changes).toEqual(['remove 4 net1']);
     const two = { network: 'two', containerId: 'c1', ifname: 'net1' };
-    expect(readAttachment(chain.runtime.cacheDir, two)?.result?.routes).toEqual(routes.slice(1));
+    expect(readEntry(chain.runtime.cacheDir, two)?.result?.routes).toEqual(routes.slice(1));
   } finally {
     chain.dispose();
   }

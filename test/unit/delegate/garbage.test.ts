@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { writeAttachment } from '../../../src/attachments/entries.ts';
+import { writeEntry } from '../../../src/attachments/entries.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { collectPods } from '../../../src/delegate/garbage.ts';
@@ -76,7 +76,7 @@ describe('collectPods()', () => {
       args: [],
       capabilityArgs: {},
     };
-    writeAttachment(runner.callerCacheDir, { ...foreign, source: '{}', result: {} });
+    writeEntry(runner.callerCacheDir, { ...foreign, source: '{}', result: {} });
     await collectPods(runner, keptWith([key('c1'), key('c2')]));
     expect(order().filter(call => call.startsWith('DEL'))).toEqual([]);
     expect(validOf('one')).toEqual([key('c3'), key('c1'), key('c2'), key('c4')]);
@@ -85,8 +85,8 @@ describe('collectPods()', () => {
   test('keeps what multus attached as long as the runtime lists the pod, and deletes it then', async () => {
     const at = { network: 'one', containerId: 'c4', ifname: 'eth0', netns: '', args: [], capabilityArgs: {} };
     const source = JSON.stringify(network('one'));
-    writeAttachment(runner.runtime.cacheDir, { ...at, source, result: { cniVersion: '1.1.0' } });
-    writeAttachment(runner.callerCacheDir, { ...at, network: 'outer', source: '{}', result: {} });
+    writeEntry(runner.runtime.cacheDir, { ...at, source, result: { cniVersion: '1.1.0' } });
+    writeEntry(runner.callerCacheDir, { ...at, network: 'outer', source: '{}', result: {} });
     const pods = [key('c1'), key('c2')];
     await collectPods(runner, keptWith([...pods, key('c4')]));
     expect(order().filter(call => call.startsWith('DEL'))).toEqual([]);

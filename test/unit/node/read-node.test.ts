@@ -4,7 +4,8 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { writeAttachment } from '../../../src/attachments/entries.ts';
+import { ofEntry } from '../../../src/attachments/attachment.ts';
+import { writeEntry } from '../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../src/attachments/generation.ts';
 import { cacheFileOf } from '../../../src/cni/attachment.ts';
 import { runDir } from '../../../src/cni/directories.ts';
@@ -26,7 +27,7 @@ test('attachments are in the order of the names that people see', async () => {
         ['K8S_POD_NAME', pod],
       ] as const;
       const known = { network, containerId, ifname: 'eth0', netns: '/run/netns/none', args };
-      writeAttachment(cacheDir, { ...known, capabilityArgs: {}, source: '', result: undefined });
+      writeEntry(cacheDir, { ...known, capabilityArgs: {}, source: '', result: undefined });
     }
     const runtime = { cacheDir, stateDir, env: { CATENA_RUN_DIR: `${dir}/run` }, pluginDirs: [] };
     const facts = factsIn(`${dir}/conf`, runtime);
@@ -44,9 +45,9 @@ test('of an attachment of another runtime, sinceOf() is the time of its ADD, als
     const env = { CATENA_RUN_DIR: path.join(dir, 'run') };
     const id = { network: 'podnet', containerId: 'c1', ifname: 'eth0' };
     const known = { ...id, netns: '', args: [], capabilityArgs: {}, source: '', result: undefined };
-    writeAttachment(dir, known);
+    writeEntry(dir, known);
     fs.utimesSync(cacheFileOf(dir, known), 2_000, 2_000);
-    const one = { known, record: undefined, cached: known, cacheDir: dir };
+    const one = ofEntry(known, dir, []);
     expect(sinceOf(one, env)).toBe(new Date(2_000_000).toISOString());
     noteGeneration(runDir(env), id, { renew: true, boot: '' });
     const [note = ''] = fs

@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { writeAttachment } from '../../../src/attachments/entries.ts';
+import { writeEntry } from '../../../src/attachments/entries.ts';
 import type { HeldKnown } from '../../../src/attachments/hold.ts';
 import { cacheFileOf, keyOf } from '../../../src/cni/attachment.ts';
 import { parseCniArgs } from '../../../src/cni/env.ts';
@@ -54,7 +54,7 @@ afterEach(() => chain.dispose());
 function keep(plugins: readonly JsonObject[], more: JsonObject = {}): void {
   const source = JSON.stringify({ cniVersion: '1.1.0', name: KEY.network, ...more, plugins });
   const inputs = { netns: '/proc/self/ns/net', args: parseCniArgs(''), capabilityArgs: {}, source };
-  writeAttachment(runner.callerCacheDir, { ...KEY, ...inputs, result: { cniVersion: '1.1.0' } });
+  writeEntry(runner.callerCacheDir, { ...KEY, ...inputs, result: { cniVersion: '1.1.0' } });
 }
 
 const inParts = () => [...list().values()].flatMap(one => (one.isCheckedInParts ? one.key : []));

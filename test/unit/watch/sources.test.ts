@@ -86,7 +86,7 @@ describe('an interface inside', () => {
       { name: 'veth7' },
       { name: 'eth0', sandbox: '/run/netns/c1', ...(mac ? { mac } : {}) },
     ];
-    const one = { key: 'k', devices: ['veth7'], known: { result: { interfaces } } };
+    const one = { key: 'k', devices: ['veth7'], result: { interfaces } };
     return new Map([['k', one as unknown as WatchedAttachment]]);
   };
   const changed =

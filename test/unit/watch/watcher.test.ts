@@ -16,7 +16,7 @@ beforeEach(() => {
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
 const note = () => noteGeneration(dir, ID, { renew: true, boot: 'this' });
-const attached = (record?: object) => ({ id: ID, known: {}, record }) as unknown as WatchedAttachment;
+const attached = (stateDir?: string) => ({ id: ID, stateDir }) as unknown as WatchedAttachment;
 const begun = (one: WatchedAttachment) => {
   const deletions = new BegunDeletions({ env: { CATENA_RUN_DIR: dir } });
   deletions.look([one]);
@@ -51,7 +51,7 @@ test('not without a note, and not if a journal tells', () => {
   const one = attached();
   expect(begun(one).has(one, 1_000)).toBe(false);
   note();
-  const own = attached({ record: {} });
+  const own = attached('/state');
   const deletions = begun(own);
   forgetGeneration(dir, ID);
   expect(deletions.has(own, 1_000)).toBe(false);

@@ -44,7 +44,7 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
   function attachedTo(network: string): Ip[] {
     const { attachments } = facts.attachments();
     return attachments.flatMap(one =>
-      one.known.network === network && !one.isGone ? addressesIn(one.known.result) : [],
+      one.network === network && !one.isGone ? addressesIn(one.result) : [],
     );
   }
 };
@@ -155,8 +155,8 @@ function describe({ network, ranges, used, size, leaseDir, held }: PoolUse, node
     free === 0 ? 'is full: the next ADD fails;' : `has ${free} free address${free === 1 ? '' : 'es'};`;
   const owners = held.flatMap(address => findOwnerOf(leaseDir, address)?.containerId ?? []);
   const { attachments } = node.facts.attachments();
-  const gone = attachments.filter(one => one.isGone && one.known.network === network);
-  const lost = owners.filter(id => gone.some(({ known }) => known.containerId === id)).length;
+  const gone = attachments.filter(one => one.isGone && one.network === network);
+  const lost = owners.filter(id => gone.some(({ containerId }) => containerId === id)).length;
   const [most] = [...groupBy(owners, id => id).values()].sort((a, b) => b.length - a.length);
   const details = [
     `${used} of ${size} addresses are in use`,

@@ -52,9 +52,8 @@ export const tooNew: Check = ({ confDir, facts, installedRuntimes = [] }) => {
 export const unlisted: Check = ({ confDir, facts }) => {
   const listed = new Set(facts.networks().networks.map(({ list }) => list.name));
   const known = facts.attachments().attachments;
-  const own = known.flatMap(({ record }) => record ?? []);
   // Networks of a delegate runner are in its configuration, in definitions or in a cluster.
-  const standing = known.flatMap(one => (one.isGone || one.through !== undefined ? [] : one.known));
+  const standing = known.filter(one => !one.isGone && one.through === undefined);
   const alone = standing.filter(({ network, ifname }) => ifname !== 'lo' && !listed.has(network));
   const groups = groupBy(alone, ({ network }) => network);
   if (groups.size === 0) return 'every network with attachments has a list';
@@ -63,7 +62,8 @@ export const unlisted: Check = ({ confDir, facts }) => {
     const count = `${ids.size} container${ids.size === 1 ? ' is' : 's are'}`;
     const found = `${count} attached to network "${network}", which has no list in "${confDir}"`;
     // Podman and others keep lists elsewhere, or in no file at all.
-    if (!own.some(one => one.network === network)) return problem('info', found);
+    if (!known.some(one => one.network === network && one.stateDir !== undefined))
+      return problem('info', found);
     const mend = 'put the list back, or delete the containers: catena del works from the records';
     return problem('warning', found, mend);
   });

@@ -2,7 +2,7 @@
 
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { type AttachmentRecord, pastOf } from '../../../attachments/store.ts';
+import { type KnownAttachment, pastOf } from '../../../attachments/store.ts';
 import { programOf } from '../../../chain/config/find-plugin.ts';
 import type { Runtime } from '../../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../../chain/run/segment.ts';
@@ -41,8 +41,8 @@ import {
 export const damaged: Check = ({ facts, stateDir }) => {
   const { attachments, damaged } = facts.attachments();
   if (isHidden(stateDir)) return [unseen(`records in "${stateDir}"`)];
-  const count = (what: 'cached' | 'record') => attachments.filter(one => one[what] !== undefined).length;
-  if (damaged.length === 0) return `${count('cached')} results and ${count('record')} records, all readable`;
+  const count = (what: 'entry' | 'stateDir') => attachments.filter(one => one[what] !== undefined).length;
+  if (damaged.length === 0) return `${count('entry')} results and ${count('stateDir')} records, all readable`;
   return damaged.map(({ message }) =>
     isDenied(message)
       ? problem('unexamined', message)
@@ -72,10 +72,10 @@ export const unsettled: Check = node => {
   const { facts, stateDir, ownNames } = node;
   if (isHidden(stateDir)) return [unseen(`operations recorded in "${stateDir}"`)];
   const { attachments, unsettled } = facts.attachments();
-  const say = ({ containerId, ifname, network }: AttachmentRecord, why: string) =>
+  const say = ({ containerId, ifname, network }: KnownAttachment, why: string) =>
     `container "${titleIn(node, containerId)}", interface "${ifname}", on network "${network}": ${why}`;
   // What a third-party plugin refuses again and again, no repair deletes.
-  const isHopeless = ({ attempts, lastErrors }: AttachmentRecord) =>
+  const isHopeless = ({ attempts, lastErrors }: KnownAttachment) =>
     attempts > 1 &&
     lastErrors.length > 0 &&
     lastErrors.every(({ link }) => link !== undefined && !ownNames.includes(link));
@@ -84,9 +84,9 @@ export const unsettled: Check = node => {
       const mend = isHopeless(record) ? forgetCommand(record) : `catena repair ${record.network}`;
       return problem('warning', say(record, why), mend);
     }),
-    ...attachments.flatMap(({ record }) => {
-      const past = record && pastOf(record, process.env);
-      return record && past?.kind === 'elsewhere' ? problem('info', say(record, past.why ?? '')) : [];
+    ...attachments.flatMap(one => {
+      const { kind, why = '' } = pastOf(one, process.env);
+      return kind === 'elsewhere' ? problem('info', say(one, why)) : [];
     }),
   ];
   return problems.length ? problems : 'no operation is unfinished';
@@ -114,9 +114,8 @@ export const garbage: Check = ({ facts, held, user = ROOT }) => {
   if (user.id !== 0) return [unseen('what attachments without a record have left')];
   const { attachments, damaged } = facts.attachments();
   if (damaged.length) return 'not looked for: what nothing records may be in records that cannot be read';
-  const recorded = attachments.map(({ known }) => known);
-  const known = recorded.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
-  const keys = new Set(recorded.map(keyOf));
+  const known = attachments.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+  const keys = new Set(attachments.map(keyOf));
   const left = facts
     .networks()
     .networks.flatMap(({ list }) => (held?.(list, known) ?? []).map(one => ({ network: list.name, ...one })))

@@ -3,8 +3,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs, { readdirSync } from 'node:fs';
 import path from 'node:path';
-import { listAttachments } from '../../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
+import { listAttachments } from '../../../../src/attachments/store.ts';
 import { collectGarbage, type GcScope, planGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { repairOne } from '../../../../src/chain/records/repair.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
@@ -136,11 +136,11 @@ test('a stale attachment that another runtime has made again gets DEL, and its e
 
 test('what another runtime made is not repaired during its DEL', async () => {
   await addNetwork(list(), of('c1'), { ...other(), stateDir: undefined });
-  const [known] = listAttachments(runtime.cacheDir).attachments;
+  const [known] = listAttachments({ cacheDir: runtime.cacheDir }).attachments;
   if (known === undefined) throw new Error('the attachment is not listed');
   const skipped: string[] = [];
   const exec = stub('DEL', async () => {
-    const { why = '' } = await repairOne({ known, record: undefined, stateDir: undefined }, {}, other());
+    const { why = '' } = await repairOne(known, {}, other());
     skipped.push(why);
   });
   await collectGarbage(list(), { valid: [] }, { ...runtime, exec });

@@ -4,15 +4,11 @@ import { afterEach, beforeEach, describe, expect, spyOn, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import {
-  type CachedAttachment,
-  removeAttachment,
-  writeAttachment,
-} from '../../../../src/attachments/entries.ts';
+import { begunAdd, ofEntry } from '../../../../src/attachments/attachment.ts';
+import { type Entry, removeEntry, writeEntry } from '../../../../src/attachments/entries.ts';
 import { forgetGeneration, noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, isBeingRemoved, takeLock } from '../../../../src/attachments/lock.ts';
-import { begunAdd } from '../../../../src/attachments/notes.ts';
-import { listKnown } from '../../../../src/attachments/store.ts';
+import { listAttachments } from '../../../../src/attachments/store.ts';
 import { changeNetwork } from '../../../../src/chain/change.ts';
 import { parseFrozen } from '../../../../src/chain/config/conflist.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
@@ -39,7 +35,7 @@ let calls: string[];
 /** What happens while `two` puts it back. */
 let during: () => unknown;
 let runtime: ChainRuntime & { cacheDir: string; stateDir: string };
-let cached: CachedAttachment;
+let cached: Entry;
 
 beforeEach(() => {
   dir = fs.mkdtempSync(path.join(tmpdir(), 'cat-cached-'));
@@ -65,7 +61,7 @@ beforeEach(() => {
   };
   const inputs = { netns: '/proc/self/ns/net', args: [], capabilityArgs: {}, source: JSON.stringify(LIST) };
   cached = { ...ID, ...inputs, result: RESULT };
-  writeAttachment(runtime.cacheDir, cached);
+  writeEntry(runtime.cacheDir, cached);
   noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' });
 });
 afterEach(() => fs.rmSync(dir, { recursive: true }));
@@ -74,6 +70,7 @@ const CALLS = ['CHECK one', 'CHECK two', 'CHECK two'];
 const DELETED = { ...ID, state: 'skipped', why: 'its runtime has just deleted it' };
 const repaired = async (more: Partial<ChainRuntime> = {}) =>
   (await repair({}, { ...runtime, ...more })).attachments;
+const theirs = () => ofEntry(cached, runtime.cacheDir, []);
 /** What is left of it: cached results, and records. */
 const left = () => [fs.readdirSync(path.join(runtime.cacheDir, 'results')), recordsIn(runtime.stateDir)];
 
@@ -134,7 +131,7 @@ describe('a change whose runner died', () => {
     await changeNetwork(ID, { options: { two: { rate: 5 } } }, runtime);
     during = () => {};
     fs.cpSync(kept, notes, { recursive: true });
-    writeAttachment(runtime.cacheDir, cached);
+    writeEntry(runtime.cacheDir, cached);
     calls.length = 0;
     const [record] = recordsIn(runtime.stateDir);
     expect(record).toMatchObject({ foreign: true, change: { plugins: [1] } });
@@ -160,8 +157,7 @@ describe('a change whose runner died', () => {
     await interrupt();
     during = () => calls.includes('CHECK one') || endBy(150);
     // Not by the recovery that comes first.
-    const { known, stateDir } = toKnown();
-    expect(await repairOne({ known, record: undefined, stateDir }, {}, runtime)).toMatchObject(DELETED);
+    expect(await repairOne(toKnown(), {}, runtime)).toMatchObject(DELETED);
     expect(calls).toEqual(['do two', ...CALLS, 'the DEL ends', 'DEL two', 'DEL one']);
     expect(left()).toEqual([[], []]);
   });
@@ -170,8 +166,7 @@ describe('a change whose runner died', () => {
     await interrupt();
     changeNote(({ change: _, ...note }) => ({ ...note, phase: 'deleting' }));
     forgetGeneration(runDir(runtime.env), ID);
-    const { stateDir } = toKnown();
-    const skipped = await repairOne({ known: cached, record: undefined, stateDir }, {}, runtime);
+    const skipped = await repairOne(theirs(), {}, runtime);
     expect(skipped).toMatchObject({ state: 'skipped', why: 'it has just been deleted' });
     expect(calls).toEqual([]);
     expect(recordsIn(runtime.stateDir)).toMatchObject([{ phase: 'deleting' }]);
@@ -196,7 +191,7 @@ describe('a change whose runner died', () => {
     if (boot) changeBoot(boot);
     const interfaces = [{ name: 'cat-none' }, { name: 'eth0', sandbox: '/nowhere' }];
     const more = { netns: path.join(dir, 'gone'), result: { ...RESULT, interfaces } };
-    writeAttachment(runtime.cacheDir, { ...cached, ...more });
+    writeEntry(runtime.cacheDir, { ...cached, ...more });
     changeNote(note => ({ ...note, ...more }));
     const list = () => standingOf([toKnown()]);
     const gone = (graceMs: number) => collectGone(list, { graceMs, dryRun: false }, runtime);
@@ -206,7 +201,7 @@ describe('a change whose runner died', () => {
   });
 
   const toKnown = () => {
-    const [known] = listKnown({ cacheDir: runtime.cacheDir, journals: [runtime.stateDir] }).attachments;
+    const [known] = listAttachments({ cacheDir: runtime.cacheDir, journals: [runtime.stateDir] }).attachments;
     if (known === undefined) throw new Error('the attachment is not listed');
     return known;
   };
@@ -217,7 +212,7 @@ describe('a change whose runner died', () => {
   const changeBoot = (boot: string) => changeNote(note => ({ ...note, boot }));
 
   test.each([
-    ['has deleted it', () => removeAttachment(runtime.cacheDir, ID)],
+    ['has deleted it', () => removeEntry(runtime.cacheDir, ID)],
     ['makes it again', () => void noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' })],
   ])('is forgotten if its runtime %s', async (_, act) => {
     await interrupt();
@@ -233,7 +228,7 @@ function endBy(ms: number): void {
   forgetGeneration(runDir(runtime.env), ID);
   setTimeout(() => {
     calls.push('the DEL ends');
-    removeAttachment(runtime.cacheDir, ID);
+    removeEntry(runtime.cacheDir, ID);
   }, ms);
 }
 
@@ -256,19 +251,19 @@ test('a DEL without a note is awaited for longer where the work took long', asyn
   const now = spyOn(performance, 'now').mockImplementation(() => clock);
   const rest = (ms: number) => {
     clock += ms;
-    if (clock > 8_000) removeAttachment(runtime.cacheDir, ID);
+    if (clock > 8_000) removeEntry(runtime.cacheDir, ID);
     return Promise.resolve();
   };
-  expect(await undoIfDeleted(cached, undefined, runtime, clock - 100, rest)).toBe(false);
+  expect(await undoIfDeleted(theirs(), undefined, runtime, clock - 100, rest)).toBe(false);
   clock = 0;
-  expect(await undoIfDeleted(cached, undefined, runtime, clock - 3_000, rest)).toBe(true);
+  expect(await undoIfDeleted(theirs(), undefined, runtime, clock - 3_000, rest)).toBe(true);
   now.mockRestore();
   expect(calls).toEqual(['DEL two', 'DEL one']);
 });
 
 test('the watch neither reports nor mends what its runtime has begun to delete', async () => {
   const journals = [runtime.stateDir];
-  const [one] = standingOf(listKnown({ cacheDir: runtime.cacheDir, journals }).attachments);
+  const [one] = standingOf(listAttachments({ cacheDir: runtime.cacheDir, journals }).attachments);
   if (one === undefined) throw new Error('the attachment is not listed');
   const begin = async () => forgetGeneration(runDir(runtime.env), ID);
   const found = await examine(one, runtime, async () => {});
@@ -292,7 +287,7 @@ describe('undoIfDeleted()', () => {
       clock += ms;
     };
     try {
-      expect(await undoIfDeleted(cached, note, { ...runtime, ...more }, 0, rest)).toBe(true);
+      expect(await undoIfDeleted(theirs(), note, { ...runtime, ...more }, 0, rest)).toBe(true);
       return clock;
     } finally {
       now.mockRestore();
@@ -312,7 +307,7 @@ describe('undoIfDeleted()', () => {
 
   test('lets a later ADD wait while it deletes', async () => {
     forgetGeneration(runDir(runtime.env), ID);
-    removeAttachment(runtime.cacheDir, ID);
+    removeEntry(runtime.cacheDir, ID);
     const marked: boolean[] = [];
     const exec = () => {
       marked.push(isBeingRemoved(runtime.env, ID));
@@ -325,7 +320,7 @@ describe('undoIfDeleted()', () => {
 
 test('a later ADD of the same name is left alone', async () => {
   during = () => noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' });
-  setTimeout(() => removeAttachment(runtime.cacheDir, ID), 250);
+  setTimeout(() => removeEntry(runtime.cacheDir, ID), 250);
   expect(await repaired()).toEqual([expect.objectContaining(DELETED)]);
   expect(calls).toEqual(CALLS);
 });
@@ -356,19 +351,19 @@ describe('one that its runtime deletes at that moment is deleted, and not cached
     ['that is being made again', () => [endNow(), begin()], false, false],
     [
       'that has been made again',
-      () => [endNow(), begin(), writeAttachment(runtime.cacheDir, { ...cached, args: [['K', '2']] })],
+      () => [endNow(), begin(), writeEntry(runtime.cacheDir, { ...cached, args: [['K', '2']] })],
       true,
       false,
     ],
   ];
-  const endNow = () => [forgetGeneration(runDir(runtime.env), ID), removeAttachment(runtime.cacheDir, ID)];
+  const endNow = () => [forgetGeneration(runDir(runtime.env), ID), removeEntry(runtime.cacheDir, ID)];
   const begin = () => noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' });
 
   test.each(FAILURES)('in a change that cannot be undone, %s: no note stays', async (_, act, ends, dels) => {
     const netns = path.join(dir, 'netns');
     fs.writeFileSync(netns, '');
     cached = { ...cached, netns };
-    writeAttachment(runtime.cacheDir, cached);
+    writeEntry(runtime.cacheDir, cached);
     const { exec } = runtime;
     let isOver = false;
     during = () => {

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { type CachedAttachment, writeAttachment } from '../../../../src/attachments/entries.ts';
+import { ofEntry } from '../../../../src/attachments/attachment.ts';
+import { type Entry, writeEntry } from '../../../../src/attachments/entries.ts';
 import {
   findCachedResult,
   findConfigOfAdd,
@@ -15,7 +16,7 @@ beforeEach(() => {
 afterEach(() => chain.dispose());
 
 const LIST = listOf('1.0.0', [{ type: 'noop' }]);
-const CACHED: CachedAttachment = {
+const CACHED: Entry = {
   network: 'testnet',
   containerId: 'c1',
   ifname: 'eth0',
@@ -26,14 +27,16 @@ const CACHED: CachedAttachment = {
   result: { cniVersion: '0.4.0', ips: [{ version: '4', address: '10.0.0.2/24' }] },
 };
 
+const known = (more: Partial<Entry> = {}) => ofEntry({ ...CACHED, ...more }, chain.runtime.cacheDir, []);
+
 test('findCachedResult() converts the recorded result to the version of the list', () => {
   expect(findCachedResult(LIST, ATTACHMENT, chain.runtime)).toBeUndefined();
-  writeAttachment(chain.runtime.cacheDir, CACHED);
+  writeEntry(chain.runtime.cacheDir, CACHED);
   expect(findCachedResult(LIST, ATTACHMENT, chain.runtime)).toEqual({
     cniVersion: '1.0.0',
     ips: [{ address: '10.0.0.2/24' }],
   });
-  writeAttachment(chain.runtime.cacheDir, { ...CACHED, result: { cniVersion: '7.0.0' } });
+  writeEntry(chain.runtime.cacheDir, { ...CACHED, result: { cniVersion: '7.0.0' } });
   expect(() => findCachedResult(LIST, ATTACHMENT, chain.runtime)).toThrow(
     'Cannot use cached result: unsupported CNI result version "7.0.0"',
   );
@@ -43,7 +46,7 @@ describe('findFrozen()', () => {
   const find = (source: string) => {
     const warnings: string[] = [];
     const onWarning = ({ message }: CniError) => warnings.push(message);
-    const found = findConfigOfAdd({ ...CACHED, source }, { ...chain.runtime, onWarning });
+    const found = findConfigOfAdd(known({ source }), { ...chain.runtime, onWarning });
     return { found, warnings };
   };
 
@@ -71,13 +74,13 @@ describe('withCachedArgs()', () => {
   const given = { ...ATTACHMENT, args: [['A', '1']] as const, capabilityArgs: { a: 1 } };
 
   test('prefers recorded arguments, and always uses recorded capability arguments', () => {
-    expect(withCachedArgs(given, CACHED)).toEqual({ ...given, capabilityArgs: {} });
-    const cached = { ...CACHED, args: [['B', '2']] as const, capabilityArgs: { b: 2 } };
+    expect(withCachedArgs(given, known())).toEqual({ ...given, capabilityArgs: {} });
+    const cached = known({ args: [['B', '2']] as const, capabilityArgs: { b: 2 } });
     expect(withCachedArgs(given, cached)).toMatchObject({ args: [['B', '2']], capabilityArgs: { b: 2 } });
   });
 
   test('keeps the given ones without a record, and with one of libcni 0.7', () => {
     expect(withCachedArgs(given, undefined)).toBe(given);
-    expect(withCachedArgs(given, { ...CACHED, source: '' })).toBe(given);
+    expect(withCachedArgs(given, known({ source: '' }))).toBe(given);
   });
 });

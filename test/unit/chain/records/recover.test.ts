@@ -1,17 +1,15 @@
 import { afterEach, beforeEach, describe, expect, spyOn, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { listAttachments, writeAttachment } from '../../../../src/attachments/entries.ts';
+import { begunAdd, type Intent } from '../../../../src/attachments/attachment.ts';
+import { listEntries, writeEntry } from '../../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, isBeingRemoved, startRunner } from '../../../../src/attachments/lock.ts';
 import {
-  begunAdd,
   createNote,
   dropRecord,
   findLaterAdd,
-  type Intent,
   readRecord,
-  toRemembered,
   writeNote,
 } from '../../../../src/attachments/notes.ts';
 import { hold } from '../../../../src/attachments/store.ts';
@@ -66,7 +64,7 @@ const threePlugins = (scripts: Readonly<Record<string, JsonObject>> = {}) =>
 /** What is left of anything: notes and entries. */
 const leftovers = () => [
   ...filesBelow(path.join(runtime.stateDir, 'unsettled')),
-  ...listAttachments(runtime.cacheDir).attachments,
+  ...listEntries(runtime.cacheDir).entries,
 ];
 
 /** Runs a verb in a process of its own. @returns what it printed */
@@ -540,7 +538,7 @@ describe('an attachment that another runtime has made again', () => {
       interrupt();
       const held = mustClaim(runtime.stateDir, ID);
       const waiting = spyOn(held, 'awaitOrphans').mockImplementation(async () => {
-        writeAttachment(runtime.cacheDir, { ...toRemembered(held.record), result: ips('10.1.0.9/24') });
+        writeEntry(runtime.cacheDir, { ...held.record, result: ips('10.1.0.9/24') });
       });
       expect(await deleteHeld(held, here())).toBe(false);
       expect(waiting).toHaveBeenCalled();

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
-import { readRecord } from '../../../../src/attachments/store.ts';
+import { readAttachment } from '../../../../src/attachments/store.ts';
 import { type AttachmentCondition, type RepairScope, repair } from '../../../../src/chain/records/repair.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { Runtime } from '../../../../src/chain/run/runtime.ts';
@@ -29,7 +29,7 @@ const threePlugins = (cniVersion = '1.1.0', more: JsonObject = {}) =>
     LABELS.map((label, i) => chain.noop(label, { ReportResult: ips(`10.1.0.${i + 1}/24`) })),
     more,
   );
-const record = () => readRecord(runtime.stateDir, ID);
+const record = () => readAttachment({ journals: [runtime.stateDir] }, ID);
 
 /** A namespace with the note of an ADD: without one, a repair waits for as long as a DEL may take. */
 function noted(name: string): string {

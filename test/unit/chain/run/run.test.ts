@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { readAttachment } from '../../../../src/attachments/entries.ts';
+import { readEntry } from '../../../../src/attachments/entries.ts';
 import { parsePlugin } from '../../../../src/chain/config/conflist.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { findNetworkOfAdd } from '../../../../src/chain/records/known-add.ts';
@@ -191,7 +191,7 @@ describe('addNetwork()', () => {
       { mac: '0a:00:00:00:00:01' },
       undefined,
     ] as never);
-    expect(readAttachment(chain.runtime.cacheDir, ID)?.capabilityArgs).toEqual(capabilityArgs);
+    expect(readEntry(chain.runtime.cacheDir, ID)?.capabilityArgs).toEqual(capabilityArgs);
   });
 
   test('does one after the other for one container, and GC beside them names it to plugins', async () => {
@@ -212,7 +212,7 @@ describe('addNetwork()', () => {
   test('records the attachment with its original configuration', async () => {
     const list = threePlugins();
     const result = await addNetwork(list, ATTACHMENT, chain.runtime);
-    expect(readAttachment(chain.runtime.cacheDir, ID)).toEqual({
+    expect(readEntry(chain.runtime.cacheDir, ID)).toEqual({
       ...ID,
       netns: '/run/netns/none',
       args: [],
@@ -600,7 +600,7 @@ describe('one plugin without a list', () => {
       const plugin = parsePlugin(text);
       const attachment = { ...ATTACHMENT, capabilityArgs: { mac: 'x', other: 1 } };
       expect<unknown>(await addPlugin(plugin, attachment, chain.runtime)).toEqual(RESULT);
-      expect(readAttachment(chain.runtime.cacheDir, ID)).toMatchObject({ source: text, result: RESULT });
+      expect(readEntry(chain.runtime.cacheDir, ID)).toMatchObject({ source: text, result: RESULT });
       expect(findNetworkOfAdd(ID, chain.runtime)).toEqual(plugin);
       await checkPlugin(plugin, attachment, chain.runtime);
       await deletePlugin(plugin, attachment, chain.runtime);

@@ -3,8 +3,7 @@ import { checkFree, nextIfname, planAttach } from '../../../../src/cli/running/c
 import type { ContainerPlace, KnownContainer } from '../../../../src/cli/running/container.ts';
 
 const known = (network: string, ifname: string, request?: string) => ({
-  known: { network, ifname, containerId: 'web', netns: '/n', args: [], capabilityArgs: {} },
-  record: { network, request },
+  ...{ network, ifname, containerId: 'web', netns: '/n', args: [], capabilityArgs: {}, request },
 });
 const container = {
   containerId: 'web',

@@ -153,9 +153,9 @@ describeNeeding(
 
     test('looks for no list of a network that a delegate runner attached a container to', () => {
       writeList('podnet');
-      const known = { network: 'storage', containerId: 'c1', ifname: 'net1' };
+      const known = { network: 'storage', containerId: 'c1', ifname: 'net1', stateDir: '/state' };
       const seenFrom = (through: string | undefined) => {
-        const one = { known, record: known, through, isGone: false };
+        const one = { ...known, through, isGone: false };
         const facts = { ...node().facts, attachments: () => ({ attachments: [one] }) };
         return unlisted({ ...node(), facts } as unknown as NodeView);
       };

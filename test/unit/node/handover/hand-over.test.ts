@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { writeAttachment } from '../../../../src/attachments/entries.ts';
+import { writeEntry } from '../../../../src/attachments/entries.ts';
 import { findGeneration, noteGeneration } from '../../../../src/attachments/generation.ts';
 import { addNetwork } from '../../../../src/chain/run/run.ts';
 import type { ChainRuntime, Runtime } from '../../../../src/chain/run/runtime.ts';
@@ -93,7 +93,7 @@ describe('attachments', () => {
 
   function cache(containerId: string, netns: string, sandbox: string): void {
     const interfaces = [{ name: 'cni0' }, { name: 'eth0', sandbox }];
-    writeAttachment(dir, {
+    writeEntry(dir, {
       network: 'net',
       containerId,
       ifname: 'eth0',
@@ -126,9 +126,9 @@ describe('attachments', () => {
 
   describe('isMadeIn()', () => {
     test('trusts the record, and accepts every attachment without one', () => {
-      expect(isMadeIn('/opt/cni/bin', { pluginDirs: undefined })).toBe(true);
-      expect(isMadeIn('/opt/cni/bin', { pluginDirs: ['/opt/cni/bin/'] })).toBe(true);
-      expect(isMadeIn('/opt/cni/bin', { pluginDirs: ['/srv/bin'] })).toBe(false);
+      expect(isMadeIn('/opt/cni/bin', { stateDir: undefined, pluginDirs: [] })).toBe(true);
+      expect(isMadeIn('/opt/cni/bin', { stateDir: '/s', pluginDirs: ['/opt/cni/bin/'] })).toBe(true);
+      expect(isMadeIn('/opt/cni/bin', { stateDir: '/s', pluginDirs: ['/srv/bin'] })).toBe(false);
     });
   });
 
