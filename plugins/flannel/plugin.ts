@@ -57,7 +57,8 @@ export const plugin = definePlugin({
       call.log.warn('the delegate configuration of ADD is unknown; using the current configuration');
     const today = conf === 'broken' ? tryRender(call) : conf;
     if (today !== undefined) await delegateOf(call, withPrevResult(call, today)).del();
-    removeRecord(dataDirOf(call), call.env);
+    // A repeated DEL knows by it what the delegate has not deleted yet.
+    await call.onceDeleted(() => removeRecord(dataDirOf(call), call.env));
   },
 
   async gc(call) {
@@ -70,14 +71,17 @@ export const plugin = definePlugin({
     const conf = tryRender(call) ?? own.at(-1)?.conf;
     const stale = kept && own.filter(({ record }) => !kept.has(record));
     const list = { 'cni.dev/valid-attachments': memberOf(call.request, 'cni.dev/valid-attachments') };
+    const forget = (stale ?? []).map(
+      ({ record }) =>
+        () =>
+          removeRecord(dataDirOf(call), record),
+    );
     await tryAll([
-      () => (conf ? delegateOf(call, { ...conf, ...(valid ? list : {}) }).gc() : undefined),
+      async () => {
+        if (conf) await delegateOf(call, { ...conf, ...(valid ? list : {}) }).gc();
+        await call.onceDeleted(() => tryAll(forget));
+      },
       () => sweepRecords(dataDirOf(call)),
-      ...(stale ?? []).map(
-        ({ record }) =>
-          () =>
-            removeRecord(dataDirOf(call), record),
-      ),
     ]);
   },
 

@@ -225,6 +225,13 @@ export class LiveCall implements Call<never> {
     await own.perform(() => this.host);
   }
 
+  async onceDeleted(then: () => Done): Promise<void> {
+    const { link: by, workplace } = this.#facts;
+    if (!workplace || !MAY_WAIT.includes(this.env.command)) return then();
+    this.#waits = true;
+    workplace.removals.add({ devices: [], then, by, close: () => this.#release(), isLast: true });
+  }
+
   delegate(type: string, request: JsonObject = this.request): Delegate {
     const { env, version, callSibling } = this.#facts;
     const environment = this.#isGone ? { ...this.environment, CNI_NETNS: '' } : this.environment;

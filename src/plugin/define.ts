@@ -156,6 +156,11 @@ export interface Call<Conf = unknown> extends CallFacts<Conf> {
    */
   removeDevices(devices: readonly Link[], then?: () => Done): Promise<void>;
   /**
+   * Does what must not be done before everything is deleted that this verb, its delegates and the other plugins of the chain delete
+   * with {@link removeDevices}; not at all if something of that failed. What a repeated DEL needs is given up with it.
+   */
+  onceDeleted(work: () => Done): Promise<void>;
+  /**
    * The plugin named `type` on `CNI_PATH`, to be called with this same request unless another one is given.
    * @throws CniError when not found
    */

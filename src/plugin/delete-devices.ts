@@ -174,6 +174,8 @@ interface Removal {
   readonly by: string;
   /** Releases the call's resources, at the very end. */
   readonly close: () => void;
+  /** Not before all others, and only if none of them failed. */
+  readonly isLast?: boolean;
 }
 
 /**
@@ -203,15 +205,20 @@ export class Removals {
    */
   async perform(host: () => NetlinkSocket, removed = false): Promise<void> {
     const problems: unknown[] = [];
+    const tryThese = (...steps: (() => Done)[]) => tryAll(steps).catch(thrown => problems.push(thrown));
+    const last: Removal[] = [];
     // Work that waited may add more removals.
-    for (let done = removed; this.waiting; done = false) {
-      const indexes = done ? [] : this.indexes;
+    for (let isDeleted = removed; this.waiting; isDeleted = false) {
+      const indexes = isDeleted ? [] : this.indexes;
       const removals = this.#waiting.splice(0);
+      last.push(...removals.filter(({ isLast }) => isLast));
       const remove = (): void => (indexes.length ? deleteDevices(host(), indexes) : undefined);
-      const work = tryAll([remove, ...removals.map(removal => () => finish(removal))]);
-      await work.catch(thrown => problems.push(thrown));
-      for (const { close } of removals) close();
+      const others = removals.filter(({ isLast }) => !isLast);
+      await tryThese(remove, ...others.map(removal => () => finish(removal)));
+      for (const { close } of others) close();
     }
+    if (problems.length === 0) await tryThese(...last.map(removal => () => finish(removal)));
+    for (const { close } of last) close();
     throwAll(problems);
   }
 }

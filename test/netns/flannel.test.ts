@@ -1,15 +1,19 @@
 // Does a container get to where flanneld says, and does DEL need nothing but what ADD kept?
 import { expect, test } from 'bun:test';
 import {
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs';
-import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { lineReader } from '../helpers/lines.ts';
+import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
@@ -54,6 +58,40 @@ const leases = (lab: Lab) =>
     .sort();
 
 describeRoot('flannel', () => {
+  test('DEL keeps what ADD stored until its delegate has deleted everything, which a worker does last', async () => {
+    await withHost(async lab => {
+      writeSubnets(lab);
+      const container = await lab.container();
+      const conf = confOf(lab);
+      await add(lab, container, conf);
+      const [stored, held] = [kept(lab), leases(lab)];
+      const env = {
+        ...directories(lab.tmp),
+        CNI_COMMAND: 'DEL',
+        CNI_CONTAINERID: container.id,
+        CNI_NETNS: container.path,
+        CNI_IFNAME: 'eth0',
+        CNI_PATH: BIN_DIR,
+      };
+      const calls = [{ plugin: 'flannel', env, stdin: JSON.stringify(conf) }];
+      const segment = { calls, threadsResult: false, stopsAtFailure: false, chain: 'a' };
+      const fifo = `${lab.tmp}/requests`;
+      await lab.run(lab.host, ['mkfifo', fifo]);
+      const worker = lab.start(lab.host, ['sh', '-c', `exec ${BIN_DIR}/flannel --worker < ${fifo}`]);
+      const requests = openSync(fifo, 'r+');
+      writeSync(requests, `${JSON.stringify({ segment })}\n`);
+      const next = lineReader(worker.stdout);
+      // The first one says that it has begun.
+      expect(await next()).toBe('');
+      expect(JSON.parse(await next())).toMatchObject({ exitCode: 0, stdout: '' });
+      // A worker that is killed now has deleted nothing: the next DEL must find all of it.
+      expect([kept(lab), leases(lab)]).toEqual([stored, held]);
+      closeSync(requests);
+      await worker.exited;
+      expect([kept(lab), leases(lab)]).toEqual([[], []]);
+    });
+  });
+
   test('ADD connects two containers, the gateway and the outside; DEL removes everything', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
