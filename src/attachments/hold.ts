@@ -1,30 +1,21 @@
 // How does an operation get the right to work on an attachment, and how does it note what it does?
 // README.md has the order of what is written, and what `pastOf` makes of what a dead process has left.
 
+import { readdirSync } from 'node:fs';
 import { type AttachmentId, cacheFileOf } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig, orTell, toCniError } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
-import { bootId, endFrozen, isFrozen } from '../files/process-stat.ts';
-import { fileExists } from '../files/read-file.ts';
-import { compareNetns, hostCookie, identifyNetns } from '../sys/netns-identity.ts';
-import { LOCK_DEADLINE_MS, pause } from '../wait.ts';
+import { bootId, endFrozen, isFrozen, isOfEarlierBoot } from '../files/process-stat.ts';
+import { fileExists, tryRead } from '../files/read-file.ts';
 import {
-  adopted,
-  begunAdd,
-  entryOf,
-  type Intent,
-  isEntryOf,
-  type KnownAttachment,
-  lastBegun,
-  lifeIn,
-  lifeOf,
-  type Past,
-  type PendingChange,
-  pastOf,
-  type RecordedError,
-  type Settings,
-} from './attachment.ts';
+  compareNetns,
+  findNetnsCookie,
+  findNetnsIdentity,
+  hostCookie,
+  identifyNetns,
+} from '../sys/netns-identity.ts';
+import { LOCK_DEADLINE_MS, pause } from '../wait.ts';
 import {
   type Entry,
   isOfAnother,
@@ -47,13 +38,25 @@ import {
   takeLock,
 } from './lock.ts';
 import {
+  adopted,
+  begunAdd,
   createNote,
   dropNote,
   dropRecord,
+  entryOf,
   findLaterAdd,
+  type Intent,
+  isEntryOf,
+  type KnownAttachment,
   keepCacheDir,
+  lastBegun,
+  lifeIn,
+  lifeOf,
   madeAgain,
+  type PendingChange,
+  type RecordedError,
   readRecord,
+  type Settings,
   tryEntry,
   writeNote,
 } from './notes.ts';
@@ -74,6 +77,36 @@ export interface HoldCall {
   readonly deadlineMs?: number;
   readonly signal?: AbortSignal | undefined;
   readonly onWarning?: ((warning: CniError) => void) | undefined;
+}
+
+/** What operations, or a reboot, have left of an attachment. */
+export interface Past {
+  /**
+   * `settled`: its ADD succeeded, and nothing has begun since. `changing`: plugins were about to change it, which is undone or finished.
+   * `adding`, `deleting`: its ADD or DEL was cut off. `left`: its DEL has failed. `outlived`: it is of an earlier boot. `elsewhere`: it is up
+   * to another network namespace of this machine.
+   */
+  readonly kind: 'settled' | 'changing' | 'adding' | 'deleting' | 'left' | 'outlived' | 'elsewhere';
+  /** Why it is not simply there, human-readable; undefined if it is, also while it is changing. */
+  readonly why: string | undefined;
+  /** Its ADD succeeded, and no DEL has begun. It may have outlived its namespace. */
+  readonly stands: boolean;
+  /** The process that works on it, as far as its note says. */
+  readonly holder: Runner | undefined;
+  /** Why it is to be deleted now; undefined if it is there, a process works on it, or that is up to another network namespace. */
+  readonly toDelete: string | undefined;
+  /**
+   * Where the namespace of its ADD is: `same` if a path, that of the ADD unless given, leads to it as far as can be told, `gone` if it does
+   * not exist, as after a reboot, `other` if the path leads to another one. The path may be visible to others only: see judgeGone() of
+   * chain/records/known-add.ts.
+   */
+  netns(path?: string): 'same' | 'gone' | 'other';
+  /**
+   * For a DEL or an ADD that names this attachment. If no process and no mount that can be seen has that namespace any longer, what was
+   * made in it has ended with it, as after a restart of a node that is itself a container.
+   * @throws CniError 11 naming a path of the namespace
+   */
+  refuseElsewhere(): void;
 }
 
 /** One of which something is known. */
@@ -494,4 +527,73 @@ function refuseSharedName(id: AttachmentId, cacheDir: string): void {
 function toRecorded(thrown: unknown): RecordedError {
   const { code, message, details, plugin } = toCniError(thrown);
   return { code, msg: message, ...defined({ details, link: plugin?.type, index: plugin?.index }) };
+}
+
+type Environment = Readonly<Record<string, string | undefined>> | undefined;
+
+/** @param one as it was read; a process may be at work on it */
+export function pastOf(one: KnownAttachment, env: Environment): Past {
+  const [kind, why] = leftOf(one, env);
+  const holder = holderOf(one);
+  const toDelete = kind === 'elsewhere' || holder ? undefined : why;
+  return {
+    ...{ kind, why, stands: one.phase === 'attached', holder, toDelete },
+    netns: (path = one.netns) => (isOfEarlierBoot(one, env) ? 'gone' : findPlace(path, one)),
+    refuseElsewhere: () => kind === 'elsewhere' && refuseElsewhere(one),
+  };
+}
+
+function findPlace(path: string, one: KnownAttachment): ReturnType<Past['netns']> {
+  if (!one.foreign || one.netnsIdentity !== undefined) return compareNetns(path, one);
+  // Of another runtime's only the path is known.
+  return path !== '' && findNetnsIdentity(path) === undefined ? 'gone' : 'same';
+}
+
+function leftOf(record: KnownAttachment, env: Environment): [kind: Past['kind'], why?: string] {
+  const { phase, attempts, lastErrors, foreign, change } = record;
+  if (isElsewhere(record, env)) return ['elsewhere', ELSEWHERE];
+  const isAttached = phase === 'attached';
+  // Its runtime deletes an attachment of its own, also after a reboot.
+  if (isOfEarlierBoot(record, env) && !(foreign && isAttached)) return ['outlived', EARLIER_BOOT];
+  if (isAttached) return [change === undefined ? 'settled' : 'changing'];
+  if (phase === 'adding') return [phase, 'its ADD was interrupted'];
+  if (phase === 'deleting') return [phase, 'its DEL was interrupted'];
+  const times = attempts === 1 ? 'once' : `${attempts} times`;
+  return ['left', `its DEL failed ${times}: ${lastErrors.map(({ msg }) => msg).join('; ')}`];
+}
+
+/** Why an attachment of an earlier boot is deleted, human-readable. */
+export const EARLIER_BOOT = 'it is from an earlier boot of the machine';
+
+const ELSEWHERE = 'it was attached in another network namespace of this machine';
+
+/**
+ * Whether its runner worked in another network namespace. Rules, host ends and ports of an attachment are in that one. Plugins that are called
+ * in another find nothing there, succeed, and give back an address that the attachment still has. Of an earlier boot no namespace is left, and
+ * cookies begin again.
+ */
+function isElsewhere(record: Pick<KnownAttachment, 'boot' | 'hostCookie'>, env: Environment): boolean {
+  if (record.hostCookie === undefined || isOfEarlierBoot(record, env)) return false;
+  const { hostCookie: here } = hostCookie();
+  return here !== undefined && here !== record.hostCookie;
+}
+
+function refuseElsewhere(record: KnownAttachment): void {
+  const path = pathsOfNamespaces().find(one => findNetnsCookie(one) === record.hostCookie);
+  if (path === undefined) return;
+  const { network, containerId, ifname } = record;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot change interface "${ifname}" of container "${containerId}" on network "${network}": ${ELSEWHERE}; run it there (nsenter --net=${path})`,
+  );
+}
+
+/** One path of each network namespace that a process or a mount has. */
+function pathsOfNamespaces(): string[] {
+  const mounts = (tryRead('/proc/self/mountinfo') ?? '').split('\n').flatMap(line => {
+    const [, , , root = '', point = ''] = line.split(' ');
+    return root.startsWith('net:[') ? point : [];
+  });
+  const processes = readdirSync('/proc').filter(name => /^\d+$/.test(name));
+  return [...mounts, ...processes.map(pid => `/proc/${pid}/ns/net`)];
 }

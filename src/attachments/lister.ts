@@ -3,9 +3,16 @@
 import { basename, join } from 'node:path';
 import { FileCache } from '../files/file-cache.ts';
 import { namesIn, readIfThere } from '../files/read-file.ts';
-import { type KnownAttachment, ofEntry } from './attachment.ts';
 import { type Entry, parseEntry } from './entries.ts';
-import { cacheDirsOf, joinKnown, noteIn, notesDir, type Places } from './notes.ts';
+import {
+  cacheDirsOf,
+  joinKnown,
+  type KnownAttachment,
+  noteIn,
+  notesDir,
+  ofEntry,
+  type Places,
+} from './notes.ts';
 
 /**
  * Lists what is in the files each time it is called: `all` by a look at each file, `new` by a look at directories that have changed and at

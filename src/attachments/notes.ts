@@ -1,6 +1,6 @@
-// How is what is unfinished of an attachment noted, and what does that say beside its entry?
+// What is known of an attachment, how is what is unfinished of it noted, and what does that say beside its entry?
 //
-// A note exists only while something is unfinished: an ADD that has begun, a change, a deletion. Only the operation that has the attachment's lock (lock.ts) writes it, whole, and renames it into place. Decoded by hand: a
+// An attachment is made here, and nowhere else, from its entry in libcni's cache (entries.ts), from its note, or from both. A note exists only while something is unfinished: an ADD that has begun, a change, a deletion. Only the operation that has the attachment's lock (lock.ts) writes it, whole, and renames it into place. Decoded by hand: a
 // schema library takes 3 ms to start, which every DEL would pay.
 import {
   closeSync,
@@ -26,15 +26,22 @@ import {
   keyOf,
   sameAttachment,
 } from '../cni/attachment.ts';
-import { cniCacheDir, runDir, runnerJournals, stateDir as usualStateDir } from '../cni/directories.ts';
+import {
+  cniCacheDir,
+  lockScopeOf,
+  runDir,
+  runnerJournals,
+  stateDir as usualStateDir,
+} from '../cni/directories.ts';
 import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
-import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
+import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileFailure, namesIn } from '../files/read-file.ts';
-import { begunAdd, type Intent, isEntryOf, type KnownAttachment, ofEntry } from './attachment.ts';
-import { type Entry, readEvenAside, removeEntry } from './entries.ts';
+import { hostCookie, identifyNetns } from '../sys/netns-identity.ts';
+import { type Entry, type Made, type MadeByUs, readEvenAside, removeEntry, renderEntry } from './entries.ts';
 import { findGeneration, type Generation } from './generation.ts';
+import type { Runner } from './lock.ts';
 
 /** Directory of notes, by network: one for each attachment of which something is unfinished, and no others. */
 export function notesDir(stateDir: string): string {
@@ -49,6 +56,155 @@ export function noteFileOf(stateDir: string, id: AttachmentId): string {
 /** Directory of links to the directories of libcni's entries that a journal has used: nothing else says where its attachments are. */
 function cachesDir(stateDir: string): string {
   return join(stateDir, 'caches');
+}
+
+/** What an ADD is about to do; or, if that had succeeded before, what a change or a deletion begins with. */
+export interface Intent extends Omit<Entry, 'made'>, Omit<MadeByUs, 'op' | 'time' | 'scope'> {
+  /** Where its entry is, or will be. */
+  readonly cacheDir: string;
+  /** Another runtime made the attachment, and deletes it. Who made it, when and how is not known then. */
+  readonly foreign?: true | undefined;
+  /** Of such a one that is being changed: what the first plugin of its ADD has noted (generation.ts). */
+  readonly generation?: string;
+  /** The ADD that made it, or begins to. */
+  readonly runner: Runner;
+}
+
+/** What an attachment was configured with, as far as it can be changed while the container runs. */
+export type Settings = Pick<Intent, 'capabilityArgs' | 'source'>;
+
+/** A change of a running attachment that has begun. */
+export interface PendingChange {
+  readonly to: Settings;
+  /** Indexes of the plugins that are called, which may have changed their part. */
+  readonly plugins: readonly number[];
+}
+
+/** A failure as a note keeps it. */
+export interface RecordedError {
+  readonly code: number;
+  readonly msg: string;
+  readonly details?: string;
+  /** Type and index of the plugin that failed, if one did. */
+  readonly link?: string;
+  readonly index?: number;
+}
+
+/** What a note says. A settled attachment is `attached`, and has nothing of the rest. */
+interface Progress {
+  /**
+   * `adding`: an ADD has begun and not ended. `attached`: it succeeded. `deleting`: a DEL has begun. `failed`: a DEL, or
+   * the undo of a failed ADD, did not succeed and waits for its next attempt.
+   */
+  readonly phase: 'adding' | 'attached' | 'deleting' | 'failed';
+  /** Whether the ADD succeeded, regardless of later operations. */
+  readonly added: boolean;
+  /** Index of the last plugin of an unfinished ADD that may have been called; -1 for none. */
+  readonly segment: number;
+  /** Operations that have begun and not reported their end, oldest first. */
+  readonly runners: readonly Runner[];
+  /** A change that has begun and neither succeeded nor been undone: the kernel may have either settings, or a part of each. */
+  readonly change: (PendingChange & { readonly op: string }) | undefined;
+  /** Number of failed DELs. */
+  readonly attempts: number;
+  readonly lastAttempt: string | undefined;
+  readonly lastErrors: readonly RecordedError[];
+}
+
+/**
+ * An attachment with all that files say of it: what its ADD was called with and gave, who made it and where, and what of it is unfinished.
+ * {@link pastOf} says what follows from that now.
+ */
+export interface KnownAttachment extends Intent, Progress {
+  /** The note, if there is one; else the entry. */
+  readonly file: string;
+  /** Whether it was read from a note. */
+  readonly isNoted: boolean;
+  /** The journal that has it; undefined if another runtime made it, and nothing is unfinished of it but a change. */
+  readonly stateDir?: string | undefined;
+  /** libcni's entry of it; undefined if there is none, or if it cannot be used. */
+  readonly entry?: Entry | undefined;
+}
+
+const NOTHING_UNFINISHED: Progress & Pick<KnownAttachment, 'isNoted'> = {
+  ...{ isNoted: false, phase: 'attached', added: true, segment: -1, runners: [], change: undefined },
+  ...{ attempts: 0, lastAttempt: undefined, lastErrors: [] },
+};
+
+/**
+ * A settled attachment, always the same object for an entry: the watch lists the same again and again.
+ * @param journals whose attachments are ours; that of any other counts as another runtime's
+ */
+export function ofEntry(entry: Entry, cacheDir: string, journals: readonly string[]): KnownAttachment {
+  const { made, ...known } = entry;
+  const isOurs = (stateDir: string) => made?.op !== undefined && made.scope === lockScopeOf(stateDir);
+  const stateDir = journals.find(isOurs);
+  const before = settled.get(entry);
+  if (before && before.stateDir === stateDir) return before;
+  const ours = (stateDir === undefined ? {} : made) as MadeByUs & Made;
+  const { op = '', time = '', scope: _, change: __, ...by } = ours;
+  const whose = stateDir === undefined ? { foreign: true as const } : { stateDir };
+  const one: KnownAttachment = {
+    ...{ ...known, netnsIdentity: undefined, boot: '', owner: '', pluginDirs: [], executables: [] },
+    ...{ ...NOTHING_UNFINISHED, ...by, ...whose, cacheDir, entry },
+    runner: { pid: 0, start: '', pidns: '', op, time },
+    // Its content may name an attachment that no file can be of.
+    file: attempt(() => cacheFileOf(cacheDir, entry)) ?? '',
+  };
+  settled.set(entry, one);
+  return one;
+}
+
+const settled = new WeakMap<Entry, KnownAttachment>();
+
+/** The entry that an attachment of a journal stands for. @param change the operation of its last change */
+export function entryOf(stateDir: string, intent: Intent, change?: string): Entry {
+  const { network, containerId, ifname, netns, args, capabilityArgs, source, result } = intent;
+  const known = { network, containerId, ifname, netns, args, capabilityArgs, source, result };
+  const changed = defined({ change });
+  if (intent.foreign) return change === undefined ? known : { ...known, made: changed };
+  const { boot, netnsIdentity, netnsCookie, hostCookie, owner, request, pluginDirs, executables } = intent;
+  const { op, time } = intent.runner;
+  const where = { boot, netnsIdentity, ...defined({ netnsCookie, hostCookie }) };
+  const by = { owner, ...defined({ request }), pluginDirs, executables };
+  return { ...known, made: { op, time, ...where, ...by, scope: lockScopeOf(stateDir), ...changed } };
+}
+
+/** An ADD that has begun, before its first plugin. */
+export function begunAdd(intent: Intent, file: string): KnownAttachment {
+  const begun = { phase: 'adding', added: false, runners: [intent.runner], isNoted: true } as const;
+  return { ...intent, ...NOTHING_UNFINISHED, ...begun, file };
+}
+
+/** An attachment of another runtime, for a change of it: everything but its entry is of now. */
+export function adopted(
+  one: KnownAttachment,
+  now: Pick<KnownAttachment, 'stateDir' | 'pluginDirs' | 'generation' | 'boot' | 'runner'>,
+): KnownAttachment {
+  return { ...one, ...identifyNetns(one.netns), ...hostCookie(), ...now };
+}
+
+/** Whether an entry is of the same ADD. An unfinished ADD has none: one that is there is the outcome, or a later ADD's. */
+export function isEntryOf({ made, ...entry }: Entry, one: KnownAttachment): boolean {
+  if (!one.added) return false;
+  if (!one.foreign) return made?.op === one.runner.op;
+  return made?.op === undefined && renderEntry(entry) === renderEntry({ ...one, made: undefined });
+}
+
+/** Text that differs between an attachment and a later one of the same name: the ADD of ours, and its entry. */
+export function lifeOf({ foreign, runner, entry }: KnownAttachment): string {
+  // The runner of another runtime's is that of a change.
+  return lifeIn(entry, foreign ? '' : runner.op);
+}
+
+/** The same of one of which only the entry is known. */
+export function lifeIn(entry: Entry | undefined, op = ''): string {
+  return `${op} ${entry ? renderEntry(entry) : ''}`;
+}
+
+/** Index of the last plugin that may have begun to work: recovery has to undo all up to it. */
+export function lastBegun({ added, segment }: KnownAttachment, plugins: number): number {
+  return added ? plugins - 1 : Math.min(segment, plugins - 1);
 }
 
 /**

@@ -15,26 +15,27 @@ import { attempt, CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
-import { type KnownAttachment, ofEntry, type Past, pastOf } from './attachment.ts';
 import { type EntryFilter, isMeant, listEntries, readEntry, sweepCache } from './entries.ts';
-import { type HoldCall, tryHold } from './hold.ts';
+import { type HoldCall, type Past, pastOf, tryHold } from './hold.ts';
 import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
   cacheDirsOf,
   findLaterEntry,
   joinKnown,
+  type KnownAttachment,
   madeAgain,
   noteFiles,
   noteIn,
+  ofEntry,
   type Places,
   readRecord,
   standing,
   writeNote,
 } from './notes.ts';
 
-export { type KnownAttachment, lifeOf, pastOf, type Settings } from './attachment.ts';
-export { type Held, type HeldKnown, hold, tryHold } from './hold.ts';
+export { type Held, type HeldKnown, hold, pastOf, tryHold } from './hold.ts';
 export { findHolder } from './lock.ts';
+export { type KnownAttachment, lifeOf, type Settings } from './notes.ts';
 
 /** What is in the files of a node. */
 interface KnownList {

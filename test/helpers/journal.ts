@@ -1,17 +1,20 @@
 // What do tests of the journal need?
 import fs from 'node:fs';
 import path from 'node:path';
+import { parseEntry, writeEntry } from '../../src/attachments/entries.ts';
+import { type HeldKnown, tryHold } from '../../src/attachments/hold.ts';
+import { endRunner, type Purpose, startRunner } from '../../src/attachments/lock.ts';
 import {
   begunAdd,
   entryOf,
   type Intent,
   type KnownAttachment,
+  keepCacheDir,
+  noteFiles,
   ofEntry,
-} from '../../src/attachments/attachment.ts';
-import { parseEntry, writeEntry } from '../../src/attachments/entries.ts';
-import { type HeldKnown, tryHold } from '../../src/attachments/hold.ts';
-import { endRunner, type Purpose, startRunner } from '../../src/attachments/lock.ts';
-import { keepCacheDir, noteFiles, readNote, renderNote } from '../../src/attachments/notes.ts';
+  readNote,
+  renderNote,
+} from '../../src/attachments/notes.ts';
 import { listAttachments } from '../../src/attachments/store.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { thisProcess } from '../../src/files/process-stat.ts';

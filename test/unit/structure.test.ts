@@ -448,7 +448,7 @@ function lastArgument(text: string): string {
   return text;
 }
 // Modules that open notes, locks and libcni's cache: all others go through src/attachments/store.ts.
-const OPENS_ATTACHMENTS = /^src\/attachments\/(attachment|hold|notes|entries|lock)(\.ts)?$/;
+const OPENS_ATTACHMENTS = /^src\/attachments\/(hold|notes|entries|lock)(\.ts)?$/;
 // The library hands some of them on.
 const LIBRARY = 'src/index.ts';
 

@@ -1,5 +1,5 @@
 // What does a user of the `catena` command do?
-import { EARLIER_BOOT } from '../../../src/attachments/attachment.ts';
+import { EARLIER_BOOT } from '../../../src/attachments/hold.ts';
 import type { Add, Change, Check, Del, Gc, Swap, Upkeep } from '../history.ts';
 import type { Model } from '../model.ts';
 import { NETS, podId, slotPath } from '../networks.ts';

@@ -2,9 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { begunAdd, type KnownAttachment, ofEntry, pastOf } from '../../../src/attachments/attachment.ts';
 import { writeEntry } from '../../../src/attachments/entries.ts';
-import { type Held, type HeldKnown, hold, tryHold } from '../../../src/attachments/hold.ts';
+import { type Held, type HeldKnown, hold, pastOf, tryHold } from '../../../src/attachments/hold.ts';
 import {
   endRunner,
   type LockPlace,
@@ -12,7 +11,14 @@ import {
   type Runner,
   startRunner,
 } from '../../../src/attachments/lock.ts';
-import { createNote, noteFileOf, readRecord } from '../../../src/attachments/notes.ts';
+import {
+  begunAdd,
+  createNote,
+  type KnownAttachment,
+  noteFileOf,
+  ofEntry,
+  readRecord,
+} from '../../../src/attachments/notes.ts';
 import { cacheFileOf, digestOf } from '../../../src/cni/attachment.ts';
 import { bootId } from '../../../src/files/process-stat.ts';
 import { unfinishedName } from '../../../src/files/put-file.ts';

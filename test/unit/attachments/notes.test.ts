@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { begunAdd, type KnownAttachment, lastBegun } from '../../../src/attachments/attachment.ts';
-import { parseNote, renderNote } from '../../../src/attachments/notes.ts';
+import {
+  begunAdd,
+  type KnownAttachment,
+  lastBegun,
+  parseNote,
+  renderNote,
+} from '../../../src/attachments/notes.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { intentOf } from '../../helpers/journal.ts';
 

@@ -2,9 +2,18 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { begunAdd, entryOf, type Intent, type KnownAttachment } from '../../../src/attachments/attachment.ts';
 import { type Entry, removeEntry, replaceEntry, writeEntry } from '../../../src/attachments/entries.ts';
-import { createNote, dropRecord, noteFileOf, readRecord, writeNote } from '../../../src/attachments/notes.ts';
+import {
+  begunAdd,
+  createNote,
+  dropRecord,
+  entryOf,
+  type Intent,
+  type KnownAttachment,
+  noteFileOf,
+  readRecord,
+  writeNote,
+} from '../../../src/attachments/notes.ts';
 import { listAttachments } from '../../../src/attachments/store.ts';
 import { cacheFileOf } from '../../../src/cni/attachment.ts';
 import { filesBelow, intentOf, recordsIn, settle, withoutOurs } from '../../helpers/journal.ts';

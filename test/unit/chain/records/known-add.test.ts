@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { ofEntry } from '../../../../src/attachments/attachment.ts';
 import { type Entry, writeEntry } from '../../../../src/attachments/entries.ts';
+import { ofEntry } from '../../../../src/attachments/notes.ts';
 import {
   findCachedResult,
   findConfigOfAdd,

@@ -1,14 +1,15 @@
 import { afterEach, beforeEach, describe, expect, spyOn, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { begunAdd, type Intent } from '../../../../src/attachments/attachment.ts';
 import { listEntries, writeEntry } from '../../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
 import { endRunner, isBeingRemoved, startRunner } from '../../../../src/attachments/lock.ts';
 import {
+  begunAdd,
   createNote,
   dropRecord,
   findLaterAdd,
+  type Intent,
   readRecord,
   writeNote,
 } from '../../../../src/attachments/notes.ts';
