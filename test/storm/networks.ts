@@ -57,7 +57,12 @@ export const NETS: Readonly<Record<NetLetter, Net>> = {
     { letter: 'b', ifname: 'eth1', bridge: 'br1', rate: RATE_BITS / 8, somaxconn: SOMAXCONN },
     '1.0.0',
     [
-      bridgeConf('br1', '10.89.0.0/29', 'fd89::/125', 'host-local', { ipMasq: true, hairpinMode: true }),
+      // Has bridge do it, and remembers with what.
+      {
+        type: 'flannel',
+        dataDir: '/var/lib/flannel',
+        delegate: { bridge: 'br1', ipMasq: true, hairpinMode: true },
+      },
       PORTMAP,
       {
         type: 'bandwidth',
@@ -80,6 +85,18 @@ export const NETS: Readonly<Record<NetLetter, Net>> = {
     { type: 'tap', ipam: { type: 'host-local', ranges: [[{ subnet: '10.92.0.0/29' }]] } },
   ]),
 };
+
+/** What flanneld would say of the node, for network `b`, where flannel reads it. */
+export const SUBNETS = {
+  file: '/run/flannel/subnet.env',
+  text: `FLANNEL_NETWORK=10.89.0.0/16
+FLANNEL_SUBNET=10.89.0.1/29
+FLANNEL_IPV6_NETWORK=fd89::/112
+FLANNEL_IPV6_SUBNET=fd89::1/125
+FLANNEL_MTU=1500
+FLANNEL_IPMASQ=true
+`,
+} as const;
 
 export const LETTERS = Object.keys(NETS) as NetLetter[];
 

@@ -1,8 +1,9 @@
 // Where does a node keep its executables and configurations?
 
 import fs from 'node:fs';
+import { dirname } from 'node:path';
 import type { NetLetter } from './history.ts';
-import { LETTERS, NETS } from './networks.ts';
+import { LETTERS, NETS, SUBNETS } from './networks.ts';
 
 /** Directories of one node; all else is where a machine has it, in mounts of the node's own. */
 export class Place {
@@ -46,6 +47,8 @@ export class Place {
     }
     fs.writeFileSync(`${this.bin('f')}/gate-ipam`, GATE, { mode: 0o755 });
     fs.mkdirSync(GATES, { recursive: true });
+    fs.mkdirSync(dirname(SUBNETS.file), { recursive: true });
+    fs.writeFileSync(SUBNETS.file, SUBNETS.text);
   }
 
   /** Puts the other build in place, each name by a rename, as an installation does. */
