@@ -152,8 +152,7 @@ async function* callSegments<Reply>(
   runner: SegmentRunner,
   progress: { lastBegun: number },
 ): AsyncGenerator<PluginReply<Reply>> {
-  const { list, verb, held } = call;
-  const { attachment, prevResult: ofAdd } = call;
+  const { list, verb, held, attachment, prevResult: ofAdd } = call;
   const order = orderOf(call);
   const usual: NonNullable<typeof call.requestFor> = (index, before) =>
     buildRequest(list, list.plugins[index] as PluginEntry, {

@@ -9,6 +9,8 @@ const PODS = 8;
 
 export const reboot: Scenario = {
   name: 'node reboot',
+  // Bridges of earlier scenarios.
+  leaves: /^br-/,
   async play(cluster, namespace, saw) {
     const { kubectl, nodes, wire } = cluster;
     const node = nodes.at(-1);
