@@ -199,7 +199,8 @@ export async function prepareRunner<T>(
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && servicesOf(cluster, log)),
       ...(cluster && conf.followAnnotations && podNamedIn(call) && { follow: followCall(call) }),
-      ...(cluster && openCluster && podNamedIn(call) && { again: followCall(call) }),
+      ...(cluster && podNamedIn(call) && { again: followCall(call) }),
+      isServed: openCluster !== undefined,
     });
     trace?.end({ result: isObject(done) ? done : undefined });
     return done;

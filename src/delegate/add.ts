@@ -51,7 +51,8 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const annotations = (await runner.fetchAnnotations?.(pod)) ?? annotationsOf(pod);
   const isMachine = annotations[MACHINE_ANNOTATION] !== undefined;
   // Few pods run a virtual machine.
-  const moving = isMachine && runner.again !== undefined ? await import('./moving.ts') : undefined;
+  // Without a daemon the pod that a machine moves to would stay quiet; the one that it leaves must be known to a later daemon.
+  const moving = isMachine && runner.isServed ? await import('./moving.ts') : undefined;
   const moves = (await moving?.isMovingTo(runner, pod)) ?? false;
   const claims = await readClaims(runner, pod, listWanted(options, pod, annotations), moves);
   const networks = await planNetworks(options, pod, claims.wanted);

@@ -139,8 +139,10 @@ export interface Runner {
   readonly cluster?: () => Promise<Cluster>;
   /** How a daemon calls the runner again when the annotation of a pod has changed; absent if networks do not follow it. */
   readonly follow?: FollowCall;
-  /** How a daemon calls the runner again for this pod, whatever its annotation; absent without a daemon. */
+  /** How a daemon calls the runner again for this pod, whatever its annotation; absent without a cluster. */
   readonly again?: FollowCall;
+  /** Whether a daemon makes this call. One made without it may be followed by one that runs later. */
+  readonly isServed?: boolean;
   /** Has nothing leave the container through interfaces of these names, which need not exist. @throws CniError 11 */
   readonly beginQuiet?: (ifnames: readonly string[]) => Promise<void>;
   /** Ends that, and announces what the interfaces have; does nothing in a namespace that is gone. */

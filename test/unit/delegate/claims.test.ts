@@ -84,6 +84,7 @@ describeNeeding(
           cluster: async () => cluster,
           fetchAnnotations: async () => annotations,
           again,
+          isServed: true,
           beginQuiet: async (ifnames: string[]) => void quiet.push(`begin ${ifnames.join('+')}`),
           endQuiet: async (ifnames: string[]) => void quiet.push(`end ${ifnames.join('+')}`),
           ...more,
@@ -118,7 +119,7 @@ describeNeeding(
       });
 
       test.each<[string, object, () => void]>([
-        ['without a daemon', { again: undefined }, () => {}],
+        ['without a daemon', { isServed: false }, () => {}],
         ['once the other pod is gone', {}, () => api.objects.delete('/api/v1/namespaces/ns/pods/source')],
         ['of another uid', {}, () => api.addPod('ns', 'target', { uid: 'later', labels, annotations })],
       ])('is not joined %s', async (_, more, prepare) => {
@@ -126,6 +127,13 @@ describeNeeding(
         await addPod(moving(more), target);
         expect(joins()).toEqual([undefined, undefined]);
         expect(quiet).toEqual([]);
+      });
+
+      test('can leave a pod that was made while no daemon ran', async () => {
+        const source = makePod({ args: 'K8S_POD_NAMESPACE=ns;K8S_POD_NAME=source;K8S_POD_UID=s' });
+        const runner = moving({ isServed: false });
+        await addPod(runner, source);
+        expect(findPod(runner)?.machine).toEqual({ ifnames: ['net1'], moves: false, call: again });
       });
 
       test('leaves nothing quiet when a network fails', async () => {
