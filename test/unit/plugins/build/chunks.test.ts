@@ -44,7 +44,7 @@ test('a process begins with one chunk besides its entry', () => {
 });
 
 test('a worker is started before the modules of the command are loaded', () => {
-  const early = modulesOf('plugins/main.ts', 'src/worker/early.ts');
+  const early = modulesOf('plugins/main.ts', 'src/worker/process.ts');
   expect(early).toContain('src/worker/process.ts');
   expect(early.filter(file => /^src\/(cli|chain\/records)\//.test(file))).toEqual([]);
 });
@@ -56,12 +56,7 @@ test('a plugin loads nothing of the runner, and no package', () => {
 });
 
 test('a chain is run with few modules of Node, which take as long to load as all of ours', () => {
-  const chunks = chunksOf(
-    'plugins/main.ts',
-    'src/cli/main.ts',
-    'src/cli/commands/add.ts',
-    'src/worker/client.ts',
-  );
+  const chunks = chunksOf('plugins/main.ts', 'src/cli/main.ts', 'src/cli/commands/add.ts');
   const found = chunks.flatMap(file =>
     [...(texts.get(file) ?? '').matchAll(/^import .*from "(?:node:)?([\w/]+)";$/gm)].map(([, name]) => name),
   );
