@@ -9,7 +9,7 @@
 // whether their files are complete or not.
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { type AttachmentId, cacheFileOf } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
 import { attempt, CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
@@ -80,9 +80,10 @@ export function readAttachment(
   return entry && ofEntry(entry, cacheDir ?? '', journals);
 }
 
-/** When its entry was written, in milliseconds since the epoch; undefined without one. */
-export function writtenAt({ entry, cacheDir }: KnownAttachment): number | undefined {
-  return entry && attempt(() => statSync(cacheFileOf(cacheDir, entry), { throwIfNoEntry: false })?.mtimeMs);
+/** When our ADD of it began, or, of another runtime's, when its entry was written: in milliseconds since the epoch, if that is known. */
+export function addedAt({ stateDir, runner, file }: KnownAttachment): number | undefined {
+  if (stateDir !== undefined) return Date.parse(runner.time) || undefined;
+  return attempt(() => statSync(file).mtimeMs);
 }
 
 /** An attachment of which something is unfinished, and no process works on it. */

@@ -376,9 +376,7 @@ interface Way {
 
 /** The attachment of a record with other settings. @throws CniError 6 and 7 for a list that cannot be used */
 function goalOf(record: KnownAttachment, { capabilityArgs, source }: Settings): Goal {
-  const { containerId, netns, ifname, args } = record;
-  const attachment = { containerId, netns, ifname, args, capabilityArgs };
-  return { attachment, list: parseFrozen(source), capabilityArgs };
+  return { attachment: { ...record, capabilityArgs }, list: parseFrozen(source), capabilityArgs };
 }
 
 /**

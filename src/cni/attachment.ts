@@ -16,6 +16,11 @@ export function findContainerIdProblem(id: string): string | undefined {
   return 'it must start with a letter or digit and contain only letters, digits, "_", "." and "-"';
 }
 
+/** Its name alone, of something that says more of it. */
+export function toId({ network, containerId, ifname }: AttachmentId): AttachmentId {
+  return { network, containerId, ifname };
+}
+
 /** Whether both name the same attachment. */
 export function sameAttachment(a: AttachmentId, b: AttachmentId): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;

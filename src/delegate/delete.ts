@@ -17,7 +17,7 @@ import { type Recovery, type RecoveryScope, recover } from '../chain/records/rec
 import { failuresOf } from '../chain/run/call-plugins.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import { type ChainRuntime, checkAttachment, holdCall, type Runtime } from '../chain/run/runtime.ts';
-import type { AttachmentId } from '../cni/attachment.ts';
+import { type AttachmentId, toId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { type CniError, ErrorCode, orTell, toCniError } from '../cni/errors.ts';
 import { removeDeviceInfo } from './devices.ts';
@@ -196,7 +196,7 @@ function forgetEnded({ record }: PodRecord, runtime: ChainRuntime & Record<'stat
       forgetGeneration(runDir(runtime.env), { network: one.network, ifname: one.ifname, containerId });
     removeMultusNote({ ...pod, containerId });
     held.drop();
-    return [{ network, containerId, ifname, why }];
+    return [{ ...toId(record), why }];
   } finally {
     held.release();
   }

@@ -2,7 +2,7 @@
 
 import { hostname } from 'node:os';
 import { findGeneration } from '../attachments/generation.ts';
-import { type KnownAttachment, writtenAt } from '../attachments/store.ts';
+import { addedAt, type KnownAttachment } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { LoadedNetworks } from '../chain/config/load.ts';
 import { buildRequest } from '../chain/run/call-plugins.ts';
@@ -50,11 +50,9 @@ const RUNTIMES: readonly (readonly [string, RegExp])[] = [
 
 /** ISO time of its ADD: by our record or the note of its ADD, else by the date of its cached result, which `catena set` writes again. */
 export function sinceOf(one: KnownAttachment, env: ChainRuntime['env']): string | undefined {
-  if (one.stateDir !== undefined) return one.runner.time;
-  const note = findGeneration(runDir(env), one);
-  if (note && !isOfEarlierBoot(note, env)) return new Date(note.time).toISOString();
-  const written = writtenAt(one);
-  return written === undefined ? undefined : new Date(written).toISOString();
+  const note = one.stateDir === undefined ? findGeneration(runDir(env), one) : undefined;
+  const time = note && !isOfEarlierBoot(note, env) ? note.time : addedAt(one);
+  return time === undefined ? undefined : new Date(time).toISOString();
 }
 
 /** What the caller chooses and knows. */

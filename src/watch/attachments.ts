@@ -4,14 +4,13 @@ import { knownLister, type Lister, settledLister } from '../attachments/lister.t
 import { findHolder, type KnownAttachment, pastOf } from '../attachments/store.ts';
 import { findRecord } from '../chain/records/known-add.ts';
 import { type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
-import { type AttachmentId, keyOf } from '../cni/attachment.ts';
+import { type AttachmentId, keyOf, toId } from '../cni/attachment.ts';
 import { objectIn } from '../cni/invocation.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { type PodRecord, parsePod } from '../delegate/record.ts';
 
 /** An attachment that was made and not deleted, as far as the files say. */
 export interface WatchedAttachment extends KnownAttachment {
-  readonly id: AttachmentId;
   readonly key: string;
   /** Names of the devices of its result that are on the host. */
   readonly devices: readonly string[];
@@ -55,9 +54,7 @@ export function fileOf(one: WatchedAttachment): object {
 }
 
 function toWatched(one: KnownAttachment): WatchedAttachment {
-  const { network, containerId, ifname, result } = one;
-  const id = { network, containerId, ifname };
-  const made = watched.get(one) ?? { ...one, id, key: keyOf(id), devices: hostDevicesOf(result) };
+  const made = watched.get(one) ?? { ...one, key: keyOf(one), devices: hostDevicesOf(one.result) };
   watched.set(one, made);
   return made;
 }
@@ -98,9 +95,9 @@ export function podLister(podsDir: string): Lister<ListedPod> {
 
 /** A pod whose record was read. */
 export function toListed({ record, stateDir, networks }: PodRecord, podsDir: string): ListedPod {
-  const { network, containerId, ifname } = record;
+  const { containerId } = record;
   return {
-    id: { network, containerId, ifname },
+    id: toId(record),
     podsDir,
     stateDir,
     networks: networks.map(one => keyOf({ network: one.network, containerId, ifname: one.ifname })),

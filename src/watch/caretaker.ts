@@ -1,6 +1,7 @@
 // What happens at a visit to an attachment: it is checked, repaired if that is allowed, and reported?
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
+import { toId } from '../cni/attachment.ts';
 import { defined } from '../cni/json.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
@@ -80,9 +81,9 @@ export class Caretaker {
   get state(): Pick<WatchState, 'drifted' | 'givenUp' | 'lastCheck' | 'checks' | 'repairs'> {
     const those = (state: Condition['state']): Drift[] =>
       [...this.#conditions].flatMap(([key, condition]) => {
-        const id = this.#context.find(key)?.id;
-        if (id === undefined || condition.state !== state) return [];
-        return { ...id, problem: condition.problem ?? '', since: isoOf(condition.since) };
+        const one = this.#context.find(key);
+        if (one === undefined || condition.state !== state) return [];
+        return { ...toId(one), problem: condition.problem ?? '', since: isoOf(condition.since) };
       });
     return {
       ...defined({ lastCheck: this.#lastCheck }),
@@ -149,7 +150,7 @@ export class Caretaker {
     const told = problem ?? before?.problem ?? '';
     // What is repaired is told to others once it is.
     if (news === 'drifted' && policy === 'repair') this.#tell(news, one, told);
-    else if (news === 'drifted') this.#announce(news, one, told, repairCommand(one.id));
+    else if (news === 'drifted') this.#announce(news, one, told, repairCommand(one));
     else if (news) this.#announce(news, one, told);
     if (damage && policy === 'repair') await this.#repair(one, condition, damage);
   }
@@ -192,7 +193,7 @@ export class Caretaker {
 }
 
 /** What a line of the log names an attachment by. */
-export function fieldsOf({ id: { network, containerId, ifname } }: WatchedAttachment): LogFields {
+export function fieldsOf({ network, containerId, ifname }: WatchedAttachment): LogFields {
   return { network, container_id: containerId, ifname };
 }
 

@@ -6,7 +6,7 @@ import { deleteUnsettled } from '../chain/records/recover.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { visitAll } from '../chain/run/visits.ts';
-import type { AttachmentId } from '../cni/attachment.ts';
+import { type AttachmentId, toId } from '../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { Tables } from '../netlink/tables.ts';
 import { pause } from '../wait.ts';
@@ -51,15 +51,15 @@ export async function collectGone(
   { network, graceMs, dryRun }: GoneScope,
   runtime: ChainRuntime,
 ): Promise<GoneAttachment[]> {
-  const isWanted = ({ id }: WatchedAttachment) => network === undefined || id.network === network;
+  const isWanted = (one: WatchedAttachment) => network === undefined || one.network === network;
   const look = () => findGone(list().filter(isWanted), runtime);
   const first = look();
   if (!dryRun && first.some(({ isSure, isEarlier }) => isSure && !isEarlier)) await pause(graceMs);
   const before = new Map(first.map(({ one, life }) => [one.key, life]));
   const still = (dryRun ? first : look()).filter(({ one, life }) => before.get(one.key) === life);
-  const limits = { groupOf: ({ one }: Gone) => one.id.network, signal: runtime.signal };
+  const limits = { groupOf: ({ one }: Gone) => one.network, signal: runtime.signal };
   return await visitAll(still, limits, async (gone): Promise<GoneAttachment> => {
-    const found = { ...gone.one.id, why: gone.why };
+    const found = { ...toId(gone.one), why: gone.why };
     if (!gone.isSure) return { ...found, state: 'kept' };
     return dryRun ? { ...found, state: 'found' } : { ...found, ...(await gone.mend(runtime)) };
   });
@@ -90,12 +90,11 @@ const NO_LONGER: GoneOutcome = {
 };
 
 async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<GoneOutcome> {
-  const { id } = one;
   const own = runtimeFor(one, runtime);
   try {
     const past = pastOf(one, runtime.env);
     if (past.kind === 'outlived') {
-      return (await deleteUnsettled(id, own)) ? { state: 'deleted' } : NO_LONGER;
+      return (await deleteUnsettled(one, own)) ? { state: 'deleted' } : NO_LONGER;
     }
     const list = findConfigOfAdd(one, own);
     if (list === undefined)

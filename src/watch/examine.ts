@@ -7,7 +7,7 @@ import { checkNetwork, listToCheckBy } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { type Rest, visitAll } from '../chain/run/visits.ts';
-import { type AttachmentId, shortId } from '../cni/attachment.ts';
+import { type AttachmentId, shortId, toId } from '../cni/attachment.ts';
 import { argOf, renderCniArgs } from '../cni/env.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
@@ -58,7 +58,7 @@ export async function examine(
   const list = listToCheckBy(findConfigOfAdd(one, own), own);
   if ('why' in list) return { state: 'unknown', ...list };
   // Which ADD made what is checked.
-  const note = noteOf(one.id, own);
+  const note = noteOf(one, own);
   const check = async (): Promise<CheckOutcome> => {
     try {
       await checkNetwork(list, one, own);
@@ -79,7 +79,7 @@ export async function examine(
     const wait = note === undefined ? DEL_WITHOUT_NOTE_MS : CONFIRM_MS;
     await rest(wait);
     if (isGone()) return { state: 'gone' };
-    if (isNoteGone(one.id, note, own) || isInWork(one, own)) return PASSED_OVER;
+    if (isNoteGone(one, note, own) || isInWork(one, own)) return PASSED_OVER;
     const again = await check();
     return again.state === 'drifted' && isInWork(one, own) ? PASSED_OVER : again;
   }
@@ -103,7 +103,7 @@ async function repair(
   const { repairOne } = await import('../chain/records/repair.ts');
   const own = runtimeFor(one, runtime);
   const isThat = one.stateDir === undefined ? isThere(one, own) : isCurrent(one, own);
-  if (!isThat || isNoteGone(one.id, note, own)) return { state: undefined };
+  if (!isThat || isNoteGone(one, note, own)) return { state: undefined };
   const { state, links, why } = await repairOne(one, {}, own, note);
   const [problem = why] = links.flatMap(({ error }) => error?.message ?? []);
   return { state: state === 'skipped' ? undefined : state, ...defined({ problem }) };
@@ -116,12 +116,13 @@ function isInWork(one: WatchedAttachment, runtime: ChainRuntime): boolean {
 }
 
 /** Whether the record is still that of the same ADD, settled, and no process works on it. */
-function isCurrent({ id, runner, stateDir }: WatchedAttachment, runtime: ChainRuntime): boolean {
-  const now = findRecord(id, runtime);
+function isCurrent(one: WatchedAttachment, runtime: ChainRuntime): boolean {
+  const { runner, stateDir } = one;
+  const now = findRecord(one, runtime);
   if (now === undefined || stateDir === undefined) return false;
   const { stands, kind } = pastOf(now, runtime.env);
   if (!stands || now.runner.op !== runner.op) return false;
-  return findHolder({ stateDir, env: runtime.env }, id) === undefined && kind !== 'outlived';
+  return findHolder({ stateDir, env: runtime.env }, one) === undefined && kind !== 'outlived';
 }
 
 /**
@@ -132,9 +133,9 @@ function isCurrent({ id, runner, stateDir }: WatchedAttachment, runtime: ChainRu
 export function mendFor(one: WatchedAttachment, present: readonly string[], problem = ''): string {
   const [, taken] = /^Cannot confirm kind of bridge "([^"]+)"/.exec(problem) ?? [];
   if (taken !== undefined)
-    return `ip link del ${quote(taken)} && ip link add ${quote(taken)} type bridge && ${repairCommand(one.id)}`;
+    return `ip link del ${quote(taken)} && ip link add ${quote(taken)} type bridge && ${repairCommand(one)}`;
   const isComplete = one.devices.every(name => present.includes(name));
-  return isComplete ? repairCommand(one.id) : commandsFor(one);
+  return isComplete ? repairCommand(one) : commandsFor(one);
 }
 
 /** Whichever runtime made the attachments of the network. */
@@ -236,22 +237,22 @@ export async function checkAll(
   const present = deviceNames();
   // One runner serves one chain at a time.
   const atOnce = openSegments || !runtime.segments ? AT_ONCE : 1;
-  const limits = { atOnce, groupOf: ({ id }: WatchedAttachment) => id.network };
+  const limits = { atOnce, groupOf: ({ network }: WatchedAttachment) => network };
   const checks = await visitAll(chosen, limits, async (one, rest): Promise<AttachmentCheck[]> => {
-    if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNREACHED, late: true }];
+    if (own.signal.aborted) return [{ ...toId(one), state: 'unknown', problem: UNREACHED, late: true }];
     const segments = idle.pop() ?? openSegments?.();
     const resting = (ms: number) => rest(Math.min(ms, MOST_REST_MS));
     const outcome = await examine(one, { ...own, ...defined({ segments }) }, resting);
     if (segments) idle.push(segments);
     const { state } = outcome;
-    if (state === 'sound') return [{ ...one.id, state }];
+    if (state === 'sound') return [{ ...toId(one), state }];
     if (state === 'drifted') {
       const { problem } = outcome;
-      return [{ ...one.id, state: 'broken', problem, mend: mendFor(one, [...present()], problem) }];
+      return [{ ...toId(one), state: 'broken', problem, mend: mendFor(one, [...present()], problem) }];
     }
-    if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNANSWERED, late: true }];
+    if (own.signal.aborted) return [{ ...toId(one), state: 'unknown', problem: UNANSWERED, late: true }];
     if (state !== 'unknown') return [];
-    return [{ ...one.id, state, problem: outcome.why, ...defined({ unchecked: outcome.unchecked }) }];
+    return [{ ...toId(one), state, problem: outcome.why, ...defined({ unchecked: outcome.unchecked }) }];
   });
   return checks.flat();
 }

@@ -85,8 +85,8 @@ export function changedLists(before: ConfiguredLists, now: ConfiguredLists): Rea
 }
 
 /** Whether one of these lists is that of the attachment, or of the runner that made it. */
-export function isOfList({ id, pod }: WatchedAttachment, lists: ReadonlySet<string>): boolean {
-  return lists.has(id.network) || (pod !== undefined && lists.has(pod.id.network));
+export function isOfList({ network, pod }: WatchedAttachment, lists: ReadonlySet<string>): boolean {
+  return lists.has(network) || (pod !== undefined && lists.has(pod.id.network));
 }
 
 /**
@@ -94,11 +94,11 @@ export function isOfList({ id, pod }: WatchedAttachment, lists: ReadonlySet<stri
  * none, the list of the runner does.
  */
 export function policyOf(
-  { id, source, pod }: WatchedAttachment,
+  { network, source, pod }: WatchedAttachment,
   lists: ConfiguredLists,
   fallback: Policy,
 ): Policy {
-  const named = (network: string, atAdd: string | undefined) =>
-    wordIn(lists.has(network) ? lists.get(network) : atAdd, 'watch', POLICIES);
-  return named(id.network, source) ?? (pod && named(pod.id.network, pod.source)) ?? fallback;
+  const named = (name: string, atAdd: string | undefined) =>
+    wordIn(lists.has(name) ? lists.get(name) : atAdd, 'watch', POLICIES);
+  return named(network, source) ?? (pod && named(pod.id.network, pod.source)) ?? fallback;
 }

@@ -421,7 +421,7 @@ export function withDevices(
   const keys = new Set<string>();
   const named = new Set<string>();
   const unmet = new Set(owners);
-  for (const { key, id, devices: own, isCheckedInParts } of attachments.values()) {
+  for (const { key, network, containerId, ifname, devices: own, isCheckedInParts } of attachments.values()) {
     const add = () => isCheckedInParts || keys.add(key);
     for (const device of own) {
       if (!devices.has(device)) continue;
@@ -429,8 +429,8 @@ export function withDevices(
       named.add(device);
     }
     for (const owner of owners) {
-      const isIt = owner.network === id.network && owner.ifname === id.ifname;
-      if (!isIt || !isContainer(id.containerId, owner.containerId)) continue;
+      const isIt = owner.network === network && owner.ifname === ifname;
+      if (!isIt || !isContainer(containerId, owner.containerId)) continue;
       add();
       unmet.delete(owner);
     }

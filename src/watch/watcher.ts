@@ -177,7 +177,7 @@ class Watch {
     });
     this.#queue = new VisitQueue((key, rest) => this.#caretaker.visit(key, rest), {
       atOnce: AT_ONCE,
-      groupOf: key => this.#attachments.get(key)?.id.network ?? '',
+      groupOf: key => this.#attachments.get(key)?.network ?? '',
       idle: () => this.#idle(),
     });
     this.#visitInside = visitInside({
@@ -285,7 +285,7 @@ class Watch {
   }
 
   #workOn(one: WatchedAttachment): Work | undefined {
-    if (this.#parts.isInCall(one.id.containerId) || (one.pod && isPodHeld(one.pod))) return 'in progress';
+    if (this.#parts.isInCall(one.containerId) || (one.pod && isPodHeld(one.pod))) return 'in progress';
     return this.#deletions.has(one, performance.now()) ? 'being deleted' : undefined;
   }
 
@@ -433,7 +433,7 @@ export class BegunDeletions {
   look(attachments: Iterable<WatchedAttachment>): void {
     for (const one of attachments) {
       const file = theirFile(one);
-      if (file !== undefined && !this.#notes.has(file)) this.#notes.set(file, noteOf(one.id, this.#runtime));
+      if (file !== undefined && !this.#notes.has(file)) this.#notes.set(file, noteOf(one, this.#runtime));
     }
   }
 
@@ -441,7 +441,7 @@ export class BegunDeletions {
   has(one: WatchedAttachment, now: number): boolean {
     const file = theirFile(one);
     if (file === undefined) return false;
-    if (!isNoteGone(one.id, this.#notes.get(file), this.#runtime)) {
+    if (!isNoteGone(one, this.#notes.get(file), this.#runtime)) {
       this.#goneSince.delete(file);
       return false;
     }

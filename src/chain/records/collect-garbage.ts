@@ -5,12 +5,12 @@
 
 import { FILE_CLOCK_LAG_MS, hasBegunSince, takeSnapshot } from '../../attachments/snapshot.ts';
 import {
+  addedAt,
   type KnownAttachment,
   lifeOf,
   listAttachments,
   pastOf,
   sweep,
-  writtenAt,
 } from '../../attachments/store.ts';
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
@@ -267,8 +267,7 @@ function findAll(
   const { attachments, damaged } = listAttachments({ cacheDir: cacheDirOf(place), journals }, { network });
   const found = new Map<string, JudgedCandidate>();
   for (const one of attachments) {
-    const judged = one.stateDir === undefined ? judgeForeign(one, scope) : judge(one, scope, place.env);
-    found.set(idText(one), { ...one, ...judged, life: lifeOf(one) });
+    found.set(idText(one), { ...one, ...judge(one, scope, place.env), life: lifeOf(one) });
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
   return { found: sorted, damaged };
@@ -300,29 +299,22 @@ function withTraces(
 }
 
 function judge(
-  record: KnownAttachment,
+  one: KnownAttachment,
   { owner, since }: GcScope,
   env: ChainRuntime['env'],
 ): Pick<JudgedCandidate, 'stays' | 'why'> {
-  const { kind, why, holder } = pastOf(record, env);
+  const isOurs = one.stateDir !== undefined;
+  const { kind, why, holder } = pastOf(one, env);
   if (holder) return { stays: true, why: `process ${holder.pid} is working on it` };
   if (kind === 'elsewhere') return { stays: true, why: why ?? '' };
-  if (owner !== undefined && record.owner !== owner)
-    return { stays: true, why: `it belongs to "${record.owner}"` };
+  if (isOurs && owner !== undefined && one.owner !== owner)
+    return { stays: true, why: `it belongs to "${one.owner}"` };
   if (why !== undefined) return { stays: false, why };
-  if (since !== undefined && Date.parse(record.runner.time) >= since)
-    return { stays: true, why: ADDED_SINCE };
-  return {};
+  // Nothing but the time of its entry says when another runtime's ADD with another's plugins was.
+  const lag = isOurs ? 0 : FILE_CLOCK_LAG_MS;
+  const isLater = since !== undefined && (addedAt(one) ?? 0) >= since - lag;
+  return isLater ? { stays: true, why: 'it was added after GC began' } : {};
 }
-
-/** Nothing but the time of its entry says when another runtime's ADD with another's plugins was. */
-function judgeForeign(one: KnownAttachment, { since }: GcScope): Pick<JudgedCandidate, 'stays' | 'why'> {
-  const written = since && writtenAt(one);
-  if (since === undefined || written === undefined || written < since - FILE_CLOCK_LAG_MS) return {};
-  return { stays: true, why: ADDED_SINCE };
-}
-
-const ADDED_SINCE = 'it was added after GC began';
 
 function idText(id: AttachmentId): string {
   return keyOf(toKey(id));

@@ -80,8 +80,7 @@ export async function deleteHeld(held: HeldKnown, runtime: ChainRuntime): Promis
         `Cannot delete interface "${ifname}" of container "${containerId}": the configuration in "${record.file}" cannot be used; run DEL with the network's own configuration`,
       );
     }
-    const { netns, args, capabilityArgs } = record;
-    const attachment = withOwnNetns({ containerId, ifname, netns, args, capabilityArgs }, record, reaching);
+    const attachment = withOwnNetns(record, record, reaching);
     return undoPlugins(frozen, held.lastBegun(frozen.plugins.length), attachment, reaching, record.result);
   });
 }

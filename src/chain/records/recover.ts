@@ -11,7 +11,7 @@ import {
   listLeft,
   tryHold,
 } from '../../attachments/store.ts';
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { type AttachmentId, toId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
@@ -232,7 +232,7 @@ async function recoverOne(
   if (!now && !isDue(record)) return undefined;
   const { network, containerId, ifname } = record;
   const why = past.toDelete ?? '';
-  const outcome = { network, containerId, ifname, why };
+  const outcome = { ...toId(record), why };
   try {
     return (await deleteUnsettled(record, runtime, how)) ? outcome : undefined;
   } catch (thrown) {

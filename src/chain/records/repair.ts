@@ -1,7 +1,7 @@
 // What have the plugins of attachments lost behind their backs, and what of it can they put back?
 
 import { type KnownAttachment, listAttachments, pastOf, tryHold } from '../../attachments/store.ts';
-import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
+import { type AttachmentId, keyOf, toId } from '../../cni/attachment.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
@@ -11,7 +11,6 @@ import type { Conflist } from '../config/conflist.ts';
 import { callAll } from '../run/call-plugins.ts';
 import { listToCheckBy } from '../run/run.ts';
 import {
-  type Attachment,
   type ChainRuntime,
   cacheDirOf,
   hasItsInterface,
@@ -116,7 +115,7 @@ export function findRecovery(
   other?: string,
 ): Recovery[] {
   const why = pastOf(one, env).toDelete ?? other;
-  return why === undefined ? [] : [{ ...idOf(one), why }];
+  return why === undefined ? [] : [{ ...toId(one), why }];
 }
 
 /**
@@ -133,7 +132,7 @@ export async function repairOne(
   rest?: Rest,
 ): Promise<AttachmentCondition> {
   const broken = (error: unknown): AttachmentCondition => {
-    return { ...idOf(one), state: 'broken', why: toCniError(error).message, links: [] };
+    return { ...toId(one), state: 'broken', why: toCniError(error).message, links: [] };
   };
   const work: Work = { known: one };
   const repairIt = () => repairHeld(one, scope, runtime, work);
@@ -154,12 +153,8 @@ interface Work extends PutBack {
   known: KnownAttachment;
 }
 
-function idOf({ network, containerId, ifname }: AttachmentId): AttachmentId {
-  return { network, containerId, ifname };
-}
-
 function skipped(id: AttachmentId, why: string): AttachmentCondition {
-  return { ...idOf(id), state: 'skipped', why, links: [] };
+  return { ...toId(id), state: 'skipped', why, links: [] };
 }
 
 /** A repair and a DEL or change of the same attachment do not run at the same time. */
@@ -198,7 +193,7 @@ async function repairHeld(
     const links = await repairPlugins(list, known, { ...scope, dryRun }, reaching);
     if (links.some(({ state }) => state !== 'sound')) work.begun ??= begun;
     const isAny = (state: PluginCondition['state']) => links.some(one => one.state === state);
-    return { ...idOf(seen), state: isAny('broken') ? 'broken' : isAny('mended') ? 'mended' : 'sound', links };
+    return { ...toId(seen), state: isAny('broken') ? 'broken' : isAny('mended') ? 'mended' : 'sound', links };
   } finally {
     held?.release();
   }
@@ -220,12 +215,11 @@ function listToRepairBy(known: KnownAttachment, runtime: ChainRuntime): Conflist
 /** Has every plugin check its part and, if that fails, put back what is missing. */
 async function repairPlugins(
   list: Conflist,
-  add: KnownAttachment,
+  attachment: KnownAttachment,
   means: RepairMeans,
   runtime: ChainRuntime,
 ): Promise<PluginCondition[]> {
-  const { result, containerId, netns, ifname, args, capabilityArgs } = add;
-  const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
+  const { result } = attachment;
   const prevResult = result && convertResult(result, list.version, 'recorded result');
   const repairing = { ...runtime, env: { ...(runtime.env ?? process.env), [REPAIR_VARIABLE]: '1' } };
   const plugins: PluginCondition[] = [];

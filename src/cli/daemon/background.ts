@@ -202,8 +202,8 @@ function watchAttachments(
       isInCall: containerId => calls.has(containerId),
       log: observer.log,
       acted: podEvents(confDir, env, observer.log),
-      async traced(verb, { id, netns, args }, how, work, problemOf) {
-        const facts = { verb, ...id, netns, args, warm: true };
+      async traced(verb, { network, containerId, ifname, netns, args }, how, work, problemOf) {
+        const facts = { verb, network, containerId, ifname, netns, args, warm: true };
         const request = requests.begin(facts, env);
         const done = await work({ ...how, ...request.watch, env: request.env });
         const problem = problemOf(done);
@@ -265,9 +265,9 @@ function podEvents(confDir: string, env: CommandCall['env'], log: Observer['log'
   };
 }
 
-function said(act: Act, { id, key }: WatchedAttachment, problem: string) {
+function said(act: Act, { ifname, network, key }: WatchedAttachment, problem: string) {
   const [reason, type, words] = EVENTS[act];
-  const message = `Interface "${id.ifname}" of network "${id.network}" ${words}${problem && `: ${problem}`}`;
+  const message = `Interface "${ifname}" of network "${network}" ${words}${problem && `: ${problem}`}`;
   return { reason, type, message, about: `${key}\n${Math.floor(Date.now() / REPEATED_MS)}` };
 }
 

@@ -6,7 +6,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import { visitAll } from '../../chain/run/visits.ts';
-import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
+import { type AttachmentId, keyOf, toId } from '../../cni/attachment.ts';
 import { renderCniArgs } from '../../cni/env.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import type { CompareReport } from '../../lab/compare/report.ts';
@@ -121,8 +121,7 @@ export async function handOverAll(
     const look = async (one: HandedAttachment): Promise<Handover> => {
       const why = await findProblem(one);
       if (why === undefined) return handOverOne(one, 'look', runtime);
-      const { network, containerId, ifname } = one;
-      return { network, containerId, ifname, state: 'refused', links: [], why };
+      return { ...toId(one), state: 'refused', links: [], why };
     };
     const found = await visitAll(attached, limits, look);
     const isRefused = !plan.force && found.some(({ state }) => state === 'refused');

@@ -210,12 +210,11 @@ export function refuseNeeded(one: RecordedAttachment, { containerId, attachments
  * @throws CniError 6 if that is not known, 11 if it has been attached again since; else as deleteNetwork()
  */
 export async function detach(one: RecordedAttachment, runtime: ChainRuntime): Promise<void> {
-  const { network, containerId, ifname, netns, args, capabilityArgs, stateDir, cacheDir } = one;
-  const attachment = { containerId, ifname, netns, args, capabilityArgs };
+  const { network, containerId, stateDir, cacheDir } = one;
   const list = listOf(one);
-  if (stateDir === undefined) return deleteNetwork(list, attachment, runtime);
+  if (stateDir === undefined) return deleteNetwork(list, one, runtime);
   let isAnother = false;
-  await deleteNetwork(list, attachment, { ...runtime, stateDir, cacheDir }, life => {
+  await deleteNetwork(list, one, { ...runtime, stateDir, cacheDir }, life => {
     const isThat = life === lifeOf(one);
     isAnother = !isThat && life !== '';
     return isThat;

@@ -11,7 +11,7 @@ import { findCached, findConfigOfAdd } from '../../chain/records/known-add.ts';
 import { callPlugins } from '../../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { type AttachmentId, toId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { HANDOVER_VARIABLE, type HandoverMode } from '../../cni/env.ts';
 import { toCniError } from '../../cni/errors.ts';
@@ -91,8 +91,8 @@ export async function handOverOne(
   mode: 'look' | 'do',
   runtime: Runtime,
 ): Promise<Handover> {
-  const { network, containerId, ifname, list } = attached;
-  const id = { network, containerId, ifname };
+  const { list } = attached;
+  const id = toId(attached);
   const refused = (why: string, parts: readonly PluginParts[] = []): Handover => {
     return { ...id, state: 'refused', links: parts, why };
   };
@@ -176,8 +176,6 @@ export async function handOver(
   mode: HandoverMode,
   runtime: ChainRuntime,
 ): Promise<PluginParts[]> {
-  const { containerId, netns, ifname, args = [], capabilityArgs = {} } = made;
-  const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
   const result = made.result ?? findCached(made, runtime)?.result;
   const prevResult = result && convertResult(result, list.version, 'result of ADD');
   const asking = { ...runtime, env: { ...(runtime.env ?? process.env), [HANDOVER_VARIABLE]: mode } };
@@ -185,7 +183,7 @@ export async function handOver(
   for (const [index, entry] of list.plugins.entries()) {
     // A missing executable cannot be asked; it will be noticed when it has to run DEL.
     if (!isOwnPlugin(entry.type, runtime, runtime.isOwn)) continue;
-    const call = { list, verb: 'CHECK', order: [index], attachment, prevResult } as const;
+    const call = { list, verb: 'CHECK', order: [index], attachment: made, prevResult } as const;
     for await (const reply of callPlugins({ ...call, read: parseHandoverReply }, asking)) {
       if ('error' in reply) throw reply.error;
       if (reply.value?.length) found.push({ link: entry.type, index, parts: reply.value });

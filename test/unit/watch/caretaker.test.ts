@@ -111,7 +111,7 @@ async function visitTwice(check: string, isGone: boolean) {
         find: () => one,
         policyOf: () => 'observe',
         workOn: () => undefined,
-        doubt: ({ id }) => void doubted.push(id.containerId),
+        doubt: ({ containerId }) => void doubted.push(containerId),
         again() {},
       },
     );

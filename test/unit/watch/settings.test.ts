@@ -19,7 +19,7 @@ test('a list that came, went or has another text concerns the attachments of its
   const isConcerned = (network: string, runner?: string) => {
     const id = (name: string) => ({ network: name, containerId: 'c', ifname: 'eth0' });
     const pod = runner === undefined ? {} : { pod: { id: id(runner) } };
-    return isOfList({ id: id(network), ...pod } as WatchedAttachment, changed);
+    return isOfList({ ...id(network), ...pod } as WatchedAttachment, changed);
   };
   expect([isConcerned('same'), isConcerned('gone'), isConcerned('unlisted')]).toEqual([false, true, false]);
   expect([isConcerned('unlisted', 'other'), isConcerned('unlisted', 'same')]).toEqual([true, false]);

@@ -16,7 +16,7 @@ beforeEach(() => {
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
 const note = () => noteGeneration(dir, ID, { renew: true, boot: 'this' });
-const attached = (stateDir?: string) => ({ id: ID, stateDir }) as unknown as WatchedAttachment;
+const attached = (stateDir?: string) => ({ ...ID, stateDir }) as unknown as WatchedAttachment;
 const begun = (one: WatchedAttachment) => {
   const deletions = new BegunDeletions({ env: { CATENA_RUN_DIR: dir } });
   deletions.look([one]);

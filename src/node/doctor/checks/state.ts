@@ -97,7 +97,7 @@ export const abandoned: Check = ({ facts, devices }) => {
   const names = new Set(devices.map(({ name }) => name));
   const gone = findGone(facts.attachments().standing, process, () => names);
   if (gone.length === 0) return 'the namespaces of all attachments exist';
-  const groups = groupBy(gone, ({ one, isSure }) => `${isSure} ${one.id.network}`);
+  const groups = groupBy(gone, ({ one, isSure }) => `${isSure} ${one.network}`);
   return [...groups].map(([key, those]) => {
     const [isSure, network] = key.split(' ');
     const [what, their] = those.length === 1 ? ['attachment', 'its'] : ['attachments', 'their'];
