@@ -8,6 +8,7 @@ export {
 } from './attachments/store.ts';
 export type { Change } from './chain/change.ts';
 export { changeNetwork } from './chain/change.ts';
+export type { PluginEntry } from './chain/config/conflist.ts';
 export { type Conflist, parseNetwork, parsePlugin } from './chain/config/conflist.ts';
 export { findPlugin, parsePluginDirs } from './chain/config/find-plugin.ts';
 export type { Diagnostic, OnDiagnostic } from './chain/config/load.ts';
@@ -66,7 +67,6 @@ export type { Exec, ExecCall, ExecReply } from './chain/run/segment.ts';
 export { startPlugin } from './chain/run/segment.ts';
 export type { PluginSpan } from './chain/run/trace-context.ts';
 export type { AttachmentId } from './cni/attachment.ts';
-export type { PluginEntry } from './cni/conflist.ts';
 export {
   type CniArgs,
   type CniEnv,

@@ -13,13 +13,12 @@ import {
   type Settings,
 } from '../attachments/store.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
-import type { PluginEntry } from '../cni/conflist.ts';
 import { CHANGE_VARIABLE, type ChangeMode } from '../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts';
 import { type ChangeReply, FORMER, parseChangeReply } from '../cni/invocation.ts';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import { convertResult, type ResultOf } from '../cni/result.ts';
-import { type Conflist, isSinglePlugin, parseFrozen } from './config/conflist.ts';
+import { type Conflist, isSinglePlugin, type PluginEntry, parseFrozen } from './config/conflist.ts';
 import { findExecutable, isOwnExecutable } from './config/find-plugin.ts';
 import { isAbandoned, JUST_DELETED, noteOf, undoIfDeleted } from './records/foreign.ts';
 import { findCached } from './records/known-add.ts';

@@ -1,11 +1,10 @@
 // What would a command call that attaches, changes or detaches, with --dry-run?
 import { changeNetwork } from '../chain/change.ts';
-import type { Conflist } from '../chain/config/conflist.ts';
+import type { Conflist, PluginEntry } from '../chain/config/conflist.ts';
 import { findExecutable } from '../chain/config/find-plugin.ts';
 import { findConfigOfAdd, findRemembered, idOf, withCachedArgs } from '../chain/records/known-add.ts';
 import { buildRequest } from '../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, checkAttachment } from '../chain/run/runtime.ts';
-import type { PluginEntry } from '../cni/conflist.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { oneLine, renderTable } from '../lab/words.ts';

@@ -1,7 +1,6 @@
 // In which order are the steps of trying a chain run, what did each plugin do, and when does the trial succeed?
-import type { Conflist } from '../chain/config/conflist.ts';
+import type { Conflist, PluginEntry } from '../chain/config/conflist.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
-import type { PluginEntry } from '../cni/conflist.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { ADDRESS_TAKEN, CniError, describeError, toCniError } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject } from '../cni/json.ts';

@@ -2,21 +2,23 @@
 
 import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
-import {
-  ConflistError,
-  type ConflistParts,
-  type PluginEntry,
-  parseConflist,
-  parsePluginEntry,
-  upgradeToConflist,
-} from '../../cni/conflist.ts';
 import { CniError, type CniErrorOptions, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { objectIn } from '../../cni/invocation.ts';
 import { defined, didYouMean, isObject, type JsonObject, memberOf } from '../../cni/json.ts';
 import { findSyntaxProblem, placeOf, type TextPlace } from '../../cni/json-place.ts';
 import { isRuntimeKey } from '../../cni/schemas.ts';
 import { tryRead } from '../../files/read-file.ts';
-import { type Conflist, completeNetwork, isSinglePlugin } from './conflist.ts';
+import {
+  type Conflist,
+  ConflistError,
+  type ConflistParts,
+  completeNetwork,
+  isSinglePlugin,
+  type PluginEntry,
+  parseConflist,
+  parsePluginEntry,
+  upgradeToConflist,
+} from './conflist.ts';
 
 /** CniError 7: there is no network of that name where it was looked for. */
 export class NetworkNotFound extends CniError {

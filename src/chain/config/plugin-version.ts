@@ -1,12 +1,12 @@
 // Which specification versions do the plugins of a list speak, and which one do they share?
-import type { PluginEntry } from '../../cni/conflist.ts';
+
 import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
 import { parseReply } from '../../cni/invocation.ts';
 import { type JsonObject, memberOf } from '../../cni/json.ts';
 import { CURRENT_VERSION, SPEC_VERSIONS, type SpecVersion } from '../../cni/result.ts';
 import { callPlugins, joinErrors, withDetails } from '../run/call-plugins.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';
-import type { Conflist } from './conflist.ts';
+import type { Conflist, PluginEntry } from './conflist.ts';
 
 /** A plugin and the versions that it reported. */
 export interface PluginVersions {

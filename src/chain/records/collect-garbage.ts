@@ -13,7 +13,6 @@ import {
   sweep,
 } from '../../attachments/store.ts';
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
-import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
 import { SNAPSHOT_VARIABLE } from '../../cni/env.ts';
 import { type CniError, invalidConfig } from '../../cni/errors.ts';
@@ -21,7 +20,7 @@ import { defined, type JsonObject } from '../../cni/json.ts';
 import { atLeast, SINCE } from '../../cni/result.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
-import { type Conflist, listUses } from '../config/conflist.ts';
+import { type Conflist, listUses, type PluginEntry } from '../config/conflist.ts';
 import { isOwnPlugin } from '../config/find-plugin.ts';
 import { buildGcRequest, callPlugins, joinErrors } from '../run/call-plugins.ts';
 import { deleteNetwork } from '../run/run.ts';

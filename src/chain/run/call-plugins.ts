@@ -2,7 +2,6 @@
 
 import { basename } from 'node:path';
 import type { Held } from '../../attachments/store.ts';
-import type { PluginEntry } from '../../cni/conflist.ts';
 import { type Command, renderCniArgs } from '../../cni/env.ts';
 import { type CalledPlugin, CniError, describeError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import { failureOf, parseReply } from '../../cni/invocation.ts';
@@ -10,7 +9,7 @@ import { defined, isObject, type JsonObject } from '../../cni/json.ts';
 import { atLeast, convertResult, resultVersionOf, SINCE, type SpecVersion } from '../../cni/result.ts';
 import { type AttachmentKey, isRuntimeKey, VALID_ATTACHMENTS } from '../../cni/schemas.ts';
 import { processOf, RUNNER_VARIABLE } from '../../files/process-stat.ts';
-import type { Conflist } from '../config/conflist.ts';
+import type { Conflist, PluginEntry } from '../config/conflist.ts';
 import { type FoundPlugin, findExecutable } from '../config/find-plugin.ts';
 import type { ExecOutcome } from './exec-plugin.ts';
 import { type Attachment, type ChainRuntime, deadlineOf, type PluginEvent, type Runtime } from './runtime.ts';

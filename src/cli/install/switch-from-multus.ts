@@ -1,7 +1,7 @@
 // What is to be applied so that catena takes multus's place while its pods run, would each pod get what it got, and how does one go back?
 import { basename, extname, join } from 'node:path';
 import { listAttachments } from '../../attachments/store.ts';
-import type { PluginEntry } from '../../cni/conflist.ts';
+import type { PluginEntry } from '../../chain/config/conflist.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import { type ApiServer, listPages, NoSuchKind, openApiServer } from '../../delegate/api-server.ts';

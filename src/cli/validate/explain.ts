@@ -1,7 +1,6 @@
 // What does `catena validate --explain` print, and what does each line of a list mean?
-import type { Conflist } from '../../chain/config/conflist.ts';
+import type { Conflist, PluginEntry } from '../../chain/config/conflist.ts';
 import { NetworkNotFound } from '../../chain/config/load.ts';
-import type { PluginEntry } from '../../cni/conflist.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../../cni/json.ts';
 import type { AddressRange, PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
 import { count } from '../../lab/words.ts';

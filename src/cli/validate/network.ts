@@ -1,8 +1,16 @@
 // Which network is in a file, and where are its parts?
 import * as z from 'zod/mini';
-import { type Conflist, completeNetwork, findMismatch, isSinglePlugin } from '../../chain/config/conflist.ts';
+import {
+  type Conflist,
+  ConflistError,
+  completeNetwork,
+  findMismatch,
+  isSinglePlugin,
+  parseConflist,
+  parsePluginEntry,
+  upgradeToConflist,
+} from '../../chain/config/conflist.ts';
 import { findPluginFiles } from '../../chain/config/load.ts';
-import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../../cni/conflist.ts';
 import { ErrorCode } from '../../cni/errors.ts';
 import { defined, foldKeys, isObject, type JsonObject } from '../../cni/json.ts';
 import type { PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';

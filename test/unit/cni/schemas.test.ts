@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import * as z from 'zod/mini';
-import { parseConflist } from '../../../src/cni/conflist.ts';
+import { parseConflist } from '../../../src/chain/config/conflist.ts';
 import { decode, type JsonObject } from '../../../src/cni/json.ts';
 import {
   Bandwidth,
