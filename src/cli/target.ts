@@ -12,7 +12,7 @@ import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, didYouMean, isObject, type JsonObject } from '../cni/json.ts';
 import { absolutePath, namespacePath } from '../files/read-file.ts';
 import { deriveContainerId } from '../node/names.ts';
-import { historyAlone, withHistory } from '../observe/history.ts';
+import { historyAlone } from '../observe/history.ts';
 import { workerSegments } from '../worker/client.ts';
 import { ownWorker } from '../worker/process.ts';
 import { capabilitiesOf } from './capability-options.ts';
@@ -88,7 +88,7 @@ export async function watched<T>(
   const runtime = runtimeOf(call);
   const watcher = call.watcher ?? (await traceWatcher(call)) ?? historyAlone(stateDirOf(call));
   const { containerId = '', ifname = '', netns = '', args = [] } = attachment ?? {};
-  const warm = call.watcher !== undefined;
+  const by = call.watcher === undefined ? ('command' as const) : ('daemon' as const);
   const facts = {
     verb,
     network,
@@ -96,7 +96,7 @@ export async function watched<T>(
     ifname,
     netns,
     args,
-    warm,
+    by,
     ...defined({ queueMs: call.queueMs }),
   };
   const request = watcher.begin(facts, runtime.env ?? {});
@@ -122,10 +122,9 @@ export async function watched<T>(
 async function traceWatcher(call: CommandCall): Promise<RequestWatcher | undefined> {
   if (!call.on('trace') && !call.env.CATENA_TRACE_DIR) return undefined;
   const { openTraceWatcher } = await import('../observe/watcher.ts');
-  const watcher = openTraceWatcher(traceDirFor(call), ({ message }) =>
-    call.warn(new CniError(ErrorCode.ioFailure, `Cannot write a trace: ${message}`)),
-  );
-  return withHistory(watcher, stateDirOf(call), 'command');
+  const onProblem = ({ message }: Error) =>
+    call.warn(new CniError(ErrorCode.ioFailure, `Cannot write a trace: ${message}`));
+  return openTraceWatcher(traceDirFor(call), onProblem, stateDirOf(call));
 }
 
 /** Deadline of each plugin: from the command line, else from the daemon's settings. */

@@ -8,7 +8,14 @@ import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context
 import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
 import { ASKED_VARIABLE, type Command, findCniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { errorIn, networkIn, type Outcome, objectIn, type Reply } from '../cni/invocation.ts';
+import {
+  errorIn,
+  type Invocation,
+  networkIn,
+  type Outcome,
+  objectIn,
+  type Reply,
+} from '../cni/invocation.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { NODE_VARIABLE } from '../cni/node-name.ts';
 import { howEnded, noteUnserved, ownSegments } from '../worker/client.ts';
@@ -31,8 +38,8 @@ type CallWith<T> = (
   workers: WorkerSource,
 ) => Promise<RunAnswer>;
 
-/** Makes the call and reports the plugins that it ran. */
-type MakeCall = CallWith<Watch>;
+/** Runs the delegate runner in this process, which reports the plugins that it has called. */
+type RunDelegates = CallWith<Watch>;
 
 /** Makes the call, which waited for so many milliseconds, and reports the outcome to the watcher. */
 export type WatchedCall = CallWith<number>;
@@ -118,25 +125,30 @@ export async function withWorkers(
   return { ...reply, declined: 'workers', error: unserved.why, begun: true };
 }
 
-/** Reports every call and its plugins to a watcher. */
-export function watchedCalls(watcher: RequestWatcher, make: MakeCall): WatchedCall {
+/** Has workers serve the calls of plugins, and reports every call and its plugins to a watcher. */
+export function watchedCalls(watcher: RequestWatcher, runDelegates: RunDelegates): WatchedCall {
   return async (call, signal, queueMs, workers) => {
-    const { env, stdin } = call;
+    const { env, stdin, plugin } = call;
+    const network = networkIn(stdin);
     const { CNI_COMMAND = '', CNI_CONTAINERID = '', CNI_IFNAME = '', CNI_NETNS = '' } = env;
     const request = watcher.begin(
       {
         verb: CNI_COMMAND,
-        network: networkIn(stdin),
+        network,
         containerId: CNI_CONTAINERID,
         ifname: CNI_IFNAME,
         netns: CNI_NETNS,
         args: findCniArgs(env.CNI_ARGS ?? ''),
-        warm: true,
+        by: 'runtime',
         queueMs,
       },
       env,
     );
-    const reply = await make({ ...call, env: request.env }, signal, request.watch, workers);
+    const own = { ...call, env: request.env };
+    const reply =
+      plugin === undefined
+        ? await runDelegates(own, signal, request.watch, workers)
+        : await callByWorker({ ...own, plugin, network }, signal, request.watch, workers);
     request.end(outcomeOf(reply));
     return reply;
   };
@@ -150,7 +162,12 @@ const CALL_DEADLINE_MS = 10 * 60_000;
  * each plugin were a process of its own. If the caller disconnects during a call, the worker is ended, as the plugin's process
  * would be.
  */
-export const callByWorker: MakeCall = async ({ plugin = '', ...invocation }, signal, watch, workers) => {
+async function callByWorker(
+  { plugin, network, ...invocation }: Invocation & { readonly plugin: string; readonly network: string },
+  signal: AbortSignal,
+  watch: Watch,
+  workers: WorkerSource,
+): Promise<RunAnswer> {
   const { env } = invocation;
   const { onPlugin, tracesKernel, envOf } = watch;
   const parent = findTraceParent(env);
@@ -163,12 +180,13 @@ export const callByWorker: MakeCall = async ({ plugin = '', ...invocation }, sig
     env: { ...env, ...envOf?.(plugin), ...traceEnv(parent, span) },
   };
   const outcome = await runOne(own, call, { signal, tracesKernel });
-  const about = { network: networkIn(invocation.stdin), verb: env.CNI_COMMAND as Command };
-  const late = await finishDeferred(own, about.network, about.verb, watch);
+  const verb = env.CNI_COMMAND as Command;
+  const late = await finishDeferred(own, network, verb, watch);
   const reply = replyOf(plugin, outcome, late);
   const { durationMs, transactions } = outcome;
   onPlugin?.({
-    ...about,
+    network,
+    verb,
     plugin,
     index: 0,
     executable: process.execPath,
@@ -179,7 +197,7 @@ export const callByWorker: MakeCall = async ({ plugin = '', ...invocation }, sig
   });
   // No worker has begun the call, so its client makes it.
   return unserved.why === undefined ? reply : { ...reply, declined: 'workers', error: unserved.why };
-};
+}
 
 async function runOne(
   own: SegmentRunner,

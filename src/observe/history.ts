@@ -9,7 +9,7 @@ import type { RequestWatcher } from '../chain/run/runtime.ts';
 import { derivedNameOf } from '../cni/attachment.ts';
 import { toCniError } from '../cni/errors.ts';
 import { defined, isObject, tryParse } from '../cni/json.ts';
-import { FAILED_WITHOUT_CODE, podOf, type RecordingWatcher, type RequestRecord } from './record.ts';
+import { FAILED_WITHOUT_CODE, podOf, type RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';
 import { maskText } from './secrets.ts';
 
@@ -104,29 +104,11 @@ export function eventOf(
   };
 }
 
-/** A watcher that also notes each request: after its caller has the answer, if the watcher knows when that is. */
-export function withHistory(
-  watcher: RecordingWatcher,
-  stateDir: string,
-  by: 'command' | 'daemon' | 'runtime',
-): RecordingWatcher {
-  return {
-    begin(facts, env) {
-      const request = watcher.begin(facts, env);
-      return {
-        ...request,
-        end(outcome) {
-          const record = request.end(outcome);
-          const plugin = by === 'runtime' ? record.links[0]?.link : undefined;
-          const event = eventOf(record, { by, trace: record.id, ...defined({ plugin }) });
-          const note = () => event !== undefined && appendHistory(stateDir, [event]);
-          if (watcher.afterwards) watcher.afterwards(note);
-          else note();
-          return record;
-        },
-      };
-    },
-  };
+/** Notes a request that has ended and has a trace. */
+export function noteRequest(stateDir: string, record: RequestRecord, by: HistoryEvent['by']): void {
+  const plugin = by === 'runtime' ? record.links[0]?.link : undefined;
+  const event = eventOf(record, { by, trace: record.id, ...defined({ plugin }) });
+  if (event !== undefined) appendHistory(stateDir, [event]);
 }
 
 /** A watcher that notes each request, and nothing else of it. */

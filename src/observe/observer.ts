@@ -4,6 +4,7 @@ import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../ch
 import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
 import { letGoFirst } from '../wait.ts';
+import { noteRequest } from './history.ts';
 import {
   LOG_FILE_LIMITS,
   type LogDestination,
@@ -32,6 +33,8 @@ export interface OutputOptions {
 /** And what is asked all the time. */
 export interface ObserverOptions extends OutputOptions {
   readonly sources: Omit<MetricSources, 'dropped'>;
+  /** Whose history notes the requests; without it they are not noted. */
+  readonly stateDir?: string;
   /** Whether requests are being served, which go first. */
   readonly isBusy?: () => boolean;
 }
@@ -50,13 +53,14 @@ export async function openObserver(options: ObserverOptions): Promise<Observer> 
 export class Observer implements RecordingWatcher {
   readonly metrics: Metrics;
   readonly #isBusy: () => boolean;
+  readonly #stateDir: string | undefined;
   #lost = { log: 0, spans: 0, traces: 0 };
   #open: Places;
   #changing = Promise.resolve();
   #late: (() => void)[] = [];
 
-  constructor({ sources, isBusy = () => false }: ObserverOptions, open: Places) {
-    [this.#isBusy, this.#open] = [isBusy, open];
+  constructor({ sources, stateDir, isBusy = () => false }: ObserverOptions, open: Places) {
+    [this.#isBusy, this.#stateDir, this.#open] = [isBusy, stateDir, open];
     this.metrics = openMetrics({ ...sources, dropped: () => addLosses(this.#lost, this.#open) });
   }
 
@@ -75,6 +79,9 @@ export class Observer implements RecordingWatcher {
         const record = end(outcome);
         this.metrics.observe(record);
         this.afterwards(() => this.#write(record));
+        const stateDir = this.#stateDir;
+        if (stateDir !== undefined)
+          this.afterwards(() => noteRequest(stateDir, record, facts.by ?? 'daemon'));
         return record;
       },
     };

@@ -90,7 +90,7 @@ export function startRequest(facts: TracedFacts): OpenRequest {
       ...(facts.queueMs === undefined ? {} : { queueMs: round(facts.queueMs) }),
       ...(lockMs === undefined ? {} : { lockMs: round(lockMs) }),
       ...(error === undefined ? { code: 0 } : describe(toCniError(error))),
-      warm: facts.warm ?? false,
+      warm: facts.by === 'daemon' || facts.by === 'runtime',
       links: orderStarts(plugins),
       ...(finishes.length ? { finishes } : {}),
       ...(result === undefined ? {} : { result: maskSecrets(result) }),

@@ -9,6 +9,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type ValueOf } from '../cni/json.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIfThere } from '../files/read-file.ts';
+import { noteRequest } from './history.ts';
 import { type RecordingWatcher, type RequestRecord, startRequest } from './record.ts';
 
 /** How much is kept; the oldest records are deleted first. */
@@ -148,8 +149,13 @@ export function toRequest({ startedAt, ...record }: RequestRecord): ValueOf<type
 /**
  * Only keeps a trace of each request, for commands that run without a daemon.
  * @param onProblem called if a trace cannot be kept
+ * @param stateDir whose history notes the request, too
  */
-export function openTraceWatcher(dir: string, onProblem: (error: Error) => void): RecordingWatcher {
+export function openTraceWatcher(
+  dir: string,
+  onProblem: (error: Error) => void,
+  stateDir?: string,
+): RecordingWatcher {
   const ring = new TraceRing(dir);
   return {
     begin(facts, env) {
@@ -165,6 +171,7 @@ export function openTraceWatcher(dir: string, onProblem: (error: Error) => void)
           } catch (error) {
             onProblem(error as Error);
           }
+          if (stateDir !== undefined) noteRequest(stateDir, record, 'command');
           return record;
         },
       };

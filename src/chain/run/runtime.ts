@@ -175,8 +175,11 @@ export interface RequestFacts {
   readonly netns: string;
   /** `CNI_ARGS`; the pod's name and namespace are taken from them. */
   readonly args?: CniArgs;
-  /** Served by the daemon, whose workers were already running. */
-  readonly warm?: boolean;
+  /**
+   * Who serves it: a command that runs by itself, unless given, or the daemon, whose workers were already running; `runtime`: it is the call of
+   * one plugin by another runtime, which the daemon serves.
+   */
+  readonly by?: 'command' | 'daemon' | 'runtime';
   /** Milliseconds that the request was queued in the daemon. */
   readonly queueMs?: number;
 }
@@ -202,8 +205,6 @@ export interface WatchedRequest<Kept = unknown> {
 /** Notified at the start of every request. */
 export interface RequestWatcher<Kept = unknown> {
   begin(facts: RequestFacts, env: NonNullable<Runtime['env']>): WatchedRequest<Kept>;
-  /** Does work that a client need not wait for, after its answer; without it, the watcher does not know when that is. */
-  afterwards?(work: () => void): void;
 }
 
 /**

@@ -5,13 +5,7 @@ import { BETWEEN_SETTINGS } from '../../between/plan.ts';
 import { RUN_DIR } from '../../cni/directories.ts';
 import { describeError } from '../../cni/errors.ts';
 import { nodeNameGiven } from '../../cni/node-name.ts';
-import {
-  callByWorker,
-  makeBackend,
-  type WatchedCall,
-  watchedCalls,
-  withWorkers,
-} from '../../daemon/backend.ts';
+import { makeBackend, type WatchedCall, watchedCalls, withWorkers } from '../../daemon/backend.ts';
 import { serveEarlyClients } from '../../daemon/door.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { isAtHome, isInTheWayOf } from '../../daemon/on-demand.ts';
@@ -33,7 +27,6 @@ import {
 import { SeatTaken } from '../../daemon/who-listens.ts';
 import type { Cluster, ClusterAccess } from '../../delegate/cluster.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
-import { withHistory } from '../../observe/history.ts';
 import { chooseObserver, type Observer, openObserver } from '../../observe/observer.ts';
 import { CallsInProgress } from '../../observe/watcher.ts';
 import { compileEagerly } from '../../sys/process.ts';
@@ -160,6 +153,7 @@ class Daemon {
     const call = this.#call;
     this.#observer = await openObserver({
       ...this.#settings.observer,
+      stateDir: this.#stateDir,
       isBusy: this.#isBusy,
       sources: {
         ...(await sourcesOf(call, this.#pool)),
@@ -244,9 +238,8 @@ class Daemon {
 
   /** Calls of plugins by workers, and of the delegate runner in this process. */
   #callsBy({ open: openCluster }: ReturnType<typeof shareClusters>): WatchedCall {
-    const watcher = this.#calls.noting(withHistory(this.#watcher, this.#stateDir, 'runtime'));
+    const watcher = this.#calls.noting(this.#watcher);
     return watchedCalls(watcher, (invocation, signal, watch, workers) => {
-      if (invocation.plugin !== undefined) return callByWorker(invocation, signal, watch, workers);
       const surroundings = { signal, watch, deadlines: this.#settings.deadlines, openCluster };
       return withWorkers(workers, own => this.#call.asPlugin(invocation, { ...surroundings, workers: own }));
     });
@@ -254,7 +247,7 @@ class Daemon {
 
   #backend(callPlugin: WatchedCall): Backend {
     const { runCommand, asPlugin, plugins } = this.#call;
-    const watcher = this.#calls.noting(withHistory(this.#watcher, this.#stateDir, 'daemon'));
+    const watcher = this.#calls.noting(this.#watcher);
     return makeBackend(
       this.#pool,
       ({ args, key, ...its }, write, signal) => {

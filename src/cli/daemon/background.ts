@@ -6,7 +6,7 @@ import { openFilesSource } from '../../between/note.ts';
 import { type BetweenSettings, BLOCKS, KUBERNETES } from '../../between/plan.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { recover } from '../../chain/records/recover.ts';
-import { cacheDirOf, type RequestWatcher, type Runtime } from '../../chain/run/runtime.ts';
+import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import { RUN_DIR_VARIABLE, runnerJournals } from '../../cni/directories.ts';
 import { argOf, podNamedIn, UPKEEP_VARIABLE } from '../../cni/env.ts';
 import { describeError } from '../../cni/errors.ts';
@@ -23,7 +23,7 @@ import { eventOf } from '../../delegate/cluster-pod.ts';
 import { recoverPods } from '../../delegate/delete.ts';
 import { FollowedPods } from '../../delegate/followed-pods.ts';
 import { bootId } from '../../files/process-stat.ts';
-import { appendHistory, withHistory } from '../../observe/history.ts';
+import { appendHistory } from '../../observe/history.ts';
 import type { Observer } from '../../observe/observer.ts';
 import type { CallsInProgress } from '../../observe/watcher.ts';
 import type { WatchedAttachment } from '../../watch/attachments.ts';
@@ -63,7 +63,7 @@ export function startBackground(parts: BackgroundParts, settings: Pick<DaemonSet
     call: (invocation, signal) => callPlugin(invocation, signal, 0, pool),
     env: { ...env, ...(node ? { [NODE_VARIABLE]: node } : {}) },
   });
-  const watching = watchAttachments(parts, withHistory(observer, stateDir, 'daemon'), settings.watch);
+  const watching = watchAttachments(parts, settings.watch);
   const between = keepBetween(parts, settings.between);
   const following = startFollowing(parts, env);
   return {
@@ -181,10 +181,9 @@ function keepBetween({ call, observer }: BackgroundParts, settings: BetweenSetti
   return startKeeping(parts, settings);
 }
 
-/** @param requests told of each repair and each deletion, as of a request */
+/** The observer is told of each repair and each deletion, as of a request. */
 function watchAttachments(
   { call, pool, observer, calls, isBusy, stateDir: own }: BackgroundParts,
-  requests: RequestWatcher,
   settings: WatchSettings,
 ): Watching {
   // A worker must not wait for a call that itself needs a worker.
@@ -203,8 +202,8 @@ function watchAttachments(
       log: observer.log,
       acted: podEvents(confDir, env, observer.log),
       async traced(verb, { network, containerId, ifname, netns, args }, how, work, problemOf) {
-        const facts = { verb, network, containerId, ifname, netns, args, warm: true };
-        const request = requests.begin(facts, env);
+        const facts = { verb, network, containerId, ifname, netns, args, by: 'daemon' } as const;
+        const request = observer.begin(facts, env);
         const done = await work({ ...how, ...request.watch, env: request.env });
         const problem = problemOf(done);
         request.end(problem === undefined ? {} : { error: new Error(problem) });

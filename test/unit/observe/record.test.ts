@@ -30,7 +30,7 @@ const EVENT: PluginEvent = {
 
 describe('startRequest()', () => {
   test('keeps the request, the pod and every plugin', () => {
-    const request = startRequest({ ...FACTS, warm: true, queueMs: 1.5, traceId: 'a'.repeat(32) });
+    const request = startRequest({ ...FACTS, by: 'daemon', queueMs: 1.5, traceId: 'a'.repeat(32) });
     request.onTurn(2);
     request.onTurn(3);
     request.onPlugin(EVENT);
