@@ -176,8 +176,8 @@ export interface RequestFacts {
   /** `CNI_ARGS`; the pod's name and namespace are taken from them. */
   readonly args?: CniArgs;
   /**
-   * Who serves it: a command that runs by itself, unless given, or the daemon, whose workers were already running; `runtime`: it is the call of
-   * one plugin by another runtime, which the daemon serves.
+   * Who serves it: a command, unless given; the daemon, whose workers were already running; or, as `runtime`, the daemon again, where
+   * another runtime calls one plugin.
    */
   readonly by?: 'command' | 'daemon' | 'runtime';
   /** Milliseconds that the request was queued in the daemon. */
