@@ -2,7 +2,7 @@
 
 import { closeSync, linkSync, lstatSync, mkdirSync, renameSync, rmSync, unlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type AttachmentId, cacheFileOf, digestOf, sameAttachment } from '../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf, digestOf, sameAttachment, toId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { attempt, CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
@@ -99,7 +99,7 @@ export function parseEntry(text: string, file: string, id: AttachmentId | undefi
   }
   if (id?.network && id.containerId && id.ifname) {
     const netns = findSandbox(object, id.ifname);
-    return { ...id, netns, args: [], capabilityArgs: {}, source: '', result: object };
+    return { ...toId(id), netns, args: [], capabilityArgs: {}, source: '', result: object };
   }
   throw damagedRecord(file, 'its name does not identify an attachment');
 }

@@ -155,6 +155,14 @@ describe('a note is over', () => {
     expect(readRecord(dir, ID)).toBeUndefined();
   });
 
+  test('of an ADD, when another runtime with libcni 0.7, which writes the bare result, has made the attachment', () => {
+    createNote(dir, intent());
+    const entryFile = cacheFileOf(cacheDir, ID);
+    fs.mkdirSync(path.dirname(entryFile), { recursive: true });
+    fs.writeFileSync(entryFile, JSON.stringify(result));
+    expect(readRecord(dir, ID)).toBeUndefined();
+  });
+
   test('of a DEL, when its entry is gone or of a later ADD, and not after a failure', () => {
     const own = intent({ result });
     settle(dir, own);
