@@ -29,7 +29,7 @@ export const plugin = definePlugin({
       // SPEC section 4: if a delegate's ADD fails, its DEL is run.
       call.onFailure("undo the delegate's ADD", async () => {
         await delegate.del();
-        removeRecord(dataDir, call.env);
+        await call.onceDeleted(() => removeRecord(dataDir, call.env));
       });
     }
     return await delegate.add();

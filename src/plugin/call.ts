@@ -227,7 +227,9 @@ export class LiveCall implements Call<never> {
 
   async onceDeleted(then: () => Done): Promise<void> {
     const { link: by, workplace } = this.#facts;
-    if (!workplace || !MAY_WAIT.includes(this.env.command)) return then();
+    // To undo an ADD, a delegate is called with DEL, and waits as well.
+    const mayWait = MAY_WAIT.includes(this.env.command) || workplace?.removals.waiting;
+    if (!workplace || !mayWait) return then();
     this.#waits = true;
     workplace.removals.add({ devices: [], then, by, close: () => this.#release(), isLast: true });
   }

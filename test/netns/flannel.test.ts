@@ -57,6 +57,33 @@ const leases = (lab: Lab) =>
     .filter(name => /^[0-9a-f]+[.:]/.test(name))
     .sort();
 
+/** Has a worker serve one call. Its chain ends, and what was deferred is done, when the function is called that is returned. */
+async function inWorker(lab: Lab, command: 'ADD' | 'DEL', conf: object, container: Container) {
+  const env = {
+    ...directories(lab.tmp),
+    CNI_COMMAND: command,
+    CNI_CONTAINERID: container.id,
+    CNI_NETNS: container.path,
+    CNI_IFNAME: 'eth0',
+    CNI_PATH: BIN_DIR,
+  };
+  const calls = [{ plugin: 'flannel', env, stdin: JSON.stringify(conf) }];
+  const segment = { calls, threadsResult: false, stopsAtFailure: false, chain: 'a' };
+  const fifo = `${lab.tmp}/requests`;
+  await lab.run(lab.host, ['mkfifo', fifo]);
+  const worker = lab.start(lab.host, ['sh', '-c', `exec ${BIN_DIR}/flannel --worker < ${fifo}`]);
+  const requests = openSync(fifo, 'r+');
+  writeSync(requests, `${JSON.stringify({ segment })}\n`);
+  const next = lineReader(worker.stdout);
+  // The first one says that it has begun.
+  expect(await next()).toBe('');
+  const endChain = async () => {
+    closeSync(requests);
+    await worker.exited;
+  };
+  return { reply: JSON.parse(await next()), endChain };
+}
+
 describeRoot('flannel', () => {
   test('DEL keeps what ADD stored until its delegate has deleted everything, which a worker does last', async () => {
     await withHost(async lab => {
@@ -65,30 +92,25 @@ describeRoot('flannel', () => {
       const conf = confOf(lab);
       await add(lab, container, conf);
       const [stored, held] = [kept(lab), leases(lab)];
-      const env = {
-        ...directories(lab.tmp),
-        CNI_COMMAND: 'DEL',
-        CNI_CONTAINERID: container.id,
-        CNI_NETNS: container.path,
-        CNI_IFNAME: 'eth0',
-        CNI_PATH: BIN_DIR,
-      };
-      const calls = [{ plugin: 'flannel', env, stdin: JSON.stringify(conf) }];
-      const segment = { calls, threadsResult: false, stopsAtFailure: false, chain: 'a' };
-      const fifo = `${lab.tmp}/requests`;
-      await lab.run(lab.host, ['mkfifo', fifo]);
-      const worker = lab.start(lab.host, ['sh', '-c', `exec ${BIN_DIR}/flannel --worker < ${fifo}`]);
-      const requests = openSync(fifo, 'r+');
-      writeSync(requests, `${JSON.stringify({ segment })}\n`);
-      const next = lineReader(worker.stdout);
-      // The first one says that it has begun.
-      expect(await next()).toBe('');
-      expect(JSON.parse(await next())).toMatchObject({ exitCode: 0, stdout: '' });
+      const { reply, endChain } = await inWorker(lab, 'DEL', conf, container);
+      expect(reply).toMatchObject({ exitCode: 0, stdout: '' });
       // A worker that is killed now has deleted nothing: the next DEL must find all of it.
       expect([kept(lab), leases(lab)]).toEqual([stored, held]);
-      closeSync(requests);
-      await worker.exited;
+      await endChain();
       expect([kept(lab), leases(lab)]).toEqual([[], []]);
+    });
+  });
+
+  test('so does the undo of an ADD whose delegate fails', async () => {
+    await withHost(async lab => {
+      writeSubnets(lab);
+      const container = await lab.container();
+      const conf = confOf(lab, { delegate: { hairpinMode: true, promiscMode: true } });
+      const { reply, endChain } = await inWorker(lab, 'ADD', conf, container);
+      expect(reply.stdout).toContain('exclude each other');
+      expect(kept(lab)).toEqual([container.id, `${container.id}:eth0`]);
+      await endChain();
+      expect(kept(lab)).toEqual([]);
     });
   });
 
