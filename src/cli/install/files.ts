@@ -32,6 +32,9 @@ export const TURN_NAME = '.catena-turn.lock';
 /** Suffix of a file that was replaced; no runtime reads it. */
 export const REPLACED = '.before-catena';
 
+/** Suffix of a file of ours that was changed by hand and is no longer wanted. Unlike one that was replaced, it never comes back. */
+export const EDITED = '.edited';
+
 /** Prefixes of a configuration's name, from the usual one to the last resort. */
 const PREFIXES = ['10-', '05-', '00-', '00-00-', '00-00-00-'] as const;
 

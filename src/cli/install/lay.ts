@@ -7,6 +7,7 @@ import { namesIn } from '../../files/read-file.ts';
 import { withFlock } from '../../sys/flock.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import {
+  EDITED,
   type Files,
   findManifest,
   Inspector,
@@ -81,8 +82,8 @@ function layDown(plan: InstallPlan, version: string, files: Files): void {
   }
   for (const { path, action } of steps) {
     if (action !== 'retire') continue;
-    if (plan.edited.has(path)) keepBeside(path, files);
-    files.remove(path);
+    if (plan.edited.has(path)) files.rename(path, `${path}${EDITED}`);
+    else files.remove(path);
   }
   for (const dir of textDirs(plan)) files.sync(dir);
   if (before) writeManifest(binDir, after, files);

@@ -2,7 +2,15 @@
 
 import { basename, join, resolve } from 'node:path';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { digestOfText, type FoundFile, findManifest, Inspector, type Manifest, REPLACED } from './files.ts';
+import {
+  digestOfText,
+  EDITED,
+  type FoundFile,
+  findManifest,
+  Inspector,
+  type Manifest,
+  REPLACED,
+} from './files.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
 import type { TextFile } from './units.ts';
 
@@ -93,7 +101,7 @@ export function planInstall(wanted: InstallOptions): InstallPlan {
       const isChanged = !kept.includes(found?.digest ?? '');
       // A list that was changed is its editor's; a unit would still start the daemon.
       if (found === undefined || (isChanged && place === 'conf')) continue;
-      const changed = `${why}; it was changed after it was installed, and is kept with the suffix "${REPLACED}"`;
+      const changed = `${why}; it was changed after it was installed, and is kept with the suffix "${EDITED}"`;
       steps.push({ ...at(path), action: 'retire', why: isChanged ? changed : why });
       if (isChanged) edited.add(path);
     }

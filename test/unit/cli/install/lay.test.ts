@@ -138,6 +138,25 @@ describe('install()', () => {
     expect(fs.readdirSync(places.confDir).sort()).toEqual(['20-net.conflist', '50-other.conflist']);
   });
 
+  test('keeps a changed file that starts the daemon where no uninstallation puts it back', () => {
+    const places = makePlaces();
+    const starter = join(places.binDir, 'starter');
+    const laid = (...starters: { path: string; text: string }[]) =>
+      install(wantedIn(places, 1, { force: false, starters }), '0.0.0');
+    for (const edit of ['first', 'second']) {
+      laid({ path: starter, text: 'start\n' });
+      fs.appendFileSync(starter, edit);
+      expect(laid().steps.find(({ path }) => path === starter)?.why).toEndWith('the suffix ".edited"');
+      expect([fs.existsSync(starter), fs.readFileSync(`${starter}.edited`, 'utf8')]).toEqual([
+        false,
+        `start\n${edit}`,
+      ]);
+    }
+    laid({ path: starter, text: 'start\n' });
+    uninstall(wantedIn(places, 1));
+    expect(fs.readdirSync(places.binDir).sort()).toEqual(['bridge', 'starter.edited']);
+  });
+
   test('treats a file that was changed since as a third-party file', () => {
     const places = makePlaces();
     install(wantedIn(places, 1), '0.0.0');
