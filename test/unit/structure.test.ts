@@ -348,9 +348,7 @@ const MAY_LOAD_LAZILY = [
   'plugins/dhcp/plugin',
   // D-Bus costs nothing without firewalld.
   'plugins/firewall/kernel/others',
-  // Only who asked for a trace pays for keeping it.
-  'src/cli/watched',
-  // ... and who moves default routes among several networks.
+  // Who moves default routes among several networks.
   ...['plugins/catena/runner', 'src/observe/log-backups'],
   'src/delegate/kubernetes',
   // gRPC, for a pod that has devices.
@@ -363,7 +361,7 @@ const MAY_LOAD_LAZILY = [
   'src/plugin/serve',
   // The journal asks for it, and works under Node as well, which has no bun:ffi.
   'src/sys/netns-identity',
-  // Asks the node, which only records of an earlier boot need.
+  // Asks the node, which only records of an earlier boot need. Only who asked for a trace pays for keeping it.
   'src/cli/target',
   // semver, for lists that offer several versions.
   'src/chain/config/conflist',
