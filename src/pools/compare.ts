@@ -87,6 +87,7 @@ export async function compare(
       ...held,
       comparedIn: boot,
       checkedAt: clock(),
+      checkedOn: Date.now(),
       terms,
       blocks: [...known, ...others],
     };

@@ -199,6 +199,8 @@ const Held = z.object({
   comparedIn: z.optional(z.string()),
   /** When the blocks were last compared with the store, in seconds of the clock of `comparedIn`. */
   checkedAt: z.optional(z.number()),
+  /** The same by the wall clock, in milliseconds: that of the boot stands still while a hypervisor keeps the machine paused. */
+  checkedOn: z.optional(z.number()),
   /** When the store was last searched for blocks of this node that it does not know; absent if that is due. */
   searchedAt: z.optional(z.number()),
   /** Whether the daemon has been asked for another block. */

@@ -87,13 +87,19 @@ export function isCompared({ boot }: Pick<Place, 'boot'>, held: Held): boolean {
 }
 
 /** Whether the last comparison is recent, or the next is postponed. */
-export function isConfirmed({ clock }: Pick<Place, 'clock'>, { checkedAt }: Held): boolean {
-  return checkedAt !== undefined && clock() - checkedAt < CONFIRMED_S;
+export function isConfirmed(
+  { clock }: Pick<Place, 'clock'>,
+  { checkedAt, checkedOn = Date.now() }: Pick<Held, 'checkedAt' | 'checkedOn'>,
+): boolean {
+  // A wall clock that was set costs a comparison more.
+  const hasPaused = Math.abs(Date.now() - checkedOn) >= CONFIRMED_S * 1000;
+  return checkedAt !== undefined && clock() - checkedAt < CONFIRMED_S && !hasPaused;
 }
 
 /** The store does not answer: pods start nevertheless, and one ADD waits for it now and then, not all. */
 export function postponeComparison(place: Place): void {
-  changeHeld(place, held => ({ ...held, checkedAt: place.clock() - CONFIRMED_S + ASK_AGAIN_S }));
+  const checkedAt = place.clock() - CONFIRMED_S + ASK_AGAIN_S;
+  changeHeld(place, held => ({ ...held, checkedAt, checkedOn: Date.now() }));
 }
 
 /** Works on the leases alone: they can be released even if the list of blocks cannot be read. */

@@ -9,7 +9,7 @@ import { obtain } from '../../../src/pools/claim.ts';
 import { directoryStore } from '../../../src/pools/directory-store.ts';
 import { type Held, type HeldBlock, type Terms, termsOf } from '../../../src/pools/held.ts';
 import { chooseAddresses, useOf } from '../../../src/pools/lease.ts';
-import { heldIn } from '../../../src/pools/place.ts';
+import { heldIn, isConfirmed } from '../../../src/pools/place.ts';
 import { parsePool } from '../../../src/pools/pool.ts';
 
 const NONE_LEASED = {
@@ -44,6 +44,16 @@ test('further blocks offer the family that is excluded of the first', () => {
   const chosen = chooseAddresses(heldWith(['10.69.0.3'], 3, 5), 'p', NONE_LEASED);
   expect(chosen?.map(({ ip }) => ip.value & 0xfn)).toEqual([5n, 3n]);
   expect(useOf(heldWith(['10.69.0.3'], 3, 5), 'p', NONE_LEASED)).toEqual({ size: 1, used: 0, free: 1 });
+});
+
+test('a comparison counts for twenty minutes by either clock: a machine that was paused has lost what others collected', () => {
+  const place = { clock: () => 1_000 };
+  const now = Date.now();
+  expect(isConfirmed(place, { checkedAt: 900 })).toBe(true);
+  expect(isConfirmed(place, { checkedAt: 900, checkedOn: now - 100_000 })).toBe(true);
+  expect(isConfirmed(place, { checkedAt: 900, checkedOn: now - 3_600_000 })).toBe(false);
+  expect(isConfirmed(place, { checkedAt: 900, checkedOn: now + 3_600_000 })).toBe(false);
+  expect(isConfirmed({ clock: () => 3_000 }, { checkedAt: 900, checkedOn: now })).toBe(false);
 });
 
 test('once a pool excludes less, one block more is claimed, and not all that were excluded', async () => {
