@@ -24,7 +24,7 @@ const poolMembers = {
   blockSize: z.optional(z.int()),
   /** `routed`: each block is a subnet with a gateway, on one node. `flat`: all nodes are on one link. Default `routed`. */
   layout: z.optional(z.enum(['routed', 'flat'])),
-  /** With `"layout": "flat"`: the router of each family, never handed out; default: none is reported. */
+  /** With `"layout": "flat"`: the routers, never handed out; a subnet reports the one in it, else the first. Default: none. */
   gateways: z.optional(z.array(z.string())),
   /** What is not handed out: addresses, subnets, or first and last address joined by `-`. */
   exclude: z.optional(z.array(z.string())),

@@ -2,8 +2,9 @@
 
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { inSearchOrder, parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
-import { FAMILIES, type Family, findIp, type Ip } from '../net/ip.ts';
+import { FAMILIES, type Family, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { type ClaimKey, type Held, type HeldBlock, type Terms, type Usable, usableOf } from './held.ts';
+import { gatewayOf } from './pool.ts';
 
 /** A wish for particular addresses, or for those that the one before had. Only pools of single addresses grant it. */
 export interface Wish {
@@ -40,10 +41,10 @@ export function claimOfKey(key: string): ClaimKey | undefined {
   return kind === 'claim' ? { namespace, name, uid } : undefined;
 }
 
-/** Whether a block is what is wished for, or with no wish, one for anything. */
+/** Whether a block is what is wished for, or with no wish, one for anything. From a block of several addresses, any of them would be leased. */
 function isFor(block: HeldBlock, wish: Wish | undefined): boolean {
   if (block.keptFor !== wish?.keptFor || block.idle || (block.guest && !wish?.joins)) return false;
-  return wish === undefined || wish.addresses.every(ip => blockContains(block, ip));
+  return wish === undefined || (block.size === 1 && wish.addresses.every(ip => blockContains(block, ip)));
 }
 
 /** An address to be leased, as a result reports it. */
@@ -126,14 +127,15 @@ function offeredBy(
   const whole = blocks.map(block => usableOf(block).filter(({ from }) => from.family === family));
   if (!whole.some(ranges => ranges.length)) return undefined;
   if (terms === undefined) return whole;
-  const gateway = terms.gateways.find(text => findIp(text)?.family === family);
-  const excluded = [...terms.exclude, ...(gateway ? [gateway] : [])].filter(
-    text => (text.includes(':') ? 6 : 4) === family,
-  );
+  const isOfFamily = (text: string) => (text.includes(':') ? 6 : 4) === family;
+  const gateways = terms.gateways.filter(isOfFamily).map(parseIp);
   const space = { ip: { family, value: 0n }, prefix: 0 };
+  const excluded = [...terms.exclude, ...terms.gateways].filter(isOfFamily);
   const stretches = parseStretches(excluded, 'exclude', space);
   const inTerms = (one: Usable) =>
     without([one.from, one.to], stretches).map(([from, to]) => {
+      const router = gatewayOf(gateways, { ip: one.from, prefix: one.prefix });
+      const gateway = router && renderIp(router);
       return { ...one, from, to, ...(terms.layout === 'flat' ? { gateway } : {}) };
     });
   return whole.map((ranges, i) => (blocks[i]?.keptFor === undefined ? ranges.flatMap(inTerms) : ranges));

@@ -144,12 +144,15 @@ export function countUsable(pool: Pool): number {
 /** A block by its number. @returns undefined if a family of it has no address to hand out */
 function blockAt(pool: Pool, index: number): BlockShape | undefined {
   const subnet = pool.subnets.find(({ first, count }) => index >= first && index < first + count);
-  if (subnet === undefined) return undefined;
-  const at = BigInt(index - subnet.first) * BigInt(pool.blockSize);
-  const parts = subnet.families.map(({ cidr, exclude }) => {
-    const { family } = cidr.ip;
-    const block = { ip: offsetIp(cidr.ip, at), prefix: IP_BITS[family] - Math.log2(pool.blockSize) };
-    return { block, ranges: rangesOf(pool, cidr, block, exclude) };
+  return subnet && shapeIn(pool, subnet, BigInt(index - subnet.first));
+}
+
+/** A block by its number in a subnet, which may be one that is never chosen at random. */
+function shapeIn(pool: Pool, { families }: PoolSubnet, number: bigint): BlockShape | undefined {
+  const parts = families.map(({ cidr, exclude }) => {
+    const ip = offsetIp(cidr.ip, number * BigInt(pool.blockSize));
+    const block = { ip, prefix: IP_BITS[ip.family] - Math.log2(pool.blockSize) };
+    return { block, ranges: cidrContains(cidr, ip) ? rangesOf(pool, cidr, block, exclude) : [] };
   });
   const [head] = parts;
   if (head === undefined || parts.some(({ ranges }) => ranges.length === 0)) return undefined;
@@ -164,11 +167,10 @@ function blockAt(pool: Pool, index: number): BlockShape | undefined {
 export function blockWith(pool: Pool, ips: readonly Ip[]): BlockShape | undefined {
   const [ip] = ips;
   if (ip === undefined) return undefined;
-  for (const { first, count, families } of pool.subnets) {
-    const part = families.find(({ cidr }) => cidr.ip.family === ip.family && cidrContains(cidr, ip));
+  for (const subnet of pool.subnets) {
+    const part = subnet.families.find(({ cidr }) => cidrContains(cidr, ip));
     if (part === undefined) continue;
-    const at = Number((ip.value - part.cidr.ip.value) / BigInt(pool.blockSize));
-    const block = at < count ? blockAt(pool, first + at) : undefined;
+    const block = shapeIn(pool, subnet, (ip.value - part.cidr.ip.value) / BigInt(pool.blockSize));
     const isIn = (one: Ip) => block?.ranges.some(({ stretch }) => stretchContains(stretch, one)) ?? false;
     return ips.every(isIn) ? block : undefined;
   }
@@ -196,14 +198,20 @@ function rangesOf(pool: Pool, subnet: Cidr, block: Cidr, exclude: readonly Stret
       return { stretch, prefix: block.prefix, gateway };
     });
   }
-  const gateway = pool.gateways.find(({ family }) => family === ip.family);
+  const gateways = pool.gateways.filter(({ family }) => family === ip.family);
+  const gateway = gatewayOf(gateways, subnet);
   // The address of the subnet itself is that of all its routers in IPv6, the last one a broadcast in IPv4.
   const ends = isSmallest(subnet) ? [] : [subnet.ip, ...(ip.family === 4 ? [lastOf(subnet)] : [])];
-  const special = [...ends, ...(gateway ? [gateway] : [])];
+  const special = [...ends, ...gateways];
   const taken = special.map((one): Stretch => [one, one]);
   return taken
     .reduce((left, one) => left.flatMap(part => without(part, [one])), without([ip, last], exclude))
     .map(stretch => ({ stretch, prefix: subnet.prefix, gateway }));
+}
+
+/** The router of a subnet: the one in it, or else the first. @param gateways of its family */
+export function gatewayOf(gateways: readonly Ip[], subnet: Cidr): Ip | undefined {
+  return gateways.find(ip => cidrContains(subnet, ip)) ?? gateways[0];
 }
 
 function parseSubnet(

@@ -184,6 +184,16 @@ describeRoot('cluster', () => {
     },
   );
 
+  test('[1.1.0] a pool of blocks refuses a request for an address, also of a block that the node holds', async () => {
+    const { call, conf, leases } = network({ subnets: [{ ipv4: '10.71.0.0/28' }], blockSize: 16 });
+    const wanted = { conf: { ...conf, runtimeConfig: { ips: ['10.71.0.9'] } } };
+    const refused = { code: 7, msg: expect.stringContaining('its blocks have 16 addresses') };
+    expect((await call('ADD', 'first', wanted)).error).toMatchObject(refused);
+    expect(await call('ADD', 'other')).toMatchObject({ exitCode: 0 });
+    expect((await call('ADD', 'second', wanted)).error).toMatchObject(refused);
+    expect(leases()).toHaveLength(1);
+  });
+
   test('[1.1.0] a list of blocks that cannot be read is made again from the store', async () => {
     const { call, dir, leases } = network(dual);
     await call('ADD');

@@ -187,7 +187,7 @@ const POOL: CustomKind = {
                   description: Whether each block is a subnet of one node, or all addresses are on one link.
                 gateways:
                   type: array
-                  description: With layout flat, the router of each family.
+                  description: With layout flat, the routers; a subnet reports the one in it, or else the first of its family.
                   items: { type: string }
                 exclude:
                   type: array
