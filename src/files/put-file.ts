@@ -62,11 +62,17 @@ export function putOpenFile(
 /**
  * Creates a file, complete from the start, if none exists, and leaves it open for reading and appending.
  * @param unfinished the temporary file, on the same file system
+ * @param sync wait until the disk has it: after a power failure it would be empty
  * @returns its descriptor
  * @throws the system error, EEXIST when the file exists; then nothing is left behind
  */
-export function putNewFile(path: string, content: string | Uint8Array, unfinished: string): number {
-  const fd = writeOverLeftover(unfinished, content);
+export function putNewFile(
+  path: string,
+  content: string | Uint8Array,
+  unfinished: string,
+  sync = false,
+): number {
+  const fd = writeOverLeftover(unfinished, content, sync);
   return orNothing(fd, unfinished, () => {
     inDirectory(path, () => linkSync(unfinished, path));
     discard(unfinished);

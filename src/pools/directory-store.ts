@@ -33,6 +33,7 @@ export function directoryStore(dir: string): ObjectStore {
         putFile(pathOf(kind, object.name), JSON.stringify(next), {
           what: kind,
           unfinished: join(dir, unfinishedName()),
+          sync: true,
         });
         return next;
       }),
@@ -52,8 +53,8 @@ export function directoryStore(dir: string): ObjectStore {
 /** @returns false if there is a file of that name */
 function createFile(dir: string, path: string, object: StoredObject): boolean {
   try {
-    // Not written among the objects: what a crash left there would be taken for one.
-    closeSync(putNewFile(path, JSON.stringify(object), join(dir, unfinishedName())));
+    // Not written among the objects: what a crash left there would be taken for one. An empty one would stop all networks of the store.
+    closeSync(putNewFile(path, JSON.stringify(object), join(dir, unfinishedName()), true));
     return true;
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'EEXIST') return false;
