@@ -108,7 +108,16 @@ export function parseRange(raw: IpRange): ConfiguredRange {
   const listed = parseStretches(raw.addresses, 'addresses', subnet);
   const [from, to] = [listed[0]?.[0], listed.at(-1)?.[1]];
   if (from === undefined || to === undefined) throw new Error('"addresses" is empty');
-  const kept = listed.flatMap(stretch => without(stretch, excluded));
+  // A subnet of addresses may begin or end where the whole one does; who names such an address alone means it.
+  const ends = isAll ? [] : [network, ...(family === 6 ? [] : [lastOf(subnet)])];
+  const implied = ends.filter(ip => !raw.addresses?.includes(renderIp(ip)));
+  const left = listed.flatMap(stretch =>
+    without(
+      stretch,
+      implied.map((ip): Stretch => [ip, ip]),
+    ),
+  );
+  const kept = left.flatMap(stretch => without(stretch, excluded));
   return { subnet, start: from, end: to, gateway, except: without([from, to], kept) };
 }
 

@@ -282,6 +282,19 @@ describe('parseRangeSets() with parts of a subnet', () => {
     expect(render({ subnet: '2001:db8::/64', addresses: ['2001:db8::5'] })).toBe('2001:db8::5-2001:db8::5');
   });
 
+  test('of listed subnets, neither the address of the subnet nor its broadcast address, unless it is named', () => {
+    expect(render({ subnet, addresses: ['192.0.2.0/30', '192.0.2.252/30'] })).toBe(
+      '192.0.2.1-192.0.2.3,192.0.2.252-192.0.2.254',
+    );
+    expect(render({ subnet, addresses: ['192.0.2.0', '192.0.2.8/31'] })).toBe(
+      '192.0.2.0-192.0.2.0,192.0.2.8-192.0.2.9',
+    );
+    expect(render({ subnet: '2001:db8::/64', addresses: ['2001:db8::/127'] })).toBe(
+      '2001:db8::1-2001:db8::1',
+    );
+    expect(render({ subnet: '192.0.2.0/31', addresses: ['192.0.2.0/31'] })).toBe('192.0.2.0-192.0.2.1');
+  });
+
   test('counts what is left', () => {
     const [set] = parseRangeSets([[{ subnet, exclude: ['192.0.2.1-192.0.2.10'] }]]);
     expect(set && capacityOf(set)).toBe(244n);
