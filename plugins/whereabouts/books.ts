@@ -13,7 +13,8 @@ import { stretchContains } from '../../src/ipam/stretch.ts';
 import { cidrContains, findCidr, type Ip, networkOf, renderIp } from '../../src/net/ip.ts';
 import {
   addressOf,
-  lowestFree,
+  type Local,
+  nextFree,
   offsetOf,
   poolOfSlice,
   type Range,
@@ -48,6 +49,8 @@ export interface Books {
   /** Whether each address is reserved in the whole cluster, too. */
   readonly overlapping: boolean;
   readonly giveUpAt: number;
+  /** For how long another program may be between an entry that it has removed and the reservation. */
+  readonly settleMs: number;
   random(): number;
 }
 
@@ -62,9 +65,16 @@ interface PoolState {
  * Writes one address of the range for a holder. One that its pod already has for that interface is taken over, with the new container:
  * a late DEL of the former one then frees nothing. If it is not the wanted one, or is not handed out any longer, it is freed.
  * @param wanted the only address that will do
+ * @param local what this node knows of the range
  * @throws CniError 11 when the range is exhausted, the wanted address is taken, or the API cannot be reached
  */
-export async function allocate(books: Books, range: Range, holder: Holder, wanted?: Ip): Promise<Ip> {
+export async function allocate(
+  books: Books,
+  range: Range,
+  holder: Holder,
+  wanted?: Ip,
+  local?: Local,
+): Promise<Ip> {
   const refused = new Set<string>();
   for (;;) {
     const pool = await readPool(books, range);
@@ -78,8 +88,8 @@ export async function allocate(books: Books, range: Range, holder: Holder, wante
       await pauseOr(books, range);
       continue;
     }
-    const ip =
-      former ?? lowestFree(onlyIn(range, wanted), new Set([...Object.keys(pool.entries), ...refused]));
+    const taken = new Set([...Object.keys(pool.entries), ...refused]);
+    const ip = former ?? nextFree(onlyIn(range, wanted), taken, local);
     if (ip === undefined)
       throw wanted ? takenOrUnfit(range, wanted) : exhausted(range, Object.keys(pool.entries).length);
     const offset = offsetOf(range, ip);
@@ -101,7 +111,7 @@ export async function allocate(books: Books, range: Range, holder: Holder, wante
 }
 
 /**
- * Removes the entry of a holder from the range, and its reservation. A missing one is ignored.
+ * Removes the entries of a holder from the range, and their reservations. Missing ones are ignored.
  * @throws CniError 11 when the API cannot be reached
  */
 export async function release(
@@ -111,16 +121,18 @@ export async function release(
 ): Promise<void> {
   for (;;) {
     const pool = await findPool(books, range);
-    const own = Object.entries(pool?.entries ?? {}).find(([, entry]) => {
-      // Entries from before interface names were stored have none.
-      return entry.id === id && (entry.ifname === ifname || !entry.ifname);
-    });
-    if (pool === undefined || own === undefined) return;
-    const [offset, entry] = own;
-    const ip = addressOf(range, offset);
-    // The reservation first: without its entry it would never be found again.
-    if (ip && books.overlapping) await unreserve(books, ip, entry);
-    if (await patch(books, range, pool, [{ op: 'remove', path: `/spec/allocations/${offset}` }])) return;
+    const own = Object.entries(pool?.entries ?? {}).filter(([, entry]) => entry.id === id);
+    const exact = own.filter(([, entry]) => entry.ifname === ifname);
+    // Entries from before interface names were stored have none: one of them is of this interface.
+    const ended = exact.length ? exact : own.filter(([, entry]) => !entry.ifname).slice(0, 1);
+    if (pool === undefined || ended.length === 0) return;
+    for (const [offset, entry] of ended) {
+      const ip = addressOf(range, offset);
+      // The reservation first: without its entry it would never be found again.
+      if (ip && books.overlapping) await unreserve(books, ip, entry);
+    }
+    const removed = ended.map(([offset]) => ({ op: 'remove', path: `/spec/allocations/${offset}` }));
+    if (await patch(books, range, pool, removed)) return;
     await pauseOr(books, range);
   }
 }
@@ -148,7 +160,7 @@ async function findSlices(books: Books, name: string): Promise<readonly unknown[
 /** @throws CniError 11 when no address is free */
 export async function requireRoom(books: Books, range: Range): Promise<void> {
   const taken = Object.keys((await findPool(books, range))?.entries ?? {});
-  if (lowestFree(range, new Set(taken)) === undefined) throw exhausted(range, taken.length);
+  if (nextFree(range, new Set(taken)) === undefined) throw exhausted(range, taken.length);
 }
 
 async function readPool(books: Books, range: Range): Promise<PoolState> {
@@ -204,7 +216,9 @@ async function reserve(books: Books, ip: Ip, { podref, ifname, id }: Holder): Pr
   const holder = isObject(found.spec) ? found.spec : {};
   if (isOf(holder, { podref, ifname })) return true;
   if (await hasEntry(books, ip, holder)) return false;
-  // Every writer makes the entry first: this one is of a request that came late, or of a program that died.
+  // Every writer makes the entry first: this one is of a request that came late, of a program that died, or of the original's DEL, which is
+  // about to delete it by its name, so what is made now would go with it.
+  await sleep(books.settleMs);
   await deleteRead(books, `${collection}/${name}`, found);
   return (await books.server.ask('POST', collection, body, [CONFLICT])) !== undefined;
 }

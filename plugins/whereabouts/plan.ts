@@ -1,6 +1,6 @@
 // Which addresses does each range have, and what are its objects called?
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
-import { parseStretches, type Stretch, without } from '../../src/ipam/stretch.ts';
+import { inSearchOrder, parseStretches, type Stretch, without } from '../../src/ipam/stretch.ts';
 import {
   type Cidr,
   cidrContains,
@@ -82,14 +82,35 @@ export function addressOf({ subnet }: Range, offset: string): Ip | undefined {
   return cidrContains(subnet, ip) ? ip : undefined;
 }
 
-/** The lowest address that no entry has. */
-export function lowestFree({ subnet, free }: Range, taken: ReadonlySet<string>): Ip | undefined {
-  for (const [from, to] of free) {
+/** What a node knows of a range itself. */
+export interface Local {
+  /** The address that it got last. */
+  readonly last: Ip | undefined;
+  /** Those that it has noted for attachments. */
+  readonly noted: ReadonlySet<string>;
+}
+
+const NOTHING_LOCAL: Local = { last: undefined, noted: new Set() };
+
+/**
+ * The first address that no entry has: after the one that this node got last, so that one that cannot be used does not stop all ADDs. What the
+ * node has noted comes last: who lost its entry may still use the address.
+ */
+export function nextFree(
+  { subnet, free }: Range,
+  taken: ReadonlySet<string>,
+  { last, noted }: Local = NOTHING_LOCAL,
+): Ip | undefined {
+  let fallback: Ip | undefined;
+  for (const [from, to] of inSearchOrder(free, last)) {
     for (let { value } = from; value <= to.value; value++) {
-      if (!taken.has(String(value - subnet.ip.value))) return { family: from.family, value };
+      if (taken.has(String(value - subnet.ip.value))) continue;
+      const ip = { family: from.family, value };
+      if (!noted.has(renderIp(ip))) return ip;
+      fallback ??= ip;
     }
   }
-  return undefined;
+  return fallback;
 }
 
 function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): Range {
@@ -103,8 +124,12 @@ function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): R
     // The original ignores it without a word, and hands out what was not meant.
     throw invalid(`"${key}" ${JSON.stringify(text)} is no address of ${renderCidr(subnet)}`);
   };
-  const from = member('range_start', tail === undefined ? raw.range_start : head, first);
-  const to = member('range_end', tail === undefined ? raw.range_end : renderIp(whole.ip), last);
+  // The ends of the subnet itself are no hosts' addresses, and the original hands out neither.
+  const from = later(first, member('range_start', tail === undefined ? raw.range_start : head, first));
+  const to = earlier(
+    last,
+    member('range_end', tail === undefined ? raw.range_end : renderIp(whole.ip), last),
+  );
   if (from.value > to.value)
     throw invalid(`"range_start" ${renderIp(from)} comes after "range_end" ${renderIp(to)}`);
   const excluded = [
@@ -118,6 +143,14 @@ function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): R
     throw invalid((cause as Error).message);
   }
   return { ...placeOf({ whole }, network), free };
+}
+
+function later(one: Ip, other: Ip): Ip {
+  return one.value > other.value ? one : other;
+}
+
+function earlier(one: Ip, other: Ip): Ip {
+  return one.value < other.value ? one : other;
 }
 
 /** The parts of `range`: a subnet, or first and last address. */
@@ -169,7 +202,7 @@ export function sliceOf(range: Range, slice: string, node: string, networkName: 
   const pool = poolOfSlice(range, cidr, node, networkName);
   const [first, last] = endsOf(pool.subnet);
   const free = range.free.flatMap(([from, to]): Stretch[] => {
-    const [low, high] = [from.value > first.value ? from : first, to.value < last.value ? to : last];
+    const [low, high] = [later(from, first), earlier(to, last)];
     return low.value <= high.value ? [[low, high]] : [];
   });
   return { ...pool, free };

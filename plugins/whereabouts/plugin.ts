@@ -7,7 +7,7 @@ import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes, resultIp } from '../../src/cni/result.ts';
 import { fileExists } from '../../src/files/read-file.ts';
-import { DEFAULT_DATA_DIR, renderAttachment } from '../../src/ipam/lease-files.ts';
+import { DEFAULT_DATA_DIR, listLeases, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { unusedGarbage, withStore } from '../../src/ipam/lease-store.ts';
 import {
   type Cidr,
@@ -18,6 +18,7 @@ import {
   type Ip,
   renderCidr,
   renderIp,
+  sameIp,
 } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
@@ -33,11 +34,12 @@ import {
   requireRoom,
 } from './books.ts';
 import { type Ipam, WhereaboutsConf } from './config.ts';
-import { planRanges, poolsOf, type Range } from './plan.ts';
+import { type Local, planRanges, poolsOf, type Range } from './plan.ts';
 
 /** All attempts of one call; a runtime waits longer. */
 const DEADLINE_MS = 30_000;
 const REQUEST_MS = 5_000;
+const SETTLE_MS = 1_000;
 
 /** Hands out addresses that are unique in a cluster, in the objects of whereabouts. */
 export const plugin = definePlugin({
@@ -54,13 +56,13 @@ export const plugin = definePlugin({
     call.onFailure('release the addresses', () => releaseAll(call, books, ranges, holder));
     const ips: Ip[] = [];
     // A requested address of a range is allocated there: otherwise another pod could have it, too.
-    const inRange = ({ subnet }: Range, { cidr }: StaticAddress) => cidrContains(subnet, cidr.ip);
-    for (const range of ranges) {
-      const wanted = fixed.find(one => one.isAsked && inRange(range, one));
-      ips.push(await allocate(books, range, holder, wanted?.cidr.ip));
-    }
+    const wishes = ranges.map(range => wishIn(range, fixed));
+    refuseOtherSlices(ipam, ranges, fixed);
+    const local = localOf(call, ranges);
+    for (const [i, range] of ranges.entries())
+      ips.push(await allocate(books, range, holder, wishes[i], local[i]));
     const extra = fixed
-      .filter(one => !(one.isAsked && ranges.some(range => inRange(range, one))))
+      .filter(one => !ranges.some(range => isAskedIn(range, one)))
       .map(({ cidr, gateway }) => ({ address: renderCidr(cidr), ...defined({ gateway }) }));
     note(call, ips);
     return resultOf(ipam, ranges, ips, extra);
@@ -70,9 +72,18 @@ export const plugin = definePlugin({
     const ipam = ipamOf(call);
     const books = await openBooks(ipam);
     const holder = holderOf(call);
+    const reported = call.prevResult?.ips?.flatMap(({ address }) => findCidr(address)?.ip ?? []) ?? [];
     for (const range of await rangesFor(call, ipam, books)) {
-      if (await findEntry(books, range, holder)) continue;
-      throw new Error(`Cannot find an address of ${renderAttachment(call.env)} in pool "${range.poolName}"`);
+      const ip = await findEntry(books, range, holder);
+      if (ip === undefined)
+        throw new Error(
+          `Cannot find an address of ${renderAttachment(call.env)} in pool "${range.poolName}"`,
+        );
+      if (reported.length && !reported.some(one => sameIp(one, ip)))
+        throw new Error(
+          `Cannot confirm address ${reported.map(renderIp).join(', ')} of ${renderAttachment(call.env)}: ` +
+            `it holds ${renderIp(ip)} in pool "${range.poolName}"; recreate the container`,
+        );
     }
   },
 
@@ -88,9 +99,12 @@ export const plugin = definePlugin({
     const dir = dirOf(call);
     if (kept === undefined || !fileExists(dir)) return;
     // Entries do not name their node: only what this node has noted may be its garbage.
-    const garbage = inNotes(call, store =>
-      unusedGarbage(store, dir, kept, log).flatMap(address => store.findOwner(address) ?? []),
-    );
+    const garbage = inNotes(call, store => {
+      const unused = unusedGarbage(store, dir, kept, log);
+      // A note that a power failure left empty does not say whose entry to remove.
+      store.release(unused.filter(address => store.isTorn(address)));
+      return unused.flatMap(address => store.findOwner(address) ?? []);
+    });
     if (garbage.length === 0) return;
     const ipam = ipamOf(call);
     const books = await openBooks(ipam);
@@ -132,13 +146,21 @@ async function releaseAll(
 function note(call: Call, ips: readonly Ip[]): void {
   const owner = call.env;
   inNotes(call, store => {
-    // The pool decides: a note of another attachment is of one that is gone.
-    store.release(ips.map(renderIp).filter(address => store.findOwner(address) !== undefined));
+    // The pool decides: a note of another attachment is of one that is gone, and an empty one is of a power failure.
+    store.release(ips.filter(ip => store.isTaken(ip)).map(renderIp));
     store.reserve(
       ips.map((ip, setIndex) => ({ ip, setIndex })),
       owner,
     );
   });
+}
+
+/** What this node has noted, for each range. */
+function localOf(call: Call, ranges: readonly Range[]): Local[] {
+  const dir = dirOf(call);
+  if (!fileExists(dir)) return [];
+  const noted = new Set(listLeases(dir));
+  return inNotes(call, store => ranges.map((_, i) => ({ last: store.findLastReserved(i), noted })));
 }
 
 function inNotes<T>(call: Call, work: Parameters<typeof withStore<T>>[2]): T {
@@ -159,6 +181,7 @@ async function openBooks(ipam: Ipam): Promise<Books> {
     network: ipam.network_name ?? '',
     overlapping: ipam.enable_overlapping_ranges ?? true,
     giveUpAt: performance.now() + DEADLINE_MS,
+    settleMs: SETTLE_MS,
     random: Math.random,
   };
 }
@@ -227,6 +250,32 @@ function staticAddresses(call: Call, ipam: Ipam): StaticAddress[] {
     const way = gateways.findLast(ip => cidrContains(one.cidr, ip));
     return { ...one, gateway: way ? renderIp(way) : one.gateway || undefined };
   });
+}
+
+function isAskedIn({ subnet }: Range, { cidr, isAsked }: StaticAddress): boolean {
+  return isAsked && cidrContains(subnet, cidr.ip);
+}
+
+/** The address of the range that CNI_ARGS asks for. @throws CniError 4 for more than one */
+function wishIn(range: Range, addresses: readonly StaticAddress[]): Ip | undefined {
+  const asked = addresses.filter(one => isAskedIn(range, one)).map(({ cidr }) => cidr.ip);
+  const [wish, ...more] = asked;
+  if (wish === undefined || more.every(one => sameIp(one, wish))) return wish;
+  throw new CniError(
+    ErrorCode.invalidEnvironment,
+    `Cannot allocate ${asked.map(renderIp).join(', ')} of CNI_ARGS "IP": range ${renderCidr(range.subnet)} gives an attachment one address`,
+  );
+}
+
+/** What another node hands out must not be given here beside the range. @throws CniError 11 */
+function refuseOtherSlices(ipam: Ipam, own: readonly Range[], addresses: readonly StaticAddress[]): void {
+  const isIn = (ranges: readonly Range[], one: StaticAddress) => ranges.some(range => isAskedIn(range, one));
+  const stray = addresses.find(one => isIn(planRanges(ipam), one) && !isIn(own, one));
+  if (stray === undefined) return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot allocate ${renderIp(stray.cidr.ip)} of CNI_ARGS "IP": it is not in this node's slice ${own.map(({ subnet }) => renderCidr(subnet)).join(', ')}`,
+  );
 }
 
 function splitList(text: string): string[] {

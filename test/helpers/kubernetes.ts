@@ -213,7 +213,8 @@ function merge(target: Row, patch: Row): void {
   }
 }
 
-async function makeCertificates(dir: string): Promise<void> {
+/** Of a server of 127.0.0.1: `server.crt`, `server.key` and `ca.crt` in the directory. */
+export async function makeCertificates(dir: string): Promise<void> {
   const at = (name: string) => path.join(dir, name);
   const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
   const ca = ['-keyout', at('ca.key'), '-out', at('ca.crt'), '-days', '2', '-subj', '/CN=test-ca'];
@@ -236,7 +237,7 @@ async function makeCertificates(dir: string): Promise<void> {
   ]);
 }
 
-function renderKubeconfig(server: string, ca: string): string {
+export function renderKubeconfig(server: string, ca: string): string {
   return `apiVersion: v1
 kind: Config
 current-context: test

@@ -1,5 +1,6 @@
 // Do two programs that write whereabouts' objects at once ever double or lose an address, and are its known defects absent?
 import { describe, expect, setDefaultTimeout, test } from 'bun:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   allocate,
   type Books,
@@ -27,7 +28,7 @@ function cluster(seed = 1) {
   const server = () => clientOf(model, { fate: () => way.fate(), latencyMs: () => way.latencyMs() });
   const books = (more: Partial<Books> = {}): Books => ({
     ...{ server: server(), namespace: 'kube-system', network: '', overlapping: true },
-    ...{ giveUpAt: performance.now() + 20_000, random: () => draws.next() / 20, ...more },
+    ...{ giveUpAt: performance.now() + 20_000, settleMs: 0, random: () => draws.next() / 20, ...more },
   });
   return { model, draws, way, books, server };
 }
@@ -194,6 +195,32 @@ describe('a pool of whereabouts', () => {
       '10.1.0.4': 'ns/pod-4/net1',
     });
     expect(reservations(model)).toEqual(entries(model, one.poolName));
+  });
+
+  test('of which whereabouts has removed an entry but not yet the reservation keeps the reservation of the next pod', async () => {
+    const { model, books, server } = cluster();
+    await allocate(books(), one, pod('old'));
+    const path = `${API}/ippools/${one.poolName}`;
+    await server().ask('PATCH', path, [{ op: 'remove', path: '/spec/allocations/1' }]);
+    const next = allocate(books({ settleMs: 300 }), one, pod('new'));
+    await sleep(100);
+    await server().ask('DELETE', `${API}/overlappingrangeipreservations/10.1.0.1`);
+    expect(renderIp(await next)).toBe('10.1.0.1');
+    expect(reservations(model)).toEqual({ '10.1.0.1': 'ns/pod-new/net1' });
+  });
+
+  test('with several entries of one interface is left by all of them, and by no other', async () => {
+    const { model, books } = cluster();
+    const holder = pod(1);
+    model.put(`${API}/ippools/${one.poolName}`, {
+      metadata: { name: one.poolName },
+      spec: {
+        range: '10.1.0.0/28',
+        allocations: { '1': { ...holder }, '2': { ...holder, ifname: 'net2' }, '7': { ...holder } },
+      },
+    });
+    await release(books(), one, holder);
+    expect(entries(model, one.poolName)).toEqual({ '10.1.0.2': 'ns/pod-1/net2' });
   });
 
   test('is handed back: whereabouts frees what this plugin gave, and goes on', async () => {

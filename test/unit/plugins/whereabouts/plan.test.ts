@@ -1,7 +1,7 @@
 // Which addresses has a range, and in which order are they given? Several nodes at once: test/simulator/whereabouts.test.ts
 import { describe, expect, test } from 'bun:test';
 import { type Books, findSlice } from '../../../../plugins/whereabouts/books.ts';
-import { lowestFree, planRanges, poolsOf, reservationName } from '../../../../plugins/whereabouts/plan.ts';
+import { nextFree, planRanges, poolsOf, reservationName } from '../../../../plugins/whereabouts/plan.ts';
 import { parseIp, renderIp } from '../../../../src/net/ip.ts';
 
 const range = (text: string, more = {}) => {
@@ -19,6 +19,8 @@ describe('planRanges()', () => {
     ['10.1.0.0/28', { exclude: ['10.1.0.4/31'] }, ['10.1.0.1-10.1.0.3', '10.1.0.6-10.1.0.14']],
     ['10.1.0.0/28', { range_start: '10.1.0.5', range_end: '10.1.0.6' }, ['10.1.0.5-10.1.0.6']],
     ['10.1.0.5-10.1.0.6/28', {}, ['10.1.0.5-10.1.0.6']],
+    ['10.1.0.0-10.1.0.15/28', {}, ['10.1.0.1-10.1.0.14']],
+    ['10.1.0.0/28', { range_start: '10.1.0.0', range_end: '10.1.0.15' }, ['10.1.0.1-10.1.0.14']],
     [
       '10.1.0.8/29',
       { exclude: ['10.1.0.9', '10.1.0.0/29', '192.0.2.7', 'fd00::/64'] },
@@ -50,11 +52,25 @@ test('addresses are given from the lowest to the last', () => {
   const one = range('10.1.0.0/29', { exclude: ['10.1.0.3'] });
   const taken = new Set<string>();
   const given: string[] = [];
-  for (let ip = lowestFree(one, taken); ip !== undefined; ip = lowestFree(one, taken)) {
+  for (let ip = nextFree(one, taken); ip !== undefined; ip = nextFree(one, taken)) {
     given.push(renderIp(ip));
     taken.add(String(ip.value - one.subnet.ip.value));
   }
   expect(given).toEqual(['10.1.0.1', '10.1.0.2', '10.1.0.4', '10.1.0.5', '10.1.0.6']);
+});
+
+test('a node goes on after the address that it got last, and takes what it has noted for others only if nothing else is free', () => {
+  const one = range('10.1.0.0/29');
+  const next = (last: string, noted: string[], ...taken: string[]) => {
+    const ip = nextFree(one, new Set(taken), { last: parseIp(last), noted: new Set(noted) });
+    return ip && renderIp(ip);
+  };
+  expect(next('10.1.0.2', [])).toBe('10.1.0.3');
+  expect(next('10.1.0.2', ['10.1.0.3'], '4')).toBe('10.1.0.5');
+  expect(next('10.1.0.6', [], '1')).toBe('10.1.0.2');
+  expect(next('10.9.0.6', [])).toBe('10.1.0.1');
+  expect(next('10.1.0.2', ['10.1.0.5'], '1', '2', '3', '4', '6')).toBe('10.1.0.5');
+  expect(next('10.1.0.2', [], '1', '2', '3', '4', '5', '6')).toBeUndefined();
 });
 
 test('a node uses its own slice, without what the range excludes', async () => {
