@@ -13,5 +13,6 @@ export const about = aboutPlugin({
     // The ranges may be in the flat file.
     if (ipam.range || ipam.ipRanges?.length) planRanges(ipam);
   },
+  notesLeases: true,
   filesOf: (conf, network) => ({ leaseDir: leaseDirOf(conf, network) }),
 });

@@ -142,6 +142,8 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * @param conf as written, perhaps invalid: files are there of attachments that were made with an earlier configuration
    */
   filesOf?(conf: JsonObject, network: string): PluginFiles;
+  /** Its leases are notes of what a store of the cluster says, and only it frees an address there. */
+  readonly notesLeases?: true;
   /**
    * Devices of the host that it makes.
    * @param conf as written, perhaps invalid
@@ -285,6 +287,11 @@ export function typesOf({ plugins }: NetworkPlugins): string[] {
 /** Lease directories of a network. */
 export function leaseDirsOf(list: NetworkPlugins, find: FindAbout): string[] {
   return unique(described(list, find).map(({ about, conf }) => about.filesOf?.(conf, list.name).leaseDir));
+}
+
+/** Whether the leases of a network are but notes. */
+export function notesLeases(list: NetworkPlugins, find: FindAbout): boolean {
+  return described(list, find).some(({ about }) => about.notesLeases);
 }
 
 /** Directories with backups of attachments to a network, and to others. */

@@ -1,7 +1,8 @@
 // Does `catena ipam` distinguish used addresses from forgotten ones, and free only the latter?
 
 import { expect, test } from 'bun:test';
-import { existsSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, utimesSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { noteBoot, thisBoot } from '../../src/ipam/lease-files.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { type Chain, writeChain } from '../helpers/chain.ts';
@@ -177,6 +178,22 @@ describeRoot('catena ipam', () => {
         '10.88.0.4/24',
         'fd88::4/64',
       ]);
+    }),
+  );
+
+  test(
+    'free refuses a lease that is only the note of an address of a cluster, whose pool would go on having it',
+    onGround(async ({ lab, ipam }) => {
+      const shared = { type: 'whereabouts', range: '10.90.0.0/24', dataDir: `${lab.tmp}/shared` };
+      writeChain(lab, { cniVersion: '1.1.0', name: 'wide', plugins: [{ type: 'ptp', ipam: shared }] });
+      const note = `${lab.tmp}/shared/wide/10.90.0.2`;
+      mkdirSync(dirname(note), { recursive: true });
+      writeFileSync(note, 'gone\r\neth0');
+      const { exitCode, stderr } = await ipam('free', 'wide', '10.90.0.2', '--force');
+      expect(exitCode).toBe(1);
+      expect(stderr).toContain('a pool of the cluster has it');
+      expect(stderr).toContain('catena gc --gone wide');
+      expect(existsSync(note)).toBe(true);
     }),
   );
 

@@ -2,12 +2,12 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { listAttachments } from '../../attachments/store.ts';
-import type { Conflist } from '../../chain/config/conflist.ts';
+import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { attempt, CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
-import { inventoriesOf, leaseDirsOf, loadAbouts, typesOf } from '../../cni/plugin-about.ts';
+import { inventoriesOf, leaseDirsOf, loadAbouts, notesLeases, typesOf } from '../../cni/plugin-about.ts';
 import { findUse } from '../../ipam/holders.ts';
 import { DEFAULT_DATA_DIR, listLeases } from '../../ipam/lease-files.ts';
 import { withStore } from '../../ipam/lease-store.ts';
@@ -81,6 +81,7 @@ async function why(call: CommandCall, operands: Operands): Promise<number> {
 async function free(call: CommandCall, operands: Operands): Promise<number> {
   const found = await find(call, operands);
   const { network, dir, address, owner, state, evidence } = found;
+  await refuseNote(call, found);
   if (state !== 'unused' && !call.on('force')) {
     throw new CniError(
       ErrorCode.tryAgainLater,
@@ -100,6 +101,21 @@ async function free(call: CommandCall, operands: Operands): Promise<number> {
       throw new CniError(ErrorCode.tryAgainLater, `Cannot free ${address}: it has just got another holder`);
   });
   return 0;
+}
+
+/**
+ * Refuses to free what is not free then: without its note, the address would be in the cluster's pool for ever.
+ * @throws CniError 7
+ */
+async function refuseNote(call: CommandCall, { network, address }: FoundLease): Promise<void> {
+  const list = findListOnDisk(call, network) ?? findListOnRecord(call, network);
+  if (list === undefined || !notesLeases(list, await loadAbouts(call.plugins.find, typesOf(list)))) return;
+  throw invalidConfig(
+    `Cannot free ${address} of network "${network}": a pool of the cluster has it, and the lease is a note of that`,
+    {
+      details: `"catena gc --gone ${network}" frees what outlived its container in both, GC what the runtime does not list`,
+    },
+  );
 }
 
 const WORDS = {
@@ -158,8 +174,7 @@ function listPlaces(call: CommandCall): LeasePlace[] {
 
 /** Lists of attachments and interfaces, read once for all leases. */
 function findWitnesses(call: CommandCall, network: string): Witnesses {
-  const cacheDir = call.text('cni-cache-dir') || cniCacheDir(call.env);
-  const { attachments } = listAttachments({ cacheDir }, { network });
+  const { attachments } = listAttachments({ cacheDir: cacheDirOf(call) }, { network });
   return {
     findRecord: ({ containerId, ifname }) =>
       attachments.find(
@@ -174,6 +189,17 @@ function findListOnDisk(call: CommandCall, network: string): Conflist | undefine
   const file = call.text('file');
   if (file !== undefined) return loadFile(file);
   return attempt(() => loadNetwork(confDirOf(call), network));
+}
+
+/** Lists of delegates are in no directory. */
+function findListOnRecord(call: CommandCall, network: string): Conflist | undefined {
+  const { attachments } = listAttachments({ cacheDir: cacheDirOf(call) }, { network });
+  const sources = new Set(attachments.map(({ source }) => source));
+  return [...sources].flatMap(source => attempt(() => parseNetwork(source)) ?? [])[0];
+}
+
+function cacheDirOf(call: CommandCall): string {
+  return call.text('cni-cache-dir') || cniCacheDir(call.env);
 }
 
 async function findLeaseDir(call: CommandCall, network: string): Promise<string | undefined> {
