@@ -6,9 +6,10 @@ import { decode } from '../../src/cni/json.ts';
 import { fileExists } from '../../src/files/read-file.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { type LeaseStore, refuseSecondLease, unusedGarbage } from '../../src/ipam/lease-store.ts';
-import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
+import { findLostLeases } from '../../src/ipam/lease-use.ts';
+import { FAMILIES, findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { readHeld as findHeld, type Held, termsOf } from '../../src/pools/held.ts';
+import { readHeld as findHeld, type Held, type HeldBlock, termsOf } from '../../src/pools/held.ts';
 import {
   blockContains,
   type ChosenAddress,
@@ -67,17 +68,20 @@ export const plugin = definePlugin({
 
   check(call) {
     const [place, owner] = [placeOf(call), call.env];
-    const { leased, lost } = fileExists(place.dir)
+    const { leased, lost, blocks } = fileExists(place.dir)
       ? inPlace(place, (store, held) => inspect(store, held, owner))
-      : { leased: [], lost: [] };
+      : { leased: [], lost: [], blocks: [] };
     if (leased.length === 0) {
       throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${place.dir}"`);
     }
     const reported = call.prevResult?.ips?.flatMap(({ address }) => findCidr(address)?.ip ?? []) ?? [];
+    const unleased = reported.filter(ip => !leased.includes(renderIp(ip)));
     // Other plugins may add addresses of their own; without any of ours, something is wrong.
-    if (reported.length && !reported.some(ip => leased.includes(renderIp(ip)))) {
+    const isNone = unleased.length === reported.length;
+    const wrong = unleased.filter(ip => isNone || blocks.some(block => blockContains(block, ip)));
+    if (wrong.length) {
       throw new Error(
-        `Cannot confirm address ${reported.map(renderIp).join(', ')} of ${renderAttachment(owner)}: ` +
+        `Cannot confirm address ${wrong.map(renderIp).join(', ')} of ${renderAttachment(owner)}: ` +
           `it holds ${leased.join(', ')} in "${place.dir}"`,
       );
     }
@@ -153,6 +157,7 @@ function reserveIn(
   store: LeaseStore,
   held: Held | undefined,
 ): ChosenAddress[] | undefined {
+  if (store.wasEmptied()) restoreLost(call, store);
   refuseSecondLease(owner, store.findKnownLeasesOf(owner));
   const present = held && inPresentTerms(held, pool);
   const chosen = chooseAddresses(present, pool.name, store, wish);
@@ -161,6 +166,17 @@ function reserveIn(
   const { free } = useOf(present, pool.name, store);
   if (held && !held.asked && free < limitsOf(conf, pool.spec?.blockSize).lowWater) askForUpkeep(call, held);
   return chosen;
+}
+
+/** Who makes room by deleting files must not give the addresses of living containers to others. The list of blocks may be gone, too. */
+function restoreLost(call: Call<LeaseConf>, store: LeaseStore): void {
+  const lost = findLostLeases(call.network).filter(({ ip }) => !store.isTaken(ip));
+  for (const { ip, owner } of lost) store.reserve([{ ip, setIndex: FAMILIES.indexOf(ip.family) }], owner);
+  if (lost.length === 0) return;
+  const addresses = lost.map(({ ip }) => renderIp(ip)).join(', ');
+  call.log.warn(
+    `Leased ${addresses} again: containers have them, and the files in "${placeOf(call).dir}" were deleted`,
+  );
 }
 
 async function obtain(
@@ -216,14 +232,14 @@ function inspect(
   store: LeaseStore,
   held: Held | undefined,
   owner: Owner,
-): { leased: string[]; lost: string[] } {
+): { leased: string[]; lost: string[]; blocks: readonly HeldBlock[] } {
   const leased = store.findLeasesOf(owner);
   const gone = held?.blocks.filter(({ state }) => state === 'lost') ?? [];
   const isLost = (address: string): boolean => {
     const ip = findIp(address);
     return ip !== undefined && gone.some(block => blockContains(block, ip));
   };
-  return { leased, lost: leased.filter(isLost) };
+  return { leased, lost: leased.filter(isLost), blocks: held?.blocks ?? [] };
 }
 
 function readConf({ request, network }: Call): ClusterConf {

@@ -14,7 +14,7 @@ import {
   unusedGarbage,
   withStore,
 } from '../../src/ipam/lease-store.ts';
-import { findDeadLeases } from '../../src/ipam/lease-use.ts';
+import { findDeadLeases, findLostLeases } from '../../src/ipam/lease-use.ts';
 import type { Log } from '../../src/log.ts';
 import { findIp, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
@@ -52,6 +52,7 @@ export const plugin = definePlugin({
     const dns = findDns(conf);
     const [place, owner] = [placeOf(call), call.env];
     const allocations = inStore(call, { create: true }, store => {
+      restoreLost(call, plan.sets, store);
       refuseSecondLease(
         owner,
         store.findKnownLeasesOf(owner).filter(address => isIn(plan.sets, address)),
@@ -133,6 +134,21 @@ function inStore<T>(
     if (store.reclaimed) call.log.info(`Released ${store.reclaimed} leases of an earlier boot in "${dir}"`);
     return outcome;
   });
+}
+
+/** Who makes room by deleting the files of leases must not give the addresses of living containers to others. */
+function restoreLost(call: Call<LeaseConf>, sets: readonly RangeSet[], store: LeaseStore): void {
+  if (!store.wasEmptied()) return;
+  const { dir, network } = placeOf(call);
+  const restored = findLostLeases(network).filter(({ ip, owner }) => {
+    const setIndex = sets.findIndex(set => findRange(set, ip));
+    if (setIndex < 0 || store.isTaken(ip)) return false;
+    store.reserve([{ ip, setIndex }], owner);
+    return true;
+  });
+  if (restored.length === 0) return;
+  const addresses = restored.map(({ ip }) => renderIp(ip)).join(', ');
+  call.log.warn(`Leased ${addresses} again: containers have them, and the files in "${dir}" were deleted`);
 }
 
 function choose(call: Call<LeaseConf>, plan: Plan, store: LeaseStore, place: StorePlace): Allocation[] {

@@ -10,6 +10,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statfsSync,
   unlinkSync,
   writeSync,
 } from 'node:fs';
@@ -101,6 +102,25 @@ export function noteReader(dir: string): (name: string) => boolean {
  */
 export function noteBoot(path: string, { bootId, machine }: Boot = thisBoot()): boolean {
   return bootId !== '' && setXattr(path, NOTE, `${bootId} ${machine}`);
+}
+
+/** File systems that several machines may have mounted at once: linux/magic.h, and the sources of Ceph, OCFS2, Lustre and GPFS. */
+const SHARED_FILE_SYSTEMS: ReadonlySet<number> = new Set([
+  0x6969, // NFS
+  0xff534d42, // CIFS
+  0xfe534d42, // SMB2
+  0x01021997, // 9P
+  0x65735546, // FUSE, such as GlusterFS and virtiofs
+  0x00c36400, // Ceph
+  0x01161970, // GFS2
+  0x7461636f, // OCFS2
+  0x0bd00bd0, // Lustre
+  0x47504653, // GPFS
+]);
+
+/** Whether other machines may lease from the directory, too. */
+export function isShareable(dir: string): boolean {
+  return SHARED_FILE_SYSTEMS.has(statfsSync(dir).type >>> 0);
 }
 
 /** Temporary file of a lease, which is then hard-linked to its address. */

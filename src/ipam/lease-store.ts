@@ -12,6 +12,7 @@ import {
   bootOf,
   createLease,
   isLease,
+  isShareable,
   listLeases,
   noteBoot,
   noteReader,
@@ -39,6 +40,8 @@ export interface NewLease {
 export interface StoreOptions {
   /** Delete leases of an earlier boot when they are found. */
   readonly reclaim: boolean;
+  /** Whether other machines may lease from the directory, too; unless given, its file system tells. */
+  readonly isShared?: boolean;
   /** Maximum wait for the lock; 30 seconds unless given. */
   readonly deadlineMs?: number;
   readonly create?: boolean;
@@ -55,7 +58,7 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
       join(dir, 'lock'),
       () => {
         entered = true;
-        const store = new LeaseStore(dir, options.reclaim);
+        const store = new LeaseStore(dir, options);
         const outcome = work(store);
         store.save();
         return outcome;
@@ -77,11 +80,14 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
 export class LeaseStore {
   readonly #dir: string;
   readonly #reclaim: boolean;
+  /** Undefined until it is needed. */
+  #shared: boolean | undefined;
   /** Read when it is first needed. */
   #index: OwnerIndex | undefined;
   /** The index covers the directory as it is. */
   #isCurrent = false;
   #changed = false;
+  #foundEmpty = false;
   /** Number of leases of an earlier boot deleted so far. */
   reclaimed = 0;
   /** Pointers already read; under the lock no other process changes them. */
@@ -89,9 +95,10 @@ export class LeaseStore {
   /** What the directory lists; undefined until it is needed, and after a change. */
   #names: readonly string[] | undefined;
 
-  constructor(dir: string, reclaim: boolean) {
+  constructor(dir: string, { reclaim, isShared }: Pick<StoreOptions, 'reclaim' | 'isShared'>) {
     this.#dir = dir;
     this.#reclaim = reclaim;
+    this.#shared = isShared;
     const index = OwnerIndex.find(dir);
     // The process that made it may have been told to keep what we have to delete.
     if (index === undefined || (reclaim && !index.swept)) return;
@@ -102,6 +109,12 @@ export class LeaseStore {
   /** The index, brought up to date if another program has changed the directory. */
   #open(): OwnerIndex {
     return this.#index && this.#isCurrent ? this.#index : this.#bringUpToDate('new names');
+  }
+
+  /** Whether the directory is new, or another program has changed it since we did, and there is no lease. */
+  wasEmptied(): boolean {
+    this.#open();
+    return this.#foundEmpty;
   }
 
   isTaken(ip: Ip): boolean {
@@ -138,9 +151,20 @@ export class LeaseStore {
     for (const name of this.#names) {
       const number = family === 4 ? findIpv4Number(name) : undefined;
       if (number !== undefined) taken.add(number);
-      else if (family === 6 && isLease(name)) taken.add(parseIp(name).value);
+      // 10.1.0.2 is not ::a01:2.
+      else if (family === 6 && name.includes(':') && isLease(name)) taken.add(parseIp(name).value);
     }
     return taken;
+  }
+
+  get #isShared(): boolean {
+    this.#shared ??= isShareable(this.#dir);
+    return this.#shared;
+  }
+
+  /** Whether another machine may have written the lease: where machines share the directory, only this one's note says that it has not. */
+  isOfAnother(address: string): boolean {
+    return this.bootOf(address) === 'unknown' && this.#isShared;
   }
 
   bootOf(address: string): BootOfLease {
@@ -303,6 +327,7 @@ export class LeaseStore {
       for (const name of names) if (!isNoted(name) && isLease(name)) news.add(name);
     }
     const { unnoted, owners, gone } = this.#meet(news);
+    this.#foundEmpty = !names.some(name => isLease(name) && !gone.includes(name));
     const index = known ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
     if (index === known) {
       known.forget([...listed].filter(name => !present.has(name)).concat(gone));
@@ -331,7 +356,7 @@ export class LeaseStore {
         this.reclaimed++;
         continue;
       }
-      if (boot === 'unknown') unnoted.push(address);
+      if (boot === 'unknown' && !this.#isShared) unnoted.push(address);
       const owner = text === undefined ? undefined : parseOwner(text);
       if (owner) owners.push([address, owner]);
     }
@@ -346,6 +371,8 @@ export class LeaseStore {
  * duplicate address detection.
  */
 const UNNOTED_ADD_MS = 10_000;
+/** A lease that is dated later than this after GC began was written before the clock was set back. */
+const FUTURE_MS = 3_600_000;
 
 /** What GC keeps, as a plugin's call has it. */
 interface Kept {
@@ -390,7 +417,8 @@ export function findGarbage(
       : kept.has({ containerId, ifname });
   const isNew = (address: string, { containerId, ifname }: Owner): boolean => {
     const isNoted = ifname !== undefined && kept.isNoted({ containerId, ifname });
-    return kept.since - (store.findTime(address) ?? 0) <= (isNoted ? 0 : UNNOTED_ADD_MS);
+    const ageMs = kept.since - (store.findTime(address) ?? 0);
+    return ageMs > -FUTURE_MS && ageMs <= (isNoted ? 0 : UNNOTED_ADD_MS);
   };
   return addresses.filter(address => {
     const owner = store.findOwner(address);
@@ -405,7 +433,7 @@ export function findGarbage(
  */
 export function unusedGarbage(store: LeaseStore, dir: string, kept: Kept, log: Log): string[] {
   store.meetAll();
-  const garbage = findGarbage(store, listLeases(dir), kept);
+  const garbage = findGarbage(store, listLeases(dir), kept).filter(address => !store.isOfAnother(address));
   const holders = garbage.length ? findUse()?.holders : undefined;
   const isUsed = (address: string) => holders?.get(address)?.some(({ isHere }) => !isHere) ?? false;
   for (const address of garbage.filter(isUsed)) {

@@ -5,10 +5,12 @@ import { join } from 'node:path';
 import { findOwner } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
-import { tryRead } from '../files/read-file.ts';
+import { namesIn, tryRead } from '../files/read-file.ts';
+import { findCidr, type Ip, renderIp } from '../net/ip.ts';
+import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { closeNetns, findNetns } from '../sys/netns.ts';
+import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
 import { findUse, type Holder, type Use } from './holders.ts';
 import { type BootOfLease, bootOf, type Owner, parseOwner, readLease } from './lease-files.ts';
 
@@ -94,8 +96,8 @@ function exists(path: string): boolean {
 
 /**
  * Those of the addresses whose container was never deleted and is gone: its lease is of this boot and older than an ADD may take,
- * no interface in any namespace has the address, no pair leads to the container, and libcni's record, if there is one, names a
- * namespace that does not exist. Without the right to inspect namespaces, none.
+ * no interface in any namespace has the address, no pair leads to the container, and no record of libcni names a namespace of it
+ * that exists. Without the right to inspect namespaces, none.
  * @param dir the network's leases, which no other process changes during the call
  */
 export function findDeadLeases(dir: string, network: string, addresses: readonly string[]): string[] {
@@ -103,11 +105,27 @@ export function findDeadLeases(dir: string, network: string, addresses: readonly
   const use = suspects.length ? findUse() : undefined;
   if (use === undefined) return [];
   const living = containersWithPairs(network, use);
-  const witnesses = { holders: use.holders, findRecord: (owner: Owner) => findRecord(network, owner) };
+  const witnesses = { holders: use.holders, findRecord: () => undefined };
   return suspects.filter(address => {
     const lease = inspectLease(dir, address, witnesses);
-    return lease?.state === 'unused' && lease.owner !== undefined && !living.has(lease.owner.containerId);
+    if (lease?.state !== 'unused' || lease.owner === undefined) return false;
+    const { containerId, ifname } = lease.owner;
+    return !living.has(containerId) && !isOnRecord(containerId, ifname);
   });
+}
+
+/**
+ * Whether a record of the container names a namespace that exists, on whichever network: its address may be where nothing shows it, in a
+ * virtual machine, or on a device that a program drives itself. Multus and others keep their records in a directory of their own.
+ */
+function isOnRecord(containerId: string, ifname: string | undefined): boolean {
+  const root = cniCacheDir();
+  const dirs = ['', ...namesIn(root)].map(name => join(root, name, 'results'));
+  return dirs.some(dir =>
+    namesIn(dir)
+      .filter(name => name.includes(`-${containerId}-`))
+      .some(name => exists(netnsIn(join(dir, name), ifname) ?? '')),
+  );
 }
 
 /** Containers to which a pair leads: one may have given its address to a virtual machine. */
@@ -123,9 +141,55 @@ function containersWithPairs(network: string, { farEnds }: Use): ReadonlySet<str
   }
 }
 
-/** The namespace in libcni's cached result. */
-function findRecord(network: string, { containerId, ifname }: Owner): { netns: string } | undefined {
-  const text = tryRead(join(cniCacheDir(), 'results', `${network}-${containerId}-${ifname}`));
+/** A lease that is missing. */
+interface LostLease {
+  readonly ip: Ip;
+  readonly owner: Required<Owner>;
+}
+
+/**
+ * Leases of the network that containers need and that are gone, as when files were deleted to make room: libcni has a record of the ADD, and
+ * the namespace that it names has an interface with the address.
+ */
+export function findLostLeases(network: string): LostLease[] {
+  const dir = join(cniCacheDir(), 'results');
+  const files = namesIn(dir).filter(name => name.startsWith(`${network}-`));
+  return files.flatMap(name => lostIn(join(dir, name), network));
+}
+
+function lostIn(file: string, network: string): LostLease[] {
+  const record = tryParse(tryRead(file) ?? '');
+  if (!isObject(record) || memberOf(record, 'networkName') !== network) return [];
+  const [containerId, ifname] = ['containerId', 'ifName'].map(key => memberOf(record, key));
+  if (typeof containerId !== 'string' || typeof ifname !== 'string') return [];
+  const held = addressesIn(netnsIn(file, ifname) ?? '');
+  const result = memberOf(record, 'result');
+  const ips = isObject(result) ? memberOf(result, 'ips') : undefined;
+  const addresses = (Array.isArray(ips) ? ips : []).map(one => isObject(one) && memberOf(one, 'address'));
+  return addresses
+    .flatMap(text => findCidr(String(text))?.ip ?? [])
+    .filter(ip => held.has(renderIp(ip)))
+    .map(ip => ({ ip, owner: { containerId, ifname } }));
+}
+
+function addressesIn(path: string): ReadonlySet<string> {
+  const netns = findNetns(path);
+  if (netns === undefined) return new Set();
+  try {
+    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+    try {
+      return new Set(listAddresses(socket).map(({ cidr }) => renderIp(cidr.ip)));
+    } finally {
+      socket.close();
+    }
+  } finally {
+    closeNetns(netns);
+  }
+}
+
+/** The namespace in a record of libcni. */
+function netnsIn(file: string, ifname: string | undefined): string | undefined {
+  const text = tryRead(file);
   const record = text === undefined ? undefined : tryParse(text);
   if (!isObject(record)) return undefined;
   const result = memberOf(record, 'result');
@@ -134,5 +198,5 @@ function findRecord(network: string, { containerId, ifname }: Owner): { netns: s
     ? interfaces.find(one => isObject(one) && memberOf(one, 'name') === ifname)
     : undefined;
   const netns = memberOf(record, 'netns') ?? (isObject(own) ? memberOf(own, 'sandbox') : undefined);
-  return typeof netns === 'string' ? { netns } : undefined;
+  return typeof netns === 'string' ? netns : undefined;
 }

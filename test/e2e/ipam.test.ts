@@ -1,7 +1,7 @@
 // Does `catena ipam` distinguish used addresses from forgotten ones, and free only the latter?
 
 import { expect, test } from 'bun:test';
-import { existsSync, mkdirSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { noteBoot, thisBoot } from '../../src/ipam/lease-files.ts';
 import { CATENA } from '../helpers/catena.ts';
@@ -179,6 +179,32 @@ describeRoot('catena ipam', () => {
         'fd88::4/64',
       ]);
     }),
+  );
+
+  test.each(['host-local', 'cluster'])(
+    'the addresses of living containers are leased again once files were deleted to make room (%s)',
+    type =>
+      withHost(async lab => {
+        const ranges = { ranges: [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]] };
+        const pool = { subnets: [{ ipv4: '10.88.0.0/26', ipv6: 'fd88::/122' }] };
+        const ipam = { type, ...(type === 'cluster' ? pool : ranges), dataDir: `${lab.tmp}/leases` };
+        const bridge = { type: 'bridge', bridge: 'lost0', isGateway: true, ipam };
+        const chain = writeChain(lab, { cniVersion: '1.1.0', name: 'podnet', plugins: [bridge] });
+        const [one, two, three] = [await lab.container(), await lab.container(), await lab.container()];
+        await chain.add(one);
+        await chain.add(two);
+        const before = await chain.leases();
+        await lab.remove(two);
+        rmSync(`${lab.tmp}/leases/podnet`, { recursive: true });
+        expect((await chain.add(three)).ips.map((ip: Row) => ip.address.split('/')[0])).toEqual([
+          '10.88.0.3',
+          'fd88::3',
+        ]);
+        expect(await chain.leases()).toEqual(before);
+        expect((await chain.run('check', one)).exitCode).toBe(0);
+        expect((await chain.run('del', one)).exitCode).toBe(0);
+        expect(await chain.leases()).toHaveLength(2);
+      }),
   );
 
   test(

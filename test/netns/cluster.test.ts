@@ -194,6 +194,14 @@ describeRoot('cluster', () => {
     expect(leases()).toHaveLength(1);
   });
 
+  test('[1.1.0] CHECK misses the lease of one of two addresses', async () => {
+    const { call, dir, leases } = network(dual);
+    const { result } = await call('ADD');
+    rmSync(join(dir, leases()[1] ?? ''));
+    const { error } = await call('CHECK', 'one', { prevResult: result });
+    expect(error?.msg).toContain('Cannot confirm address fd06::');
+  });
+
   test('[1.1.0] a list of blocks that cannot be read is made again from the store', async () => {
     const { call, dir, leases } = network(dual);
     await call('ADD');

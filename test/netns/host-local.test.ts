@@ -176,6 +176,13 @@ describeRoot('host-local', () => {
     writeFileSync(record, JSON.stringify({ kind: 'cniCacheV1', netns: lab.host.path }));
     expect((await ask('two')).error).toMatchObject({ code: 101 });
     writeFileSync(record, JSON.stringify({ kind: 'cniCacheV1', netns: '/run/netns/gone' }));
+    // Multus keeps such records in a directory of its own.
+    const apart = join(lab.tmp, 'cache', 'multus', 'results');
+    mkdirSync(apart, { recursive: true });
+    const other = join(apart, `${name}-one-net1`);
+    writeFileSync(other, JSON.stringify({ kind: 'cniCacheV1', netns: lab.host.path }));
+    expect((await ask('two')).error).toMatchObject({ code: 101 });
+    rmSync(other);
     expect((await ask('two')).exitCode).toBe(0);
     expect(leases()['10.1.0.50']).toStartWith('two');
     expect((await call('DEL', 'one')).exitCode).toBe(0);

@@ -16,8 +16,22 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { bootOf, listLeases, noteBoot, parseOwner, thisBoot } from '../../../src/ipam/lease-files.ts';
-import { findGarbage, type LeaseStore, type NewLease, withStore } from '../../../src/ipam/lease-store.ts';
+import {
+  bootOf,
+  isShareable,
+  listLeases,
+  noteBoot,
+  parseOwner,
+  thisBoot,
+} from '../../../src/ipam/lease-files.ts';
+import {
+  findGarbage,
+  type LeaseStore,
+  type NewLease,
+  unusedGarbage,
+  withStore,
+} from '../../../src/ipam/lease-store.ts';
+import type { Log } from '../../../src/log.ts';
 import { offsetIp, parseIp, renderIp } from '../../../src/net/ip.ts';
 import { keptWith } from '../../helpers/kept.ts';
 
@@ -408,10 +422,38 @@ describe('LeaseStore, leases of an earlier boot', () => {
     expect(bootOf(join(dir, '10.0.0.2'))).toBe('this');
   });
 
+  test('are only those that this machine has noted, where other machines may lease from the directory, too', () => {
+    put('10.0.0.2', 'theirs\r\neth0');
+    age('10.0.0.2', 'another-machine');
+    put('10.0.0.3', 'reference\r\neth0');
+    put('10.0.0.4', 'ours\r\neth0');
+    age('10.0.0.4');
+    expect(isShareable(dir)).toBe(false);
+    const shared = <T>(work: (store: LeaseStore) => T) =>
+      withStore(dir, { reclaim: true, isShared: true }, work);
+    const next = shared(store => store.findFree(parseIp('10.0.0.2'), parseIp('10.0.0.254')));
+    expect(next && renderIp(next)).toBe('10.0.0.4');
+    // Nothing is noted of them: this machine's next boot, or its GC, would release what a container of another one has.
+    expect(['10.0.0.2', '10.0.0.3'].map(name => bootOf(join(dir, name)))).toEqual(['unknown', 'unknown']);
+    const log = { warn() {} } as unknown as Log;
+    const none = keptWith([], Date.now() + 60_000);
+    expect(shared(store => unusedGarbage(store, dir, none, log))).toEqual([]);
+    expect(locked(store => unusedGarbage(store, dir, none, log)).sort()).toEqual(['10.0.0.2', '10.0.0.3']);
+  });
+
   test('include none of ours, which have a note from the start', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
     expect(bootOf(join(dir, '10.0.0.2'))).toBe('this');
   });
+});
+
+test('a lease of an IPv4 address takes no IPv6 address of the same number', () => {
+  for (let i = 2; i < 9; i++) put(`10.0.0.${i}`, 'cid\r\neth0');
+  const [from, to] = [parseIp('::a00:2'), parseIp('::a00:ff')];
+  for (let i = 2; i < 7; i++)
+    locked(store => store.reserve([give(`::a00:${i}`)], { ...OWNER, ifname: `e${i}` }));
+  expect(locked(store => store.countTaken(from, to))).toBe(5);
+  expect(renderIp(locked(store => store.findFree(from, to)) ?? from)).toBe('::a00:7');
 });
 
 describe('withStore()', () => {
@@ -464,6 +506,11 @@ describe('findGarbage()', () => {
     expect(findGarbage(store, Object.keys(files), kept)).toEqual(['10.0.0.3', '10.0.0.6']);
     // One of the same tick of the clock may be of an ADD that began after GC.
     expect(findGarbage(store, Object.keys(files), { ...kept, since: 1_000 })).toEqual(['10.0.0.6']);
+  });
+  test('deletes leases of a future from which the clock was set back: they would be new for as long', () => {
+    const dated = { ...store, findTime: () => 4_000_000 };
+    const find = (since: number) => findGarbage(dated, ['10.0.0.2'], keptWith([], since));
+    expect([find(400_000), find(400_001)]).toEqual([['10.0.0.2'], []]);
   });
   test('an empty list keeps foreign files only', () => {
     expect(find([])).toEqual(['10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5', '10.0.0.6']);
