@@ -95,7 +95,7 @@ async function deleteNetworks(
     if (isDeleted) removeDeviceInfo({ list, attachment });
     else if (!(await spared(list, id))) await deleteOne({ list, attachment }, runtime);
   });
-  if (pod.machine) await runner.endQuiet?.([]);
+  if (pod.machine) errors.push(...(await failuresOf([[]], async none => runner.endQuiet?.(none))));
   if (!errors.length) removeMultusNote({ ...pod, containerId: pod.record.containerId });
   return errors;
 }

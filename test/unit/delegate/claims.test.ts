@@ -118,6 +118,14 @@ describeNeeding(
         expect(quiet).toEqual(['begin net1', 'end ']);
       });
 
+      test('has every failure of DEL told, also if what is quiet in it stays so', async () => {
+        const endQuiet = () => Promise.reject(new Error('no answer'));
+        const runner = moving({ endQuiet });
+        await addPod(runner, target);
+        chain.rescript('lan', { ReportError: 'busy', ReportErrorCode: 101 });
+        await expect(deletePod(runner, KEY, '')).rejects.toThrow(/busy.*no answer/);
+      });
+
       test.each<[string, object, () => void]>([
         ['without a daemon', { isServed: false }, () => {}],
         ['once the other pod is gone', {}, () => api.objects.delete('/api/v1/namespaces/ns/pods/source')],
