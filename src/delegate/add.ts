@@ -160,7 +160,8 @@ async function attachAll(
     if (isPublished) await runner.publish?.(pod, undefined).catch(() => {});
     if (await takeBack(runner, networks.slice(0, reached + 1), standing, held))
       removeMultusNote({ ...runner.runtime, ...key });
-    if (quiet.length) await runner.endQuiet?.([]);
+    // What failed first is told, on a kernel without nf_tables, too.
+    if (quiet.length) await runner.endQuiet?.([]).catch(cause => runner.warn(String(cause)));
     throw error;
   }
   return results[0] as JsonObject;

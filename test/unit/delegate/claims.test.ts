@@ -145,11 +145,10 @@ describeNeeding(
       });
 
       test('leaves nothing quiet when a network fails', async () => {
-        const failing = moving({
-          beginQuiet: async () => {
-            throw new Error('no nf_tables');
-          },
-        });
+        const beginQuiet = () => Promise.reject(new Error('no nf_tables'));
+        const stuck = moving({ beginQuiet, endQuiet: () => Promise.reject(new Error('nor now')) });
+        await expect(addPod(stuck, target)).rejects.toThrow('no nf_tables');
+        const failing = moving({ beginQuiet });
         await expect(addPod(failing, target)).rejects.toThrow('no nf_tables');
         expect(quiet).toEqual(['end ']);
         expect(findPod(failing)).toBeUndefined();
