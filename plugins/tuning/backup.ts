@@ -20,6 +20,8 @@ export const Backup = z.looseObject({
   network: z.optional(z.string()),
   /** Ours alone, and absent if no sysctl was set: value by path below /proc/sys. The reference ignores it. */
   sysctl: z.optional(z.record(z.string(), z.string())),
+  /** Ours alone: of sysctls that other interfaces of the container had set before, after how many; 0 for all others. */
+  order: z.optional(z.record(z.string(), z.int())),
 });
 export type Backup = z.output<typeof Backup>;
 
@@ -99,12 +101,15 @@ export function removeBackup(path: string): void {
  */
 export function mergeBackups(older: Backup, newer: Backup): Backup {
   const sysctls = { ...newer.sysctl, ...older.sysctl };
-  const { mac, promisc, mtu, allmulti, txQLen, network: _n, sysctl: _s, ...unknown } = { ...newer, ...older };
+  const orders = { ...newer.order, ...older.order };
+  const both = { ...newer, ...older };
+  const { mac, promisc, mtu, allmulti, txQLen, network: _n, sysctl: _s, order: _o, ...unknown } = both;
   const network = newer.network ?? older.network;
   return {
     ...defined({ mac, promisc, mtu, allmulti, txQLen, network }),
     ...unknown,
     ...(Object.keys(sysctls).length ? { sysctl: sysctls } : {}),
+    ...(Object.keys(orders).length ? { order: orders } : {}),
   };
 }
 
@@ -129,8 +134,56 @@ export function splitBackup(
 }
 
 /** Whether a backup restores nothing. */
-export function isEmpty({ network: _, sysctl = {}, ...values }: Backup): boolean {
+export function isEmpty({ network: _, order: __, sysctl = {}, ...values }: Backup): boolean {
   return Object.keys(values).length + Object.keys(sysctl).length === 0;
+}
+
+// A namespace has most sysctls once for all interfaces, and several networks of a container may set the same. Each keeps the value that it
+// found, which is that of the one before, so what leaves first must not restore its value: it passes it to the next one.
+
+/** The backup of another interface of the container. */
+export interface Neighbour {
+  readonly path: string;
+  readonly backup: Backup;
+}
+
+/**
+ * The backup of values that were found just now, with their places among those of other interfaces.
+ * @param older what an earlier ADD or change of the same interface has found keeps its place
+ */
+export function asLast(found: Backup, older: Backup, neighbours: readonly Neighbour[]): Backup {
+  const order = Object.keys(found.sysctl ?? {}).flatMap(path => {
+    if (placeOf(older, path) !== undefined) return [];
+    const places = neighbours.flatMap(one => placeOf(one.backup, path) ?? []);
+    return places.length ? [[path, 1 + Math.max(...places)] as const] : [];
+  });
+  return order.length ? { ...found, order: Object.fromEntries(order) } : found;
+}
+
+/**
+ * Passes each value of a backup to the interface that has set the sysctl next.
+ * @returns the backup with the values that none has set since, which are to be restored
+ * @throws CniError 5
+ */
+export function passOn(backup: Backup, neighbours: readonly Neighbour[]): Backup {
+  const { sysctl = {}, ...rest } = backup;
+  const latest = [...neighbours];
+  const left = Object.entries(sysctl).filter(([path, value]) => {
+    const own = placeOf(backup, path) ?? 0;
+    const later = latest.filter(one => (placeOf(one.backup, path) ?? 0) > own);
+    const [next] = later.sort((a, b) => (placeOf(a.backup, path) ?? 0) - (placeOf(b.backup, path) ?? 0));
+    if (next === undefined) return true;
+    const heir = { ...next.backup, sysctl: { ...next.backup.sysctl, [path]: value } };
+    writeBackup(next.path, heir);
+    latest[latest.indexOf(next)] = { ...next, backup: heir };
+    return false;
+  });
+  return left.length ? { ...rest, sysctl: Object.fromEntries(left) } : rest;
+}
+
+/** Undefined if the interface has not set the sysctl. */
+function placeOf({ sysctl = {}, order = {} }: Backup, path: string): number | undefined {
+  return Object.hasOwn(sysctl, path) ? (order[path] ?? 0) : undefined;
 }
 
 const ATTRIBUTES: ReadonlySet<string> = new Set(['mac', 'promisc', 'mtu', 'allmulti', 'txQLen']);

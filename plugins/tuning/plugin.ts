@@ -12,21 +12,26 @@ import {
   IFF_PROMISC,
   type Link,
   type LinkChange,
+  listLinks,
   setLinkRequest,
 } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { withContainerLock } from '../../src/plugin/lock.ts';
 import { requireResult } from '../../src/plugin/steps.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { canWriteSysctl, findSysctl, writeSysctl } from '../../src/sys/sysctl.ts';
 import { readAllowlist, refuseUnlisted, type Sysctl } from './allowlist.ts';
 import {
+  asLast,
   type Backup,
   backupPathOf,
   findBackup,
   findStaleBackups,
   isEmpty,
   mergeBackups,
+  type Neighbour,
+  passOn,
   removeBackup,
   splitBackup,
   writeBackup,
@@ -57,13 +62,7 @@ export const plugin = definePlugin({
     const { ifname, netns } = call.env;
     const plan = planAllowed(call);
     const prevResult = requireResult(call, NO_RESULT);
-    const target = targetOf(call);
-    const state = readState(target, plan);
-    const backup = backupOf(plan, state);
-    if (Object.keys(backup).length > 0) keep(call, { ...backup, network: call.network });
-    call.onFailure('restore the original values', () => restoreAll(target, backup));
-    applySysctls(target, plan.sysctls, state);
-    applyDevice(target, plan.link, state);
+    inTurn(call, plan.sysctls.length > 0, () => tune(call, plan));
     warnOfOtherEnd(call, plan.link.mtu);
     return planResult(prevResult, plan.link, ifname, netns);
   },
@@ -93,22 +92,12 @@ export const plugin = definePlugin({
     const { ifname, netns } = call.env;
     const plan = planAllowed(call);
     const prevResult = requireResult(call, NO_RESULT);
-    const target = targetOf(call);
-    const state = readState(target, plan);
-    const found = backupOf(plan, state);
     const past = former && planTuning(former, call.args, ifname);
-    if (mode === 'look') return prevResult;
-    const path = fileOf(call);
-    const older = findBackup(path) ?? {};
-    // What is set is in the backup at every moment, so that DEL and another change find it after a crash.
-    const whole = mergeBackups(older, { ...found, network: call.network });
-    writeBackup(path, whole);
-    applySysctls(target, plan.sysctls, state);
-    applyDevice(target, plan.link, state);
-    const { needed, obsolete } = splitBackup(whole, found, past);
-    restoreAll(target, obsolete);
-    if (isEmpty(needed)) removeBackup(path);
-    else writeBackup(path, needed);
+    if (mode === 'look') {
+      readState(targetOf(call), plan);
+      return prevResult;
+    }
+    const obsolete = inTurn(call, true, () => tuneAgain(call, plan, past));
     const { mac = obsolete.mac, mtu = obsolete.mtu } = plan.link;
     return planResult(prevResult, defined({ mac, mtu }), ifname, netns);
   },
@@ -117,9 +106,8 @@ export const plugin = definePlugin({
     const path = fileOf(call);
     const backup = findBackup(path);
     if (backup === undefined) return removeBackup(path);
-    const netns = call.findContainerNetns();
     // DEL must succeed even if a value cannot be restored.
-    const problems = netns ? restore({ socket: call.container, netns, ifname: call.env.ifname }, backup) : [];
+    const problems = call.findContainerNetns() ? giveBack(call, backup) : [];
     for (const problem of problems) call.log.warn(problem, { container_id: call.env.containerId });
     if (problems.length === 0) removeBackup(path);
   },
@@ -146,17 +134,77 @@ function planAllowed({ conf, args, env }: Call<TuningConf>): TuningPlan {
   return { ...plan, sysctls: refuseUnlisted(plan.sysctls, readAllowlist()) };
 }
 
-/** Never overwrites the values that an earlier ADD recorded; a failed ADD leaves the file as it was. */
-function keep(call: Call<TuningConf>, backup: Backup): void {
+/**
+ * Sets what the plan says. Never overwrites the values that an earlier ADD recorded; a failed ADD leaves values and file as they were.
+ */
+function tune(call: Call<TuningConf>, plan: TuningPlan): void {
+  const target = targetOf(call);
+  const state = readState(target, plan);
   const path = fileOf(call);
   const older = findBackup(path);
-  writeBackup(path, mergeBackups(older ?? {}, backup));
-  call.onFailure('restore the backup', () => (older ? writeBackup(path, older) : removeBackup(path)));
+  const backup = asLast(backupOf(plan, state), older ?? {}, neighboursOf(call));
+  if (!isEmpty(backup)) {
+    writeBackup(path, mergeBackups(older ?? {}, { ...backup, network: call.network }));
+    call.onFailure('restore the backup', () => (older ? writeBackup(path, older) : removeBackup(path)));
+  }
+  // What an earlier ADD has set was not found by the interfaces that came after it.
+  const undo = older ? () => restore(target, backup) : () => giveBack(call, backup);
+  call.onFailure('restore the original values', () => refuseAny(undo()));
+  applySysctls(target, plan.sysctls, state);
+  applyDevice(target, plan.link, state);
 }
 
-function restoreAll(target: Target, backup: Backup): void {
-  const problems = restore(target, backup);
+/**
+ * Sets what the plan says now, and restores what it no longer says.
+ * @param past what it said before
+ * @returns what was restored
+ */
+function tuneAgain(call: Call<TuningConf>, plan: TuningPlan, past: TuningPlan | undefined): Backup {
+  const target = targetOf(call);
+  const state = readState(target, plan);
+  const found = backupOf(plan, state);
+  const path = fileOf(call);
+  const older = findBackup(path) ?? {};
+  // What is set is in the backup at every moment, so that DEL and another change find it after a crash.
+  const last = asLast(found, older, neighboursOf(call));
+  const whole = mergeBackups(older, { ...last, network: call.network });
+  writeBackup(path, whole);
+  applySysctls(target, plan.sysctls, state);
+  applyDevice(target, plan.link, state);
+  const { needed, obsolete } = splitBackup(whole, found, past);
+  refuseAny(restore(target, passOn({ ...obsolete, ...defined({ order: whole.order }) }, neighboursOf(call))));
+  if (isEmpty(needed)) removeBackup(path);
+  else writeBackup(path, needed);
+  return obsolete;
+}
+
+function refuseAny(problems: readonly string[]): void {
   if (problems.length) throw new Error(problems.join('; '));
+}
+
+/** Restores the values of an interface, but for those that another one of the container has set since. @returns as restore() */
+function giveBack(call: Call<TuningConf>, backup: Backup): string[] {
+  return inTurn(call, backup.sysctl !== undefined, () => {
+    let own = backup;
+    const problems = problemsOf(() => {
+      own = passOn(backup, neighboursOf(call));
+    });
+    return [...problems, ...restore(targetOf(call), own)];
+  });
+}
+
+/** @param isShared the work is about sysctls, which the interfaces of a container have in common */
+function inTurn<T>(call: Call<TuningConf>, isShared: boolean, work: () => T): T {
+  return isShared ? withContainerLock(call, work) : work();
+}
+
+/** Backups of the container's other interfaces: the directory of all containers need not be read. */
+function neighboursOf({ conf, container, env }: Call<TuningConf>): Neighbour[] {
+  return listLinks(container).flatMap(({ name }) => {
+    const path = backupPathOf(conf.dataDir, env.containerId, name);
+    const backup = name === env.ifname ? undefined : findBackup(path);
+    return backup?.sysctl ? { path, backup } : [];
+  });
 }
 
 function fileOf(call: Call<TuningConf>): string {

@@ -1,6 +1,7 @@
 import { expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { FORMER } from '../../src/cni/invocation.ts';
 import { type Container, directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -155,6 +156,72 @@ describeRoot('tuning', () => {
     expect(await linkOf(lab, container)).toEqual(untouched);
     expect(await lab.sysctl(container, 'net/ipv4/conf/eth0/arp_filter')).toBe(before);
     expect(await lab.sysctl(container, 'net/core/somaxconn')).not.toBe('500');
+  });
+
+  const orders: [title: string, first: string, second: string, leaving: readonly ('eth0' | 'net1')[]][] = [
+    ['the earlier one leaves first', '500', '600', ['eth0', 'net1']],
+    ['the later one leaves first', '500', '600', ['net1', 'eth0']],
+    ['both set the same', '500', '500', ['eth0', 'net1']],
+  ];
+  for (const [title, first, second, leaving] of orders) {
+    test(`a sysctl of two networks keeps the value of the one that stays, then gets its own: ${title}`, async () => {
+      const { lab, container, prevResult, call, dataDir } = await attachment();
+      const more = ['ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'vethmore', 'netns', lab.host.name];
+      expect((await lab.run(container, more)).exitCode).toBe(0);
+      const read = () => lab.sysctl(container, 'net/core/somaxconn');
+      const original = await read();
+      const values = { eth0: first, net1: second };
+      const run = (command: string, ifname: 'eth0' | 'net1') => {
+        const interfaces = [{ name: ifname, sandbox: container.path }];
+        const conf = { name: `of-${ifname}`, sysctl: { 'net.core.somaxconn': values[ifname] } };
+        return call(command, conf, { ifname, prevResult: { ...prevResult, interfaces, ips: [] } });
+      };
+      for (const ifname of ['eth0', 'net1'] as const) expect((await run('ADD', ifname)).exitCode).toBe(0);
+      expect(await read()).toBe(second);
+      const [leaves, stays] = leaving as ['eth0', 'net1'];
+      for (let i = 0; i < 2; i++) {
+        expect(await run('DEL', leaves)).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(await read()).toBe(values[stays]);
+        expect(await run('CHECK', stays)).toMatchObject({ exitCode: 0, stdout: '' });
+      }
+      expect(await run('DEL', stays)).toMatchObject({ exitCode: 0, stderr: '' });
+      expect(await read()).toBe(original);
+      expect(readdirSync(dataDir)).toEqual([]);
+    });
+  }
+
+  test('of three networks with one sysctl, an ADD that fails and a change pass its value on, too', async () => {
+    const { lab, container, prevResult, call, dataDir } = await attachment();
+    for (const name of ['net1', 'net2']) {
+      const pair = ['ip', 'link', 'add', name, 'type', 'veth', 'peer', `veth${name}`, 'netns', lab.host.name];
+      expect((await lab.run(container, pair)).exitCode).toBe(0);
+    }
+    const read = () => lab.sysctl(container, 'net/core/somaxconn');
+    const original = await read();
+    const run = (command: string, ifname: string, conf: object, more: Partial<PluginCall> = {}) => {
+      const interfaces = [{ name: ifname, sandbox: container.path }];
+      return call(
+        command,
+        { name: `of-${ifname}`, ...conf },
+        { ifname, prevResult: { ...prevResult, interfaces, ips: [] }, ...more },
+      );
+    };
+    const conf = (value: string) => ({ sysctl: { 'net.core.somaxconn': value } });
+    expect((await run('ADD', 'eth0', conf('500'))).exitCode).toBe(0);
+    expect((await run('ADD', 'net1', conf('600'))).exitCode).toBe(0);
+    expect((await run('ADD', 'net2', { ...conf('700'), mtu: 70_000 })).exitCode).toBe(1);
+    expect(await read()).toBe('600');
+    expect((await run('ADD', 'net2', conf('700'))).exitCode).toBe(0);
+    const change = { env: { CATENA_CHANGE: 'do' } };
+    const former = { cniVersion: LATEST_SPEC_VERSION, name: 'of-net1', type: 'tuning', ...conf('600') };
+    expect(await run('CHECK', 'net1', { [FORMER]: former }, change)).toMatchObject({ exitCode: 0 });
+    expect(await read()).toBe('700');
+    expect((await run('DEL', 'net2', conf('700'))).exitCode).toBe(0);
+    expect(await read()).toBe('500');
+    expect((await run('DEL', 'eth0', conf('500'))).exitCode).toBe(0);
+    expect(await read()).toBe(original);
+    await run('DEL', 'net1', {});
+    expect(readdirSync(dataDir)).toEqual([]);
   });
 
   const failures: [title: string, conf: object, gist: string][] = [

@@ -3,10 +3,12 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, w
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  asLast,
   backupPathOf,
   findBackup,
   findStaleBackups,
   mergeBackups,
+  passOn,
   removeBackup,
   renderBackup,
   writeBackup,
@@ -52,6 +54,37 @@ describe('mergeBackups()', () => {
     expect(mergeBackups({ mtu: 1500 }, { network: 'a' })).toEqual({ mtu: 1500, network: 'a' });
     expect(mergeBackups({ network: 'a' }, { mtu: 1500 })).toEqual({ mtu: 1500, network: 'a' });
     expect(mergeBackups({ network: 'a' }, { network: 'b' })).toEqual({ network: 'b' });
+  });
+});
+
+describe('sysctls of several interfaces', () => {
+  const kept = (ifname: string, value: string, place?: number) => {
+    const order = place === undefined ? {} : { order: { 'net/a': place } };
+    const backup = { sysctl: { 'net/a': value }, ...order };
+    const path = backupPathOf(dir, 'cid', ifname);
+    writeBackup(path, backup);
+    return { path, backup };
+  };
+
+  test('each comes after those that have set the same', () => {
+    const found = { mtu: 1500, sysctl: { 'net/a': '2', 'net/b': '0' } };
+    expect(asLast(found, {}, [])).toEqual(found);
+    const neighbours = [kept('net1', '0'), kept('net2', '1', 4)];
+    expect(asLast(found, {}, neighbours)).toEqual({ ...found, order: { 'net/a': 5 } });
+    expect(asLast(found, { sysctl: { 'net/a': '0' } }, neighbours)).toEqual(found);
+  });
+
+  test('a value passes to the next one, and what is left is to be restored', () => {
+    const [first, next, last] = [kept('net1', '0'), kept('net2', '1', 1), kept('net3', '2', 2)];
+    const own = { mtu: 1500, sysctl: { 'net/a': '0', 'net/b': '7' } };
+    expect(passOn(own, [last, next])).toEqual({ mtu: 1500, sysctl: { 'net/b': '7' } });
+    expect([next, last].map(({ path }) => findBackup(path)?.sysctl)).toEqual([
+      { 'net/a': '0' },
+      { 'net/a': '2' },
+    ]);
+    expect(passOn(last.backup, [first, next])).toEqual(last.backup);
+    const alone = { sysctl: { 'net/c': '1' } };
+    expect(passOn(alone, [first, next, last])).toEqual(alone);
   });
 });
 
