@@ -58,6 +58,28 @@ export function planTuning(conf: TuningConf, args: CniArgs, ifname: string): Tun
   };
 }
 
+/** Options of the configuration. */
+const OPTIONS = ['mac', 'mtu', 'promisc', 'allmulti', 'txQLen'] as const;
+
+/**
+ * Why an option that a change sets would have no effect, human-readable: something that the change leaves takes precedence. Undefined if
+ * there is no such option.
+ */
+export function findOverridden(conf: TuningConf, former: TuningConf, args: CniArgs): string | undefined {
+  const last = conf.args?.cni ?? {};
+  const [mac, before] = [conf, former].map(one => one.runtimeConfig?.mac || undefined);
+  const isAsked = (key: (typeof OPTIONS)[number]) =>
+    (conf[key] !== undefined && conf[key] !== former[key]) || (key === 'mac' && mac && mac !== before);
+  const overridden = OPTIONS.find(key => isAsked(key) && last[key] !== undefined);
+  const sysctl = Object.keys(conf.sysctl ?? {}).find(
+    key => conf.sysctl?.[key] !== former.sysctl?.[key] && last.sysctl?.[key] !== undefined,
+  );
+  if (overridden || sysctl) return `"args.cni" has ${JSON.stringify(overridden ?? sysctl)}`;
+  if (conf.mac === undefined || conf.mac === former.mac) return undefined;
+  if (mac) return 'the capability "mac" has an address';
+  return pickCniArgs(args, ['MAC']).MAC ? 'CNI_ARGS has "MAC"' : undefined;
+}
+
 /**
  * `prevResult` with the interface's new hardware address and MTU; an interface of the same name in another sandbox is unchanged.
  */

@@ -40,6 +40,7 @@ import { TuningConf } from './config.ts';
 import {
   type DeviceTuning,
   findDifferences,
+  findOverridden,
   findPath,
   planResult,
   planTuning,
@@ -94,6 +95,8 @@ export const plugin = definePlugin({
     const prevResult = requireResult(call, NO_RESULT);
     const past = former && planTuning(former, call.args, ifname);
     if (mode === 'look') {
+      const why = former && findOverridden(call.conf, former, call.args);
+      if (why) throw invalidConfig(`Cannot change "${ifname}": ${why}, which takes precedence`);
       readState(targetOf(call), plan);
       return prevResult;
     }

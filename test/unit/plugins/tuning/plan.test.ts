@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { TuningConf } from '../../../../plugins/tuning/config.ts';
-import { findDifferences, planResult, planTuning } from '../../../../plugins/tuning/plan.ts';
+import { findDifferences, findOverridden, planResult, planTuning } from '../../../../plugins/tuning/plan.ts';
 import { decode } from '../../../../src/cni/json.ts';
 
 function plan(conf: object, args: [string, string][] = []) {
@@ -110,5 +110,62 @@ describe('findDifferences()', () => {
       'promisc is false instead of true',
       'mtu is 1500 instead of 1400',
     ]);
+  });
+});
+
+describe('findOverridden()', () => {
+  const find = (conf: object, former: object, args: [string, string][] = []) => {
+    const [now, before] = [conf, former].map(one => decode(TuningConf, { type: 'tuning', ...one }, 'test'));
+    return findOverridden(now as TuningConf, before as TuningConf, args);
+  };
+  const [a, b] = ['02:00:00:00:00:0a', '02:00:00:00:00:0b'];
+  const cni = (own: object) => ({ args: { cni: own } });
+
+  test.each<
+    [what: string, conf: object, former: object, args: [string, string][], found: string | undefined]
+  >([
+    ['nothing', { mtu: 1400 }, { mtu: 1300 }, [], undefined],
+    [
+      'an option of args.cni',
+      { mtu: 1400, ...cni({ mtu: 1300 }) },
+      cni({ mtu: 1300 }),
+      [],
+      '"args.cni" has "mtu"',
+    ],
+    [
+      'one that stays',
+      { mtu: 1400, ...cni({ mtu: 1300 }) },
+      { mtu: 1400, ...cni({ mtu: 1300 }) },
+      [],
+      undefined,
+    ],
+    ['one that goes', cni({ mtu: 1300 }), { mtu: 1400, ...cni({ mtu: 1300 }) }, [], undefined],
+    [
+      'a sysctl of args.cni',
+      { sysctl: { 'net.a': '1', 'net.b': '2' }, ...cni({ sysctl: { 'net.b': '1' } }) },
+      cni({ sysctl: { 'net.b': '1' } }),
+      [],
+      '"args.cni" has "net.b"',
+    ],
+    [
+      'the capability',
+      { mac: a, runtimeConfig: { mac: b } },
+      { runtimeConfig: { mac: b } },
+      [],
+      'the capability',
+    ],
+    ['CNI_ARGS', { mac: a }, {}, [['MAC', b]], 'CNI_ARGS has "MAC"'],
+    ['the capability before CNI_ARGS', { runtimeConfig: { mac: a } }, {}, [['MAC', b]], undefined],
+    [
+      'args.cni before the capability',
+      { runtimeConfig: { mac: a }, ...cni({ mac: b }) },
+      cni({ mac: b }),
+      [],
+      '"args.cni" has "mac"',
+    ],
+  ])('%s', (_, conf, former, args, found) => {
+    const why = find(conf, former, args);
+    if (found === undefined) expect(why).toBeUndefined();
+    else expect(why).toContain(found);
   });
 });
