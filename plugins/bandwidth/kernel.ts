@@ -138,8 +138,7 @@ function settingsFor(mtu: number) {
 }
 
 function requestsFor(link: Link, attachment: AttachmentId, mtu: number): Request[] {
-  const alias = renderOwner(attachment);
-  const note = alias.length <= ALIAS_MAX_BYTES ? alias : undefined;
+  const note = aliasOf(attachment);
   const isSettled =
     (link.flags & IFF_UP) !== 0 &&
     link.mtu === mtu &&
@@ -151,8 +150,14 @@ function requestsFor(link: Link, attachment: AttachmentId, mtu: number): Request
 /** The reference leaves no note, so a device with the attachment's name and no note is considered its own. */
 function isOwn(link: Link, attachment: AttachmentId): boolean {
   if (link.kind !== 'ifb') return false;
-  const owner = findOwner(link.attrs.alias);
-  return owner === undefined || renderOwner(owner) === renderOwner(attachment);
+  const { alias } = link.attrs;
+  return findOwner(alias) === undefined || alias === aliasOf(attachment);
+}
+
+/** Undefined for a network whose name alone is too long. */
+function aliasOf(attachment: AttachmentId): string | undefined {
+  const alias = renderOwner(attachment, ALIAS_MAX_BYTES);
+  return alias.length <= ALIAS_MAX_BYTES ? alias : undefined;
 }
 
 function hashedName(text: string): string {

@@ -231,19 +231,25 @@ describeKernel('bandwidth ADD', () => {
     });
   });
 
-  test('keeps two attachments of one container to one network apart', async () => {
-    await withHost(async lab => {
-      const pod = await connect(lab);
-      const second = await connect(lab, 2, pod.container, 'net1');
-      await succeed(lab, callOf('ADD', pod));
-      await succeed(lab, callOf('ADD', second, { ...BOTH, egressRate: 8 * MBIT }));
-      expect(await ifbsOf(lab)).toHaveLength(2);
-      await succeed(lab, callOf('CHECK', pod));
-      await succeed(lab, callOf('DEL', second));
-      await succeed(lab, callOf('CHECK', pod));
-      expect(await ifbsOf(lab)).toMatchObject([{ ifalias: `catena:podnet/${pod.container.id}/eth0` }]);
+  // The longest leaves no room for a whole container id in an alias.
+  for (const name of ['podnet', 'n'.repeat(190)]) {
+    test(`keeps two attachments of one container to one network apart, its name having ${name.length} characters`, async () => {
+      await withHost(async lab => {
+        const pod = await connect(lab);
+        const container = { ...pod.container, id: 'c'.repeat(64) };
+        const first = { ...pod, container };
+        const second = { ...(await connect(lab, 2, pod.container, 'net1')), container };
+        await succeed(lab, callOf('ADD', first, { ...BOTH, name }));
+        await succeed(lab, callOf('ADD', second, { ...BOTH, name, egressRate: 8 * MBIT }));
+        expect(await ifbsOf(lab)).toHaveLength(2);
+        await succeed(lab, callOf('CHECK', first, { ...BOTH, name }));
+        await succeed(lab, callOf('DEL', second, { ...BOTH, name }));
+        await succeed(lab, callOf('CHECK', first, { ...BOTH, name }));
+        const ifalias = expect.stringMatching(new RegExp(`^catena:${name}/(c{64}|~[0-9a-f]{32})/eth0$`));
+        expect(await ifbsOf(lab)).toMatchObject([{ ifalias }]);
+      });
     });
-  });
+  }
 });
 
 describeKernel('bandwidth ADD failing', () => {
