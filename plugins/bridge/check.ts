@@ -130,7 +130,7 @@ function checkGateways(
   checkSubnetRoutes(host, target, gateways);
   checkNeighbours(call.container, container, target, gateways);
   checkNeighbours(host, target, container, cidrsOf(ips));
-  checkForwarding(gateways);
+  checkForwarding(gateways, target.name);
 }
 
 function checkGatewayPort(host: Call['host'], conf: BridgeConf, prevResult: Result, bridge: Link): Link {
@@ -227,7 +227,7 @@ function repairRules(call: Call<BridgeConf>, port: Link, inside: Link): void {
 
 function repairLayer3(call: Call<BridgeConf>, { ips, gateways }: Addressing): void {
   const { conf } = call;
-  ensureForwarding(call, gateways);
+  ensureForwarding(call, gateways, conf.vlan ? gatewayPortName(conf) : conf.bridge);
   if (!conf.ipMasq) return;
   const backend = backendOf(conf);
   const cidrs = withSources(conf, cidrsOf(ips));

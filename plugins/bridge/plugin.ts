@@ -105,7 +105,7 @@ export const plugin = definePlugin({
     if (addressing && conf.enabledad) await awaitDuplicateDetection(call.container, attached.container);
     const bridge = bridgeNow(call, attached.bridge);
     // The last step, because it has no undo step.
-    ensureForwarding(call, addressing?.gateways ?? []);
+    ensureForwarding(call, addressing?.gateways ?? [], (attached.gatewayPort ?? bridge).name);
     return renderAttachment(call, { ...attached, bridge }, ipam, addressing);
   },
 

@@ -86,7 +86,7 @@ export const plugin = definePlugin({
       { socket: call.container, link: pair.container, ips: hostsOf(plan.ips) },
       { socket: call.host, link: pair.host, ips: plan.hostAddresses.map(({ ip }) => ip) },
     ]);
-    ensureForwarding(call, cidrs);
+    ensureForwarding(call, cidrs, pair.host.name);
     return renderConnection(call, pair, ipam, plan);
   },
 
@@ -246,7 +246,7 @@ function checkConnection(call: Call<PtpConf>, prevResult: Result, plan: PtpPlan)
   const host = checkHostEnd(call, { prevResult, mtu: call.conf.mtu }, container);
   checkAddresses(call.host, host, plan.hostAddresses);
   checkRoutes(call.host, host, plan.hostRoutes);
-  checkForwarding(cidrsOf(plan.ips));
+  checkForwarding(cidrsOf(plan.ips), host.name);
 }
 
 /** If the kernel's own on-link route to the subnet came back, the container would look for its neighbours on the wrong link. */
@@ -285,7 +285,7 @@ async function repairConnection(call: Call<PtpConf>): Promise<void> {
       for (const routes of [plan.toGateways, plan.routes, plan.toSubnets])
         repairRoutes(container, inside, routes);
     },
-    () => ensureForwarding(call, cidrs),
+    () => ensureForwarding(call, cidrs, outside.name),
     () => {
       if (!conf.ipMasq) return;
       mend(

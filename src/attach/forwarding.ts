@@ -15,12 +15,13 @@ const REDIRECTS = 'net/ipv4/conf/all/accept_redirects';
 const SYSCTLS = { 4: 'net/ipv4/ip_forward', 6: 'net/ipv6/conf/all/forwarding' } as const;
 
 /**
- * Enables forwarding for the families of these addresses. Never disabled again, because other networks or the host itself
- * may rely on it. Call it last, so that a failed ADD has not touched it.
+ * Enables forwarding for the families of these addresses, and from the device behind which they are. Never disabled again, because other
+ * networks or the host itself may rely on it. Call it last, so that a failed ADD has not touched it.
  */
 export function ensureForwarding(
   { host, log }: Pick<Call, 'host' | 'log'>,
   addresses: readonly Cidr[],
+  device: string,
 ): void {
   const undo: (() => void)[] = [];
   const change = (path: string, value: string, before: string): void => {
@@ -44,6 +45,9 @@ export function ensureForwarding(
       }
       change(path, '1', '0');
     }
+    // The switch for all has turned it on, unless that was on before.
+    for (const path of deviceSysctlsFor(addresses, device))
+      if (findSysctl(path) === '0') change(path, '1', '0');
   } catch (thrown) {
     for (const step of undo) step();
     throw thrown;
@@ -71,8 +75,9 @@ function acceptanceOf(name: string): string {
 }
 
 /** @throws Error naming the sysctl that is off */
-export function checkForwarding(addresses: readonly Cidr[]): void {
-  for (const path of sysctlsFor(addresses)) confirm(`sysctl "${path}"`, '1', findSysctl(path));
+export function checkForwarding(addresses: readonly Cidr[], device: string): void {
+  for (const path of [...sysctlsFor(addresses), ...deviceSysctlsFor(addresses, device)])
+    confirm(`sysctl "${path}"`, '1', findSysctl(path));
 }
 
 /** The families for which forwarding is off and cannot be enabled, for example because /proc is read-only. */
@@ -86,6 +91,11 @@ export function stuckFamilies(): (4 | 6)[] {
 function sysctlsFor(addresses: readonly Cidr[]): string[] {
   const families = new Set(addresses.map(({ ip }) => ip.family));
   return [...families].map(family => SYSCTLS[family]);
+}
+
+/** For IPv4, the kernel asks the device on which a packet arrives; for IPv6, only the switch for all (ip6_forward()). */
+function deviceSysctlsFor(addresses: readonly Cidr[], device: string): string[] {
+  return addresses.some(({ ip }) => ip.family === 4) ? [`net/ipv4/conf/${device}/forwarding`] : [];
 }
 
 /** The parameter that hardened hosts set for all new devices. */

@@ -532,6 +532,11 @@ describeRoot('bridge CHECK', () => {
     ['gateway', () => ['host', ['ip', 'addr', 'del', '10.88.0.1/24', 'dev', 'br0']], '10.88.0.1/24'],
     ['forwarding', () => ['host', ['sysctl', '-qw', 'net.ipv4.ip_forward=0']], 'net/ipv4/ip_forward'],
     [
+      'forwarding of the bridge',
+      () => ['host', ['sysctl', '-qw', 'net.ipv4.conf.br0.forwarding=0']],
+      'net/ipv4/conf/br0/forwarding',
+    ],
+    [
       'masquerading element',
       () => ['host', ['nft', 'flush', 'set', 'inet', 'catena_masquerade', 'local4']],
       'local4',
@@ -559,7 +564,8 @@ describeRoot('bridge CHECK', () => {
       const [where, argv] = tamper(lab, container, prevResult.interfaces[1].name);
       expect(await lab.run(where === 'host' ? lab.host : container, argv)).toMatchObject({ exitCode: 0 });
       expect(await check()).toMatchObject({ exitCode: 1, error: { msg: expect.stringContaining(words) } });
-      if (!['hairpin mode', 'isolation', 'port of the bridge'].includes(what)) return;
+      const mended = ['hairpin mode', 'isolation', 'port of the bridge', 'forwarding of the bridge'];
+      if (!mended.includes(what)) return;
       expect(await check({ CATENA_REPAIR: '1' })).toMatchObject({ exitCode: 0 });
       expect(await check()).toMatchObject({ exitCode: 0 });
     });

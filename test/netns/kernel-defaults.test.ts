@@ -125,6 +125,32 @@ describeRoot('the host', () => {
     });
   });
 
+  test('that turns forwarding off for new devices forwards from those of containers', async () => {
+    await withHost(async lab => {
+      for (const [key, value] of [
+        ['ip_forward', 1],
+        ['conf/default/forwarding', 0],
+      ] as const)
+        await lab.sysctl(lab.host, `net/ipv4/${key}`, value);
+      const confs = [
+        confOf(lab, 'bridge', [[{ subnet: '10.88.0.0/24' }]], { bridge: 'br0', isDefaultGateway: true }),
+        confOf(lab, 'ptp', [[{ subnet: '10.89.0.0/24' }]], {
+          name: 'cable',
+          ipam: {
+            type: 'host-local',
+            ranges: [[{ subnet: '10.89.0.0/24' }]],
+            routes: [{ dst: '0.0.0.0/0' }],
+            dataDir: `${lab.tmp}/leases`,
+          },
+        }),
+      ];
+      const containers = [await lab.container(), await lab.container()] as const;
+      for (const [i, conf] of confs.entries())
+        expect(await add(lab, conf, containers[i] as Container)).toMatchObject({ exitCode: 0 });
+      expect(await ping(lab, containers[0], '10.89.0.2')).toBe(true);
+    });
+  });
+
   test('that has IPv6 disabled by default connects containers with IPv6', async () => {
     await withHost(async lab => {
       await lab.sysctl(lab.host, 'net/ipv6/conf/default/disable_ipv6', 1);

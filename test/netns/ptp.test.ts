@@ -294,6 +294,11 @@ describeRoot('ptp CHECK', () => {
     ['route to the container', outside('ip', '-6', 'route', 'del', 'fd88::2'), 'fd88::2/128'],
     ['host end down', outside('ip', 'link', 'set', 'HOST', 'down'), 'state of host end'],
     ['forwarding', outside('sysctl', '-w', 'net.ipv4.ip_forward=0'), 'net/ipv4/ip_forward'],
+    [
+      'forwarding of the host end',
+      outside('sysctl', '-w', 'net/ipv4/conf/HOST/forwarding=0'),
+      'net/ipv4/conf/veth',
+    ],
     ['masquerading', outside('nft', 'flush', 'ruleset'), 'masquerading'],
     ['lease', outside('find', 'TMP/leases', '-name', '10.88.0.2', '-delete'), '10.88.0.2'],
     ['interface', inside('link', 'del', 'eth0'), 'interface "eth0": it is gone'],
