@@ -257,6 +257,20 @@ describeRoot(
       }
     });
 
+    test('a count that others deleted is right again with the first change, so DEL of one pod opens no other', async () => {
+      const { lab, a, b } = await twoBridges(createLab);
+      const closed = { conf: { ingressPolicy: 'isolated' } };
+      for (const pod of [a, b]) await add(lab, pod, closed);
+      const before = await elementsOf(lab);
+      await nft(lab, 'flush map inet catena_firewall tally');
+      expect((await add(lab, a, closed)).exitCode).toBe(0);
+      expect((await elementsOf(lab)).tally).toEqual(before.tally);
+      await nft(lab, 'flush map inet catena_firewall tally');
+      await del(lab, a, closed);
+      expect((await elementsOf(lab)).closed).toEqual(before.closed);
+      expect((await check(lab, b, closed)).exitCode).toBe(0);
+    });
+
     test('GC removes invalid attachments, of its own network only', async () => {
       const { lab, a, b, c } = await twoBridges(createLab);
       const closed = { conf: { ingressPolicy: 'isolated' } };

@@ -1,7 +1,14 @@
 // Does a table of ours survive what else happens to it?
 
 import { afterAll, expect, test } from 'bun:test';
-import { addEntries, type Entry, findElement, listElements, recount } from '../../src/netlink/nft/element.ts';
+import {
+  addEntries,
+  deleteElements,
+  type Entry,
+  findElement,
+  listElements,
+  recount,
+} from '../../src/netlink/nft/element.ts';
 import { commit } from '../../src/netlink/nft/message.ts';
 import {
   changeOwned,
@@ -87,7 +94,7 @@ describeRoot(
       expect(problems()).toContain(problem);
       changeOwned(socket, [SKELETON], () => [
         ...addEntries([entryOf('eth0', 'a')]),
-        ...recount(socket, { set: TALLY, key: ['eth0'] }, { come: 1, went: 0 }),
+        ...recount(socket, { set: TALLY, key: ['eth0'] }, { come: 1, went: 0 }, () => 0),
       ]);
       expect(problems(entryOf('eth0', 'a'))).toEqual([]);
     });
@@ -140,8 +147,12 @@ describeRoot(
       add();
       const place = { set: TALLY, key: ['br0'] };
       const shared = { set: PORTS, element: { key: ['br0'] } };
+      let there = 0;
       const count = (come: number, went: number) => {
-        commit(socket, recount(socket, place, { come, went }, shared));
+        commit(
+          socket,
+          recount(socket, place, { come, went }, () => there, shared),
+        );
         return [findElement(socket, TALLY, ['br0'])?.data, findElement(socket, PORTS, ['br0']) !== undefined];
       };
       expect(count(2, 0)).toEqual([[2], true]);
@@ -150,6 +161,13 @@ describeRoot(
       expect(count(0, 1)).toEqual([undefined, false]);
       expect(count(0, 1)).toEqual([undefined, false]);
       expect(count(1, 3)).toEqual([[1], true]);
+      // Another program deletes the count, after more have come.
+      there = 3;
+      const lose = () => commit(socket, deleteElements(TALLY, [['br0']]));
+      lose();
+      expect(count(0, 1)).toEqual([[2], true]);
+      lose();
+      expect(count(1, 0)).toEqual([[4], true]);
     });
 
     test('a set that no rule mentions is created again when a change needs it', async () => {

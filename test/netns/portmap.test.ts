@@ -397,6 +397,24 @@ describeInOrder(
       expect(await elementsOf(lab)).toEqual({});
     });
 
+    test('an address whose count others deleted is counted again, so its ports stay taken', async () => {
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
+      const [first, second] = [8081, 8082].map(hostPort => ({
+        hostPort,
+        containerPort: 80,
+        hostIP: '10.201.0.1',
+      })) as [Mapping, Mapping];
+      await add(lab, pod, [first]);
+      await add(lab, neighbour, [second]);
+      const flush = ['nft', 'flush', 'map', 'inet', 'catena_portmap', 'hostips4'];
+      expect((await lab.run(lab.host, flush)).exitCode).toBe(0);
+      expect((await add(lab, pod, [first])).exitCode).toBe(0);
+      await del(lab, pod);
+      expect((await check(lab, neighbour, [second])).exitCode).toBe(0);
+      const everywhere = { hostPort: 8082, containerPort: 80 };
+      expect((await add(lab, pod, [everywhere])).error).toMatchObject({ code: 100 });
+    });
+
     test('ADD replaces the elements of the address’s previous owner', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await add(lab, pod, [...WEB, { hostPort: 22, containerPort: 22 }]);

@@ -18,6 +18,7 @@ import {
   type ElementPlace,
   type Entry,
   findElement,
+  listElements,
   recount,
 } from '../../../src/netlink/nft/element.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/message.ts';
@@ -144,7 +145,12 @@ function countClosed(socket: NetlinkSocket, come: readonly Behind[], went: reado
   return [...homes].flatMap(home => {
     const isHere = (one: Behind) => one.home === home;
     const tally = { come: come.filter(isHere).length, went: went.filter(isHere).length };
-    return recount(socket, { set: TALLY, key: [home] }, tally, { set: CLOSED, element: { key: [home] } });
+    const count = () =>
+      CLAIM_SETS.flatMap(set => listElements(socket, set))
+        .map(decodeClaim)
+        .filter(isHere).length;
+    const closed = { set: CLOSED, element: { key: [home] } };
+    return recount(socket, { set: TALLY, key: [home] }, tally, count, closed);
   });
 }
 

@@ -19,7 +19,7 @@ import {
 import { jump } from '../../../src/netlink/nft/expr.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
 import { findNumbered, findOwned, listOwners, sweepOwned } from '../../../src/netlink/nft/skeleton.ts';
-import { listSets, type NftSet, renderFields } from '../../../src/netlink/nft/table.ts';
+import { listSets, type NftSet } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/define.ts';
 import { chainKey, soleOwner } from '../iptables-rules.ts';
@@ -188,14 +188,29 @@ export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: 
   const sums = new Map<string, Tally & { readonly place: ElementPlace }>();
   const add = (key: 'come' | 'went') => (taken: Taken) => {
     for (const place of countedPlaces(taken)) {
-      const name = `${place.set.name} ${renderFields(place.key)}`;
+      const name = placeName(place);
       const sum = sums.get(name) ?? { place, come: 0, went: 0 };
       sums.set(name, { ...sum, [key]: sum[key] + 1 });
     }
   };
   come.forEach(add('come'));
   went.forEach(add('went'));
-  return [...sums.values()].flatMap(sum => recount(socket, sum.place, sum, evaluation(sum.place)));
+  return [...sums].flatMap(([name, sum]) => {
+    const isCounted = (place: ElementPlace) => placeName(place) === name;
+    const count = () => listClaims(socket).filter(claim => countedPlaces(claim).some(isCounted)).length;
+    return recount(socket, sum.place, sum, count, evaluation(sum.place));
+  });
+}
+
+/** The claims of all attachments. */
+function listClaims(socket: NetlinkSocket): Claim[] {
+  return FAMILIES.flatMap(family => {
+    const { claims, means } = SETS[family];
+    const ways = new Map(listElements(socket, means).map(element => [element.key[0], element]));
+    return listElements(socket, claims).map(element =>
+      decodeClaim(family, element, decodeWay(ways.get(element.key[0]))),
+    );
+  });
 }
 
 /** Where a host port is counted. */

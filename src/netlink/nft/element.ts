@@ -288,21 +288,24 @@ export interface Tally {
 /**
  * The changes of a count in the data of a map; a count of zero is deleted. Call within `commitAfterReading`, since other processes
  * count as well.
+ * @param count counts what is there: asked if another program has deleted the count
  * @param shared exists while the count is above zero
  */
 export function recount(
   socket: NetlinkSocket,
   place: ElementPlace,
   { come, went }: Tally,
+  count: () => number,
   shared?: Entry,
 ): Request[] {
   const { set, key } = place;
   const sharedPlaces = shared ? [{ set: shared.set, key: shared.element.key }] : [];
   const [counted, found] = findElements(socket, [place, ...sharedPlaces]);
-  const [before = 0] = (counted?.data ?? []) as readonly number[];
-  // The count may have been wiped; at least what is added now exists.
-  const after = Math.max(before + come - went, come);
-  const isNew = after !== before;
+  const [noted = 0] = (counted?.data ?? []) as readonly number[];
+  const isLost = counted === undefined && (went > 0 || found !== undefined);
+  // At least what is added now exists.
+  const after = Math.max((isLost ? count() : noted) + come - went, come);
+  const isNew = after !== noted;
   return [
     ...deletePlaces(isNew && counted ? [place] : []),
     ...addEntries(isNew && after > 0 ? [{ set, element: { key, data: [after] } }] : []),
