@@ -17,7 +17,13 @@ import {
   subnetOf,
 } from '../../src/net/ip.ts';
 import { RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
-import { isGatewayed, RESERVED_TABLES, type Route, RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
+import {
+  isGatewayed,
+  RESERVED_TABLES,
+  type Route,
+  RT_TABLE_MAIN,
+  RTPROT_ASKED,
+} from '../../src/netlink/rtnl/route.ts';
 import type { Rule, SourceRule } from '../../src/netlink/rtnl/rule.ts';
 import type { SbrOptions } from './config.ts';
 
@@ -108,10 +114,13 @@ export function expectMoved(
   { sources: plans, ...rest }: SbrPlan,
   sources: readonly Source[],
   options: SbrOptions,
-  { result, index }: { readonly result: Result; readonly index: number },
+  { result, present: { index, routes } }: { readonly result: Result; readonly present: Present },
 ): SbrPlan {
   if (options.table !== undefined) return { sources: plans, ...rest };
-  const reported = reportedRoutes(result).map(route => ({ ...route, oif: index }));
+  const asked = routes.filter(({ oif, protocol }) => oif === index && protocol === RTPROT_ASKED);
+  const reported = reportedRoutes(result)
+    .map(route => ({ ...route, oif: index }))
+    .filter(route => !asked.some(one => sameDestination(one, route)));
   return {
     ...rest,
     sources: plans.map((plan, i) => {
@@ -131,8 +140,9 @@ export function hostOf({ ip }: Cidr): Cidr {
   return { ip, prefix: IP_BITS[ip.family] };
 }
 
-/** Routes of the main table that use this interface and no other. */
-function isMovable({ table, oif, ways = [] }: Route, index: number): boolean {
+/** Routes of the main table that use this interface and no other, but for a default route that the pod asked for. */
+function isMovable({ table, oif, protocol, ways = [] }: Route, index: number): boolean {
+  if (protocol === RTPROT_ASKED) return false;
   return (table ?? RT_TABLE_MAIN) === RT_TABLE_MAIN && oif === index && ways.every(way => way.oif === index);
 }
 

@@ -52,9 +52,10 @@ export const plugin = definePlugin({
     const sources = sourcesOfCall(call);
     if (sources.length === 0) return;
     const link = getLink(call.container, call.env.ifname);
-    const reported = { result: call.prevResult ?? {}, index: link.index };
-    const plan = expectMoved(planOf(call, sources, link), sources, parseSbrConf(call.conf), reported);
-    checkSbr(link, plan, readPresent(call.container, link));
+    const present = readPresent(call.container, link);
+    const options = parseSbrConf(call.conf);
+    const plan = planSbr(sources, options, present);
+    checkSbr(link, expectMoved(plan, sources, options, { result: call.prevResult ?? {}, present }), present);
   },
 
   repair(call) {

@@ -30,6 +30,7 @@ import {
   addRouteRequest,
   inOrder,
   isGatewayed,
+  isUnreached,
   leavesBy,
   listRoutes,
   prependRoute,
@@ -91,7 +92,7 @@ export function reachingGateway(socket: NetlinkSocket, route: Route, add: () => 
     add();
     return [];
   } catch (thrown) {
-    if (!(thrown instanceof NetlinkError && isUnreached(thrown))) throw thrown;
+    if (!isUnreached(thrown)) throw thrown;
     const { oif, table } = route;
     const ways = gatewaysOf(route).map((ip): Route => {
       return { dst: { ip, prefix: IP_BITS[ip.family] }, oif, table, scope: RT_SCOPE_LINK };
@@ -101,11 +102,6 @@ export function reachingGateway(socket: NetlinkSocket, route: Route, add: () => 
     add();
     return ways;
   }
-}
-
-/** net/ipv4/fib_semantics.c and net/ipv6/route.c refuse a gateway to which no route leads with one of these each. */
-function isUnreached({ errno }: NetlinkError): boolean {
-  return errno === Errno.ENETUNREACH || errno === Errno.EHOSTUNREACH;
 }
 
 function gatewaysOf({ gateway, ways = [] }: Pick<Route, 'gateway' | 'ways'>): Ip[] {

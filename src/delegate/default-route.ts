@@ -3,7 +3,7 @@
 import { invalidConfig } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { CURRENT_VERSION, convertResult, parseResult, type Result, resultVersionOf } from '../cni/result.ts';
-import { FAMILIES, type Family, findCidr, findIp, type Ip, renderIp } from '../net/ip.ts';
+import { FAMILIES, type Family, findCidr, findIp, type Ip, renderIp, sameIp } from '../net/ip.ts';
 import type { PlannedNetwork } from './plan.ts';
 import type { RunnerOptions } from './runner.ts';
 
@@ -24,9 +24,10 @@ export class DefaultRoutes {
   readonly #networks: readonly PlannedNetwork[];
   #found: Record<Family, number | undefined> = { 4: undefined, 6: undefined };
 
-  /** @throws CniError 7 when two networks request it */
+  /** @throws CniError 7 when two networks request it, or one by several gateways of a family */
   constructor(networks: readonly PlannedNetwork[], wanted: RunnerOptions['defaultRoute']) {
     this.#networks = networks;
+    for (const network of networks) refuseSeveralGateways(network);
     this.#chosen = { 4: chosenFor(4, networks, wanted), 6: chosenFor(6, networks, wanted) };
   }
 
@@ -91,8 +92,21 @@ export function interfacesOf(result: JsonObject, { ifname, netns }: PlannedNetwo
   return [...new Set([ifname, ...named.map(one => String(one.name))])];
 }
 
+/** Each gateway once. */
 function gatewaysOf(network: PlannedNetwork | undefined): Ip[] {
-  return (network?.selection.defaultRoute ?? []).flatMap(text => findIp(text) ?? []);
+  const named = (network?.selection.defaultRoute ?? []).flatMap(text => findIp(text) ?? []);
+  return named.filter((ip, i) => i === named.findIndex(one => sameIp(one, ip)));
+}
+
+/** @throws CniError 7 */
+function refuseSeveralGateways(network: PlannedNetwork): void {
+  for (const family of FAMILIES) {
+    const gateways = gatewaysOf(network).filter(ip => ip.family === family);
+    if (gateways.length < 2) continue;
+    throw invalidConfig(
+      `Cannot give the IPv${family} default route to network ${JSON.stringify(network.label)}: its "default-route" names ${gateways.map(renderIp).join(' and ')}; only one may be its gateway`,
+    );
+  }
 }
 
 /** Requests of the pod override the configuration; an empty list of gateways requests both families. */

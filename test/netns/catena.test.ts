@@ -237,6 +237,57 @@ describeRoot('the delegate runner', () => {
     });
   });
 
+  test('[1.1.0] a pod has the default route that it asks for with a network that routes by source', async () => {
+    await withHost(async lab => {
+      const [container, outside] = [await lab.container(), await lab.outside()];
+      const dir = `${lab.tmp}/net.d`;
+      fs.mkdirSync(dir);
+      const blue = bridged(lab, 'blue', 42, { ipMasq: true }, [{ type: 'sbr' }]);
+      fs.writeFileSync(`${dir}/blue.conflist`, JSON.stringify(blue));
+      const confWith = (gateways: string[]) => {
+        const networks = JSON.stringify([{ name: 'blue', 'default-route': gateways }]);
+        return runner(lab, {
+          delegates: [bridged(lab, 'red', 41, { isDefaultGateway: true })],
+          capabilities: { 'io.kubernetes.cri.pod-annotations': true },
+          runtimeConfig: {
+            'io.kubernetes.cri.pod-annotations': { 'k8s.v1.cni.cncf.io/networks': networks },
+          },
+        });
+      };
+      for (const [gateways, words] of [
+        [['10.43.0.1'], 'names 10.43.0.1, which is in no subnet of its addresses (10.42.0.'],
+        [['fd43::1'], 'names fd43::1, which is in no subnet'],
+        [['10.42.0.1', '10.42.0.9'], 'names 10.42.0.1 and 10.42.0.9; only one may be its gateway'],
+      ] as const) {
+        const { error } = await call(lab, 'ADD', confWith([...gateways]), container);
+        expect(error).toMatchObject({ code: 7, msg: expect.stringContaining(words) });
+        expect(await ifnames(lab, container)).toEqual(['lo']);
+      }
+      const conf = confWith(['10.42.0.1', '10.42.0.1', 'fd42::1']);
+      const { result, ...added } = await call(lab, 'ADD', conf, container);
+      expect(added).toMatchObject({ exitCode: 0 });
+      const defaults = async () => {
+        const both = await Promise.all(
+          ['-4', '-6'].map(family => lab.ip(container, family, 'route', 'show', 'default')),
+        );
+        return both.flat().map(({ gateway, dev }) => [gateway, dev]);
+      };
+      const asked = [
+        ['10.42.0.1', 'net1'],
+        ['fd42::1', 'net1'],
+      ];
+      expect(await defaults()).toEqual(asked);
+      expect(await ping(lab, container, outside.address.v4)).toBe(true);
+      for (const env of [{}, { CATENA_REPAIR: '1' }])
+        expect(await call(lab, 'CHECK', conf, container, { prevResult: result, env })).toMatchObject({
+          exitCode: 0,
+        });
+      expect(await defaults()).toEqual(asked);
+      expect(await call(lab, 'DEL', conf, container)).toMatchObject({ exitCode: 0 });
+      expect(await ifnames(lab, container)).toEqual(['lo']);
+    });
+  });
+
   test('[1.1.0] GC removes what a lost container left, in every network, and keeps the others', async () => {
     await withHost(async lab => {
       const [lost, kept] = [await lab.container(), await lab.container()];

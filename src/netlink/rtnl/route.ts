@@ -20,7 +20,7 @@ import {
   u16,
   u32,
 } from '../codec.ts';
-import { NetlinkError, type NetlinkSocket, tolerating } from '../socket.ts';
+import { isNetlinkError, NetlinkError, type NetlinkSocket, tolerating } from '../socket.ts';
 import { AF, messages } from './message.ts';
 
 /** linux/rtnetlink.h: the gateway is on the link, whatever the addresses say. The kernel refuses most other flags of its own. */
@@ -100,6 +100,8 @@ const RTPROT_UNSPEC = 0;
 export const RTPROT_KERNEL = 2;
 export const RTPROT_RA = 9;
 const RTPROT_BOOT = 3;
+/** Default routes that a pod asks for, which stay in the main table wherever others of the interface go. No other program uses this number. */
+export const RTPROT_ASKED = 68;
 const RTN_UNICAST = 1;
 const RTN_UNREACHABLE = 7;
 const ESRCH = 3;
@@ -122,6 +124,11 @@ export function leavesBy({ oif, ways = [] }: Route, index: number): boolean {
 /** Whether a route needs another one to reach its gateway. */
 export function isGatewayed({ gateway, ways = [] }: Pick<Route, 'gateway' | 'ways'>): boolean {
   return gateway !== undefined || ways.some(way => way.gateway !== undefined);
+}
+
+/** Whether a route was refused because none leads to its gateway: net/ipv4/fib_semantics.c and net/ipv6/route.c say so with one of these each. */
+export function isUnreached(thrown: unknown): boolean {
+  return isNetlinkError(thrown, Errno.ENETUNREACH, Errno.EHOSTUNREACH);
 }
 
 /** Routes without a gateway first: gateways of the others are reached through them. */
