@@ -229,7 +229,7 @@ function isOf(spec: JsonObject, { podref, ifname }: Partial<Holder>): boolean {
 
 /** Whether any pool has an entry of the address for that holder. */
 async function hasEntry(books: Books, ip: Ip, holder: JsonObject): Promise<boolean> {
-  for (const { spec } of await listPools(books)) {
+  for await (const { spec } of listPools(books)) {
     const { range, allocations } = isObject(spec) ? spec : {};
     const subnet = findCidr(String(range));
     if (subnet === undefined || !cidrContains(subnet, ip) || !isObject(allocations)) continue;
@@ -239,9 +239,10 @@ async function hasEntry(books: Books, ip: Ip, holder: JsonObject): Promise<boole
   return false;
 }
 
-async function listPools(books: Books): Promise<JsonObject[]> {
-  const listed = await books.server.ask('GET', pathOf(books, 'ippools'), undefined, []);
-  return Array.isArray(listed?.items) ? listed.items.filter(isObject) : [];
+/** In parts: those of a large cluster, with their entries, are too long for one reply. */
+async function* listPools(books: Books): AsyncGenerator<JsonObject> {
+  const { listPages } = await import('../../src/delegate/api-server.ts');
+  for await (const { items } of listPages(books.server, pathOf(books, 'ippools'))) yield* items;
 }
 
 /** Deletes the reservation, if it is of this interface. */
@@ -346,13 +347,15 @@ export async function findSlice(books: Books, range: Range, node: string, networ
  * @throws CniError 11 when the API cannot be reached
  */
 export async function poolsOfNode(books: Books, range: Range, node: string): Promise<Range[]> {
-  return (await listPools(books)).flatMap(({ metadata, spec }) => {
+  const found: Range[] = [];
+  for await (const { metadata, spec } of listPools(books)) {
     const { name } = isObject(metadata) ? metadata : {};
     const slice = findCidr(String(isObject(spec) ? spec.range : ''));
-    if (slice === undefined || !cidrContains(range.subnet, slice.ip)) return [];
+    if (slice === undefined || !cidrContains(range.subnet, slice.ip)) continue;
     const pool = poolOfSlice(range, slice, node, books.network);
-    return pool.poolName === name ? [{ ...pool, free: [] }] : [];
-  });
+    if (pool.poolName === name) found.push({ ...pool, free: [] });
+  }
+  return found;
 }
 
 function firstLine(file: string): string {

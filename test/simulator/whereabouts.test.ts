@@ -255,7 +255,7 @@ describe('a pool of whereabouts', () => {
   });
 
   test('is divided by its controller: each node uses its slice, without what the range excludes', async () => {
-    const { model, books } = cluster();
+    const { model, books, server } = cluster();
     model.put(`${API}/nodeslicepools/10.1.0.0-24`, {
       metadata: { name: '10.1.0.0-24' },
       status: { allocations: [{ nodeName: 'a', sliceRange: '10.1.0.64/28' }] },
@@ -276,6 +276,13 @@ describe('a pool of whereabouts', () => {
     for (const each of held) await release(books(), each, pod(1));
     expect(entries(model, 'a-10.1.0.64-28')).toEqual({});
     expect(Object.keys(entries(model, 'a-b-10.1.0.64-28'))).toHaveLength(1);
+    // The pools of a large cluster are too long for one reply.
+    for (let i = 0; i < 600; i++)
+      model.put(`${API}/ippools/b${i}`, { metadata: { name: `b${i}` }, spec: { range: '10.9.0.0/28' } });
+    const { ask, ...more } = server();
+    const inParts: typeof ask = (method, path, ...rest) =>
+      path.endsWith('/ippools') ? Promise.reject(new Error('too long')) : ask(method, path, ...rest);
+    expect(await poolsOfNode(books({ server: { ...more, ask: inParts } }), whole, 'a')).toEqual(held);
     // One without a slice gets an answer, where the original crashes.
     expect(findSlice(books(), whole, 'b', 'podnet')).rejects.toMatchObject({
       code: 11,

@@ -341,7 +341,7 @@ const MAY_LOAD_LAZILY = [
   // Of the tools, one command does.
   ...['plugins/cluster/plugin', 'plugins/cluster/claimant', 'plugins/cluster/about'],
   // The client of the cluster, for verbs that ask it.
-  'plugins/whereabouts/plugin',
+  ...['plugins/whereabouts/plugin', 'plugins/whereabouts/books'],
   // What keeps a container quiet asks nf_tables.
   'src/attach/conflict',
   // Few networks ask dhcp for IPv6.
