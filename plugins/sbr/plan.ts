@@ -47,7 +47,7 @@ export interface SbrPlan {
   readonly sources: readonly SourcePlan[];
   /** Routes to remove from the main table. */
   readonly leaving: readonly Route[];
-  /** Routes of the main table that get the pod's address as source. */
+  /** Routes of the main table that lack the pod's address as source. */
   readonly hinted: readonly Route[];
 }
 
@@ -102,8 +102,16 @@ export function planSbr(sources: readonly Source[], options: SbrOptions, present
   return {
     sources: plans,
     leaving: leaving.filter(isGatewayed),
-    hinted: sources.flatMap(({ address }) => subnetRoute(address, present.index, true)),
+    hinted: sources
+      .flatMap(({ address }) => subnetRoute(address, present.index, true))
+      .filter(route => !present.routes.some(one => isHinted(one, route))),
   };
+}
+
+function isHinted({ table, oif, source, dst }: Route, wanted: Route): boolean {
+  const isPlace =
+    (table ?? RT_TABLE_MAIN) === RT_TABLE_MAIN && oif === wanted.oif && sameSubnet(dst, wanted.dst);
+  return isPlace && source !== undefined && wanted.source !== undefined && sameIp(source, wanted.source);
 }
 
 /**

@@ -3,7 +3,16 @@
 import { hostsOf } from '../../src/attach/addressing.ts';
 import { reachingGateway } from '../../src/attach/container.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { bySubnet, type Cidr, findCidr, type Ip, renderCidr, renderIp, sameIp } from '../../src/net/ip.ts';
+import {
+  bySubnet,
+  type Cidr,
+  findCidr,
+  type Ip,
+  renderCidr,
+  renderIp,
+  sameIp,
+  sameSubnet,
+} from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import {
@@ -11,8 +20,10 @@ import {
   inOrder,
   listRoutes,
   type Route,
+  RT_TABLE_MAIN,
   removeRoute,
   replaceRoute,
+  restoreRoutes,
 } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
@@ -140,12 +151,26 @@ function applySbr(call: Call, plan: SbrPlan): void {
     addRule(socket, rule);
     call.onFailure('remove a rule', () => removeRule(socket, rule));
   }
-  for (const route of plan.hinted) replaceRoute(socket, route);
+  for (const route of plan.hinted) hint(socket, route);
   // Undo steps run in reverse order.
   for (const route of inOrder(plan.leaving).reverse()) {
     removeRoute(socket, route);
     call.onFailure('restore a route', () => addRoute(socket, route));
   }
+}
+
+/** Gives the interface its route to a subnet, to which another interface of the pod may have one, too. */
+function hint(socket: NetlinkSocket, wanted: Route): void {
+  const present = listRoutes(socket).filter(
+    ({ table, dst }) => table === RT_TABLE_MAIN && sameSubnet(dst, wanted.dst),
+  );
+  if (present.every(({ oif }) => oif === wanted.oif)) {
+    replaceRoute(socket, wanted);
+    return;
+  }
+  for (const route of present) if (route.oif === wanted.oif) removeRoute(socket, route);
+  const [refused] = restoreRoutes(socket, [wanted]);
+  if (refused) throw refused;
 }
 
 /** @throws Error naming the first rule or route that differs from what ADD made */
@@ -164,6 +189,11 @@ function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
     `routes of "${link.name}" that belong in the tables of its addresses, in the main table`,
     [],
     plan.leaving.map(render),
+  );
+  confirm(
+    `routes of "${link.name}" that the main table lacks, with an address of it as source`,
+    [],
+    plan.hinted.map(render),
   );
 }
 

@@ -198,6 +198,47 @@ describeRoot(
       expect(await routesOf(lab, pod, 'main')).toEqual(main);
     });
 
+    test('with addSourceHints, two interfaces in one subnet keep their own routes to it', async () => {
+      const lab = await createLab();
+      const container = await lab.container();
+      const ranges = [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]];
+      const ipam = { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` };
+      const chain = writeChain(lab, {
+        cniVersion: LATEST_SPEC_VERSION,
+        name: 'podnet',
+        plugins: [
+          { type: 'bridge', bridge: 'br0', isGateway: true, ipam },
+          { type: 'sbr', addSourceHints: true },
+        ],
+      });
+      const main = async () => {
+        const [v4, v6] = await Promise.all(
+          ['10.88.0.0/24', 'fd88::/64'].map((subnet, i) =>
+            lab.ip(container, i ? '-6' : '-4', 'route', 'show', subnet, 'table', 'main'),
+          ),
+        );
+        return [v4, v6].map(routes => routes?.map(({ dev, prefsrc }) => `${dev} ${prefsrc}`).sort());
+      };
+      const [one, two] = [['eth0 10.88.0.2'], ['eth0 fd88::2']];
+      await chain.add(container);
+      expect(await main()).toEqual([one, two]);
+      await chain.add(container, { args: ['--ifname', 'net1'] });
+      expect(await main()).toEqual([
+        [...one, 'net1 10.88.0.3'],
+        [...two, 'net1 fd88::3'],
+      ]);
+      for (const ifname of ['eth0', 'net1'])
+        expect(await chain.run('check', container, { args: ['--ifname', ifname] })).toMatchObject({
+          exitCode: 0,
+          stderr: '',
+        });
+      await chain.run('del', container, { args: ['--ifname', 'net1'] });
+      expect(await main()).toEqual([one, two]);
+      expect(await chain.run('check', container)).toMatchObject({ exitCode: 0, stderr: '' });
+      await lab.run(container, ['ip', 'route', 'del', '10.88.0.0/24', 'dev', 'eth0', 'table', 'main']);
+      expect((await chain.run('check', container)).stderr).toContain('that the main table lacks');
+    });
+
     test('addresses of other interfaces are left alone, and without own addresses nothing is done', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const before = await lab.dump(pod);
