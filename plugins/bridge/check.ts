@@ -18,7 +18,7 @@ import {
 } from '../../src/attach/device.ts';
 import { checkForwarding, ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
 import { backendOf, withSources } from '../../src/attach/masquerade.ts';
-import { checkMasquerading, probeMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
+import { checkMasquerading, probeMasquerading, restartMasquerading } from '../../src/attach/masquerading.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
@@ -48,7 +48,7 @@ import {
   ensureSubnetRoutes,
   removeWrongNeighbours,
 } from './kernel/gateway.ts';
-import { checkMacspoof, ensureMacspoof, hasReferenceMacspoof, probeMacspoof } from './kernel/macspoof.ts';
+import { checkMacspoof, hasReferenceMacspoof, probeMacspoof, restoreMacspoof } from './kernel/macspoof.ts';
 
 import { type Addressing, addressingOf, planVlans, wantsFiltering } from './plan.ts';
 
@@ -221,7 +221,7 @@ function repairRules(call: Call<BridgeConf>, port: Link, inside: Link): void {
   if (hasReferenceMacspoof(socket, owner)) return;
   mend(
     () => checkMacspoof(socket, owner, port.name, mac),
-    () => ensureMacspoof(socket, owner, port.name, mac),
+    () => restoreMacspoof(socket, owner, port.name, mac),
   );
 }
 
@@ -233,7 +233,7 @@ function repairLayer3(call: Call<BridgeConf>, { ips, gateways }: Addressing): vo
   const cidrs = withSources(conf, cidrsOf(ips));
   mend(
     () => checkMasquerading(call, backend, cidrs),
-    () => startMasquerading(call, conf, cidrs),
+    () => restartMasquerading(call, conf, cidrs),
   );
 }
 

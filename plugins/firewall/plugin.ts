@@ -25,6 +25,7 @@ import {
   isForgettable,
   refuseOldRules,
   removalOf,
+  restoreRules,
   revoke,
   sweep,
   sweepLeftovers,
@@ -83,7 +84,10 @@ export const plugin = definePlugin({
     const owner = ownerOf(call);
     mend(
       () => checkAdmission(call.hostNft, plan, owner),
-      () => allow(call, plan, owner, names.adminChain),
+      () => {
+        restoreRules(call.hostNft, plan);
+        allow(call, plan, owner, names.adminChain);
+      },
     );
     await checkOthers(call.hostNft, plan, names).catch(() => tellOthers(call.hostNft, plan, names));
   },

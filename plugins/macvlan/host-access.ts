@@ -32,6 +32,7 @@ import {
   findOwnedProblems,
   listOwned,
   placeOf,
+  restoreSkeleton,
   type Skeleton,
   skeletonChanges,
 } from '../../src/netlink/nft/skeleton.ts';
@@ -80,6 +81,12 @@ export function openHostAccess(call: Call, inside: Link, ips: readonly Ip[]): vo
     });
     addRoutes(host, device, routesTo(call, device, ips));
   });
+}
+
+/** The same, and writes the rules again if others have changed them. */
+export function restoreHostAccess(call: Call, inside: Link, ips: readonly Ip[]): void {
+  restoreSkeleton(call.hostNft, SKELETON);
+  openHostAccess(call, inside, ips);
 }
 
 /** @throws Error naming the first part of the host's access that is missing */

@@ -79,7 +79,7 @@ export const plugin = definePlugin({
 
   async repair(call) {
     const link = await repairMacvlan(call);
-    if (call.conf.hostAccess) (await loadAccess()).openHostAccess(call, link, reportedIps(call));
+    if (call.conf.hostAccess) (await loadAccess()).restoreHostAccess(call, link, reportedIps(call));
   },
 
   async handOver(call) {

@@ -28,6 +28,7 @@ import {
   type Claimed,
   checkPorts,
   claimPorts,
+  restoreRules,
   SuspectError,
   sweepConditions,
   trySkeleton,
@@ -152,7 +153,10 @@ export const plugin = definePlugin({
     if (plans.length === 0) return;
     mend(
       () => verify(call, wanted),
-      () => forgetFlows(call, plans, replace(call, wanted)),
+      () => {
+        restoreRules(call.hostNft, wanted);
+        forgetFlows(call, plans, replace(call, wanted));
+      },
     );
     if (call.conf.snat) openLocalhost(call.host, plans);
   },

@@ -37,6 +37,7 @@ import {
   checkMasquerading,
   handOverMasquerading,
   probeMasquerading,
+  restartMasquerading,
   startMasquerading,
   stopMasquerading,
   stopStaleMasquerading,
@@ -290,7 +291,7 @@ async function repairConnection(call: Call<PtpConf>): Promise<void> {
       if (!conf.ipMasq) return;
       mend(
         () => checkMasquerading(call, backendOf(conf), withSources(conf, cidrs)),
-        () => startMasquerading(call, conf, withSources(conf, cidrs)),
+        () => restartMasquerading(call, conf, withSources(conf, cidrs)),
       );
     },
   ]);

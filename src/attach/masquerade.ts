@@ -12,6 +12,7 @@ import {
   findOwned,
   findOwnedProblems,
   placeOf,
+  restoreSkeleton,
   type Skeleton,
   sweepOwned,
 } from '../netlink/nft/skeleton.ts';
@@ -89,6 +90,11 @@ export function ensureMasquerade(
 ): void {
   const refuse = () => refuseLiving(findOtherOwners(socket, owner, cidrs));
   ensureEntries(socket, cidrs, entriesFor(owner, cidrs), refuse);
+}
+
+/** Writes rules again that others have changed, before {@link ensureMasquerade} adds what is missing. */
+export function restoreRules(socket: NetlinkSocket, cidrs: readonly Masqueraded[]): void {
+  restoreSkeleton(socket, planSkeleton(cidrs));
 }
 
 /** Stops what leaves the addresses' subnets without a connection, where another packet filter masquerades. */

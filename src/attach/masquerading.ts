@@ -39,6 +39,7 @@ import {
   removeReferenceMasquerade,
   removeStaleMasquerade,
   removeStaleReferenceMasquerade,
+  restoreRules,
   SETS,
   TABLE,
 } from './masquerade.ts';
@@ -67,6 +68,12 @@ export function startMasquerading(call: Call, conf: MasqConf, cidrs: readonly Ma
   });
   ensureIptablesMasquerade(hostNft, owner, cidrs);
   stopStrays(call, owner, cidrs);
+}
+
+/** The same, and writes the rules again if others have changed them. */
+export function restartMasquerading(call: Call, conf: MasqConf, cidrs: readonly Masqueraded[]): void {
+  restoreRules(call.hostNft, cidrs);
+  startMasquerading(call, conf, cidrs);
 }
 
 /** The kernel translates no packet without a connection, in whichever packet filter. Legacy iptables may be all that it has. */

@@ -257,6 +257,20 @@ describeRoot(
       }
     });
 
+    test('repair writes a rule again that others have replaced', async () => {
+      const { lab, a, b } = await twoBridges(createLab);
+      for (const pod of [a, b]) await add(lab, pod);
+      const before = await elementsOf(lab);
+      const chain = ['list', 'chain', 'inet', 'catena_firewall', 'forward'];
+      const { stdout } = await lab.run(lab.host, ['nft', '-a', ...chain]);
+      const [, handle] = /ip daddr @pods4 accept # handle (\d+)/.exec(stdout) ?? [];
+      await nft(lab, `replace rule inet catena_firewall forward handle ${handle} ip daddr @pods4 drop`);
+      expect((await check(lab, a)).error?.msg).toContain('rules of chain "forward" are not ours');
+      expect(await check(lab, a, { env: { CATENA_REPAIR: '1' } })).toMatchObject({ exitCode: 0 });
+      expect((await check(lab, b)).exitCode).toBe(0);
+      expect(await elementsOf(lab)).toEqual(before);
+    });
+
     test('a count that others deleted is right again with the first change, so DEL of one pod opens no other', async () => {
       const { lab, a, b } = await twoBridges(createLab);
       const closed = { conf: { ingressPolicy: 'isolated' } };

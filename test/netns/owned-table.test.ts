@@ -17,6 +17,7 @@ import {
   findOwnedProblems,
   listOwned,
   placeOf,
+  restoreSkeleton,
   type Skeleton,
   sweepOwned,
 } from '../../src/netlink/nft/skeleton.ts';
@@ -96,6 +97,24 @@ describeRoot(
         ...addEntries([entryOf('eth0', 'a')]),
         ...recount(socket, { set: TALLY, key: ['eth0'] }, { come: 1, went: 0 }, () => 0),
       ]);
+      expect(problems(entryOf('eth0', 'a'))).toEqual([]);
+    });
+
+    test.each([
+      ['rules of chain "forward" are not ours', 'replace rule inet catena_test forward handle HANDLE accept'],
+      [
+        'chain "forward" drops what none of its rules accepts',
+        'chain inet catena_test forward { policy drop; }',
+      ],
+    ])('as many rules, but %s: a repair writes them again', async (problem, tamper) => {
+      const { lab, socket, add, problems } = await open();
+      add(entryOf('eth0', 'a'));
+      const list = ['nft', '-a', 'list', 'chain', 'inet', 'catena_test', 'forward'];
+      const [, handle = ''] = /drop # handle (\d+)/.exec((await lab.run(lab.host, list)).stdout) ?? [];
+      const stdin = tamper.replace('HANDLE', handle);
+      expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin })).toMatchObject({ exitCode: 0 });
+      expect(problems(entryOf('eth0', 'a'))).toEqual([problem]);
+      restoreSkeleton(socket, SKELETON);
       expect(problems(entryOf('eth0', 'a'))).toEqual([]);
     });
 

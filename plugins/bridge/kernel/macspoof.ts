@@ -20,6 +20,7 @@ import {
   findOwnedProblems,
   listOwned,
   placeOf,
+  restoreSkeleton,
   type Skeleton,
   skeletonChanges,
   sweepOwned,
@@ -78,6 +79,12 @@ export function ensureMacspoof(socket: NetlinkSocket, owner: AttachmentId, port:
     const stale = rival === undefined ? [] : listOwned(socket, SETS, note => note === rival);
     return [...deletePlaces(stale.map(placeOf)), ...addEntries(entriesFor(owner, port, mac))];
   });
+}
+
+/** The same, and writes the rules again if others have changed them. */
+export function restoreMacspoof(...wanted: Parameters<typeof ensureMacspoof>): void {
+  restoreSkeleton(wanted[0], SKELETON);
+  ensureMacspoof(...wanted);
 }
 
 /** Lifts the restriction of an attachment. Its elements carry its name, so no other information is needed. */

@@ -30,6 +30,7 @@ import {
   listOwned,
   listOwners,
   placeOf,
+  restoreSkeleton,
   type Skeleton,
   skeletonChanges,
 } from '../../../src/netlink/nft/skeleton.ts';
@@ -209,6 +210,11 @@ export function allow(call: Call, plan: AccessPlan, owner: FilterOwner, adminCha
         : []),
     ];
   });
+}
+
+/** Writes rules again that others have changed, before {@link allow} adds what is missing. */
+export function restoreRules(socket: NetlinkSocket, { ingress }: AccessPlan): void {
+  for (const skeleton of skeletonsFor(ingress?.policy ?? 'open')) restoreSkeleton(socket, skeleton);
 }
 
 /** A port leads to one pod at a time: an element that names another pod belongs to an earlier device of the same name. */

@@ -28,6 +28,7 @@ import {
   elementProblem,
   isRule,
   placeOf,
+  restoreSkeleton,
   skeletonChanges,
   skeletonProblems,
   tableMissing,
@@ -379,6 +380,11 @@ export function claimPorts(socket: NetlinkSocket, wanted: WantedPorts, isAlone: 
     ];
   });
   return claimed;
+}
+
+/** Writes rules again that others have changed, before {@link claimPorts} adds what is missing. */
+export function restoreRules(socket: NetlinkSocket, { plans, conditions }: WantedPorts): void {
+  restoreSkeleton(socket, planSkeleton({ pods: plans.map(({ pod }) => pod), conditions }));
 }
 
 /**

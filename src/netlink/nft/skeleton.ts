@@ -181,6 +181,7 @@ function chainProblem(plan: ChainPlan, chain: Chain | undefined, hasRules: () =>
   const name = `chain "${plan.name}"`;
   if (chain === undefined) return [`${name} is missing`];
   if (!Bun.deepEquals(chain.base, plan.base, true)) return [`${name} is hooked elsewhere`];
+  if (chain.drops) return [`${name} drops what none of its rules accepts`];
   return plan.rules === undefined || hasRules() ? [] : [`rules of ${name} are not ours`];
 }
 
@@ -412,6 +413,19 @@ export function changeOwned(
     if (!isNetlinkError(thrown, Errno.ENOENT)) throw thrown;
     attempt(() => true);
   }
+}
+
+/**
+ * Writes the rules of a table again if they, or the chains, are not ours although there are as many of them: what {@link changeOwned}
+ * does not look for. Elements stay.
+ */
+export function restoreSkeleton(socket: NetlinkSocket, skeleton: Skeleton): void {
+  commitAfterReading(socket, () => {
+    const present = summarizeChains(socket, skeleton.table);
+    if (!isComplete(skeleton, present) || skeletonProblems(socket, skeleton).length === 0) return [];
+    const damaged = [...present].map(([name, one]) => [name, { ...one, count: Number.NaN }] as const);
+    return skeletonChanges(skeleton, new Map(damaged));
+  });
 }
 
 /** Elements by their owners' comments. Reads every element of the sets. */
