@@ -187,7 +187,7 @@ test('catena install --daemon lays down what starts the daemon, keeps to it, and
     'replace  catena.service',
   );
   expect((await catena('install', '--daemon', 'on-demand')).stdout).toContain('retire   catena.service');
-  expect([units().filter(name => !name.endsWith('.before-catena')), onDemand()]).toEqual([[], true]);
+  expect([units().filter(name => !name.endsWith('.edited')), onDemand()]).toEqual([[], true]);
   expect((await catena('install', '--daemon', 'none')).exitCode).toBe(0);
   expect(onDemand()).toBe(false);
   // One that was changed starts nothing either, and is not lost.

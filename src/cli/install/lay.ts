@@ -78,7 +78,7 @@ function layDown(plan: InstallPlan, version: string, files: Files): void {
     const { text, mode = 0 } = texts.get(step.path) ?? {};
     if (step.place === 'account') layKubeconfig(confDir, wanted.kubeconfig ?? '', files);
     else if (text !== undefined)
-      put(step, files, target => files.write(target, text, modeOf(step.path, mode)));
+      put(step, files, target => files.write(target, text, modeOf(step.path, mode)), plan.edited);
   }
   for (const { path, action } of steps) {
     if (action !== 'retire') continue;
@@ -99,17 +99,22 @@ function textDirs({ texts }: InstallPlan): Set<string> {
   return new Set(Array.from(texts.keys(), path => dirname(path)));
 }
 
-function put({ path, name, action }: Step, files: Files, make: (target: string) => void): void {
+function put(
+  { path, name, action }: Step,
+  files: Files,
+  make: (target: string) => void,
+  edited: InstallPlan['edited'] = new Set(),
+): void {
   // Runtimes read files whose name begins with a dot, but none with this extension.
   const unfinished = join(dirname(path), `${UNFINISHED}${name}.new`);
   make(unfinished);
-  if (action === 'replace') keepBeside(path, files);
+  if (edited.has(path)) files.remove(`${path}${EDITED}`);
+  if (action === 'replace') keepBeside(path, `${path}${edited.has(path) ? EDITED : REPLACED}`, files);
   files.rename(unfinished, path);
 }
 
 /** Keeps a replaced file. An existing copy is left alone: it is the original from before our first installation. */
-function keepBeside(path: string, files: Files): void {
-  const beside = `${path}${REPLACED}`;
+function keepBeside(path: string, beside: string, files: Files): void {
   try {
     files.link(path, beside);
   } catch (cause) {

@@ -47,7 +47,7 @@ export interface InstallPlan {
   readonly digests: ReadonlyMap<string, string>;
   /** The text files to install, by path, with the mode of a new one. */
   readonly texts: ReadonlyMap<string, { readonly text: string; readonly mode: number }>;
-  /** Those of the files to retire that were changed, by path: they are kept beside. */
+  /** Those of the files to retire or replace that are ours and were changed, by path: they are kept with {@link EDITED}. */
   readonly edited: ReadonlySet<string>;
   readonly before: Manifest | undefined;
 }
@@ -93,7 +93,12 @@ export function planInstall(wanted: InstallOptions): InstallPlan {
       const digest = digestOfText(text);
       digests.set(path, digest);
       texts.set(path, { text, mode });
-      steps.push({ ...at(path), ...judge(inspector.find(path), known.get(path), digest, force) });
+      const ours = known.get(path);
+      // A list that was changed comes back at uninstall, as its editor's.
+      const suffix = ours && place !== 'conf' ? EDITED : REPLACED;
+      const judged = judge(inspector.find(path), ours, digest, force, suffix);
+      if (judged.action === 'replace' && suffix === EDITED) edited.add(path);
+      steps.push({ ...at(path), ...judged });
       known.delete(path);
     }
     for (const [path, kept] of known) {
@@ -138,12 +143,13 @@ function judge(
   ours: readonly string[] | undefined,
   digest: string | undefined,
   force: boolean,
+  suffix = REPLACED,
 ): Pick<Step, 'action' | 'why'> {
   if (found === undefined) return { action: 'create' };
   if (found.kind === 'directory') return { action: 'keep', why: 'it is a directory' };
   if (found.digest === digest) return { action: 'same' };
   if (found.digest !== undefined && ours?.includes(found.digest)) return { action: 'update' };
   const whose = ours ? 'it was changed after it was installed' : 'it belongs to another package';
-  if (force) return { action: 'replace', why: `${whose}, and is kept with the suffix "${REPLACED}"` };
+  if (force) return { action: 'replace', why: `${whose}, and is kept with the suffix "${suffix}"` };
   return { action: 'keep', why: `${whose}; --force replaces it` };
 }

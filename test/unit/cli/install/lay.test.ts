@@ -153,6 +153,13 @@ describe('install()', () => {
       ]);
     }
     laid({ path: starter, text: 'start\n' });
+    fs.appendFileSync(starter, 'third');
+    const forced = { force: true, starters: [{ path: starter, text: 'start\n' }] };
+    install(wantedIn(places, 1, forced), '0.0.0');
+    expect([starter, `${starter}.edited`].map(file => fs.readFileSync(file, 'utf8'))).toEqual([
+      'start\n',
+      'start\nthird',
+    ]);
     uninstall(wantedIn(places, 1));
     expect(fs.readdirSync(places.binDir).sort()).toEqual(['bridge', 'starter.edited']);
   });
