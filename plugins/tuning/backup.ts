@@ -173,9 +173,9 @@ export function passOn(backup: Backup, neighbours: readonly Neighbour[]): Backup
     const later = latest.filter(one => (placeOf(one.backup, path) ?? 0) > own);
     const [next] = later.sort((a, b) => (placeOf(a.backup, path) ?? 0) - (placeOf(b.backup, path) ?? 0));
     if (next === undefined) return true;
-    const heir = { ...next.backup, sysctl: { ...next.backup.sysctl, [path]: value } };
-    writeBackup(next.path, heir);
-    latest[latest.indexOf(next)] = { ...next, backup: heir };
+    const changed = { ...next.backup, sysctl: { ...next.backup.sysctl, [path]: value } };
+    writeBackup(next.path, changed);
+    latest[latest.indexOf(next)] = { ...next, backup: changed };
     return false;
   });
   return left.length ? { ...rest, sysctl: Object.fromEntries(left) } : rest;

@@ -145,7 +145,8 @@ function tune(call: Call<TuningConf>, plan: TuningPlan): void {
   const state = readState(target, plan);
   const path = fileOf(call);
   const older = findBackup(path);
-  const backup = asLast(backupOf(plan, state), older ?? {}, neighboursOf(call));
+  const found = backupOf(plan, state);
+  const backup = asLast(found, older ?? {}, neighboursOf(call, found));
   if (!isEmpty(backup)) {
     writeBackup(path, mergeBackups(older ?? {}, { ...backup, network: call.network }));
     call.onFailure('restore the backup', () => (older ? writeBackup(path, older) : removeBackup(path)));
@@ -169,13 +170,18 @@ function tuneAgain(call: Call<TuningConf>, plan: TuningPlan, past: TuningPlan | 
   const path = fileOf(call);
   const older = findBackup(path) ?? {};
   // What is set is in the backup at every moment, so that DEL and another change find it after a crash.
-  const last = asLast(found, older, neighboursOf(call));
+  const last = asLast(found, older, neighboursOf(call, found));
   const whole = mergeBackups(older, { ...last, network: call.network });
   writeBackup(path, whole);
   applySysctls(target, plan.sysctls, state);
   applyDevice(target, plan.link, state);
   const { needed, obsolete } = splitBackup(whole, found, past);
-  refuseAny(restore(target, passOn({ ...obsolete, ...defined({ order: whole.order }) }, neighboursOf(call))));
+  refuseAny(
+    restore(
+      target,
+      passOn({ ...obsolete, ...defined({ order: whole.order }) }, neighboursOf(call, obsolete)),
+    ),
+  );
   if (isEmpty(needed)) removeBackup(path);
   else writeBackup(path, needed);
   return obsolete;
@@ -190,7 +196,7 @@ function giveBack(call: Call<TuningConf>, backup: Backup): string[] {
   return inTurn(call, backup.sysctl !== undefined, () => {
     let own = backup;
     const problems = problemsOf(() => {
-      own = passOn(backup, neighboursOf(call));
+      own = passOn(backup, neighboursOf(call, backup));
     });
     return [...problems, ...restore(targetOf(call), own)];
   });
@@ -201,8 +207,12 @@ function inTurn<T>(call: Call<TuningConf>, isShared: boolean, work: () => T): T 
   return isShared ? withContainerLock(call, work) : work();
 }
 
-/** Backups of the container's other interfaces: the directory of all containers need not be read. */
-function neighboursOf({ conf, container, env }: Call<TuningConf>): Neighbour[] {
+/**
+ * Backups of the container's other interfaces, if this one has sysctls to compare with them. The directory of all containers need not be
+ * read.
+ */
+function neighboursOf({ conf, container, env }: Call<TuningConf>, { sysctl }: Backup): Neighbour[] {
+  if (sysctl === undefined) return [];
   return listLinks(container).flatMap(({ name }) => {
     const path = backupPathOf(conf.dataDir, env.containerId, name);
     const backup = name === env.ifname ? undefined : findBackup(path);
