@@ -179,6 +179,8 @@ const Terms = z.object({
   layout: z.enum(['routed', 'flat']),
   gateways: z.array(z.string()),
   exclude: z.array(z.string()),
+  /** Absent in lists of earlier releases. */
+  subnets: z.optional(z.array(z.string())),
 });
 export type Terms = z.output<typeof Terms>;
 
@@ -186,7 +188,8 @@ export type Terms = z.output<typeof Terms>;
 export function termsOf({ layout, gateways, subnets }: Pool): Terms {
   const excluded = subnets.flatMap(({ families }) => families.flatMap(({ exclude }) => exclude));
   const exclude = new Set(excluded.map(([from, to]) => `${renderIp(from)}-${renderIp(to)}`));
-  return { layout, gateways: gateways.map(renderIp), exclude: [...exclude] };
+  const cidrs = subnets.flatMap(({ families }) => families.map(({ cidr }) => renderCidr(cidr)));
+  return { layout, gateways: gateways.map(renderIp), exclude: [...exclude], subnets: cidrs };
 }
 
 const Held = z.object({

@@ -2,7 +2,7 @@
 
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { inSearchOrder, parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
-import { FAMILIES, type Family, type Ip, parseIp, renderIp } from '../net/ip.ts';
+import { cidrContains, FAMILIES, type Family, type Ip, parseCidr, parseIp, renderIp } from '../net/ip.ts';
 import { type ClaimKey, type Held, type HeldBlock, type Terms, type Usable, usableOf } from './held.ts';
 import { gatewayOf } from './pool.ts';
 
@@ -115,8 +115,8 @@ export function useOf(
 }
 
 /**
- * What each block hands out of one family: not what its pool excludes now, nor what has become a gateway. What is kept for one was
- * promised before.
+ * What each block hands out of one family: not what its pool excludes or no longer has, nor what has become a gateway. What is kept for one
+ * was promised before.
  * @returns undefined if no block has addresses of that family, excluded ones included
  */
 function offeredBy(
@@ -132,12 +132,16 @@ function offeredBy(
   const space = { ip: { family, value: 0n }, prefix: 0 };
   const excluded = [...terms.exclude, ...terms.gateways].filter(isOfFamily);
   const stretches = parseStretches(excluded, 'exclude', space);
-  const inTerms = (one: Usable) =>
-    without([one.from, one.to], stretches).map(([from, to]) => {
-      const router = gatewayOf(gateways, { ip: one.from, prefix: one.prefix });
-      const gateway = router && renderIp(router);
+  const subnets = terms.subnets?.filter(isOfFamily).map(parseCidr) ?? [space];
+  const inTerms = (one: Usable) => {
+    // A block lies in one subnet.
+    if (!subnets.some(subnet => cidrContains(subnet, one.from))) return [];
+    const router = gatewayOf(gateways, { ip: one.from, prefix: one.prefix });
+    const gateway = router && renderIp(router);
+    return without([one.from, one.to], stretches).map(([from, to]) => {
       return { ...one, from, to, ...(terms.layout === 'flat' ? { gateway } : {}) };
     });
+  };
   return whole.map((ranges, i) => (blocks[i]?.keptFor === undefined ? ranges.flatMap(inTerms) : ranges));
 }
 

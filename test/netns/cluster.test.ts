@@ -163,7 +163,10 @@ describeRoot('cluster', () => {
         const { terms } = JSON.parse(readFileSync(join(dir, '.catena-blocks'), 'utf8'));
         const exclude = ['10.69.0.4-10.69.0.4', '10.69.0.8-10.69.0.11', `${given}-${given}`];
         expect(terms).toEqual({
-          [conf.name]: { layout: 'flat', gateways: ['10.69.0.2'], exclude: expect.arrayContaining(exclude) },
+          [conf.name]: {
+            ...{ layout: 'flat', gateways: ['10.69.0.2'], subnets: ['10.69.0.0/28'] },
+            exclude: expect.arrayContaining(exclude),
+          },
         });
       }
       const excluded = [2, 4, 8, 9, 10, 11].map(last => `10.69.0.${last}`);
@@ -193,6 +196,32 @@ describeRoot('cluster', () => {
     expect((await call('ADD', 'second', wanted)).error).toMatchObject(refused);
     expect(leases()).toHaveLength(1);
   });
+
+  test.each(['configuration', 'pool, once it was looked at'])(
+    '[1.1.0] a subnet that the %s no longer has is not handed out of a block that the node holds, which goes back when it is empty',
+    async place => {
+      const ipam = { subnets: [{ ipv4: '10.72.0.0/28' }], blockSize: 8, lowWater: 0, coolDown: 0 };
+      const { call, conf, dir } = network(ipam);
+      const first = await call('ADD', 'c1');
+      const changed = { ...conf, ipam: { ...conf.ipam, subnets: [{ ipv4: '10.73.0.0/28' }] } };
+      const kept = (...ids: string[]) => ({
+        conf: {
+          ...changed,
+          'cni.dev/valid-attachments': ids.map(containerID => ({ containerID, ifname: 'eth0' })),
+        },
+      });
+      if (place !== 'configuration') await call('GC', '', kept('c1'));
+      const { result } = await call('ADD', 'c2', { conf: changed });
+      expect(result.ips[0].address).toStartWith('10.73.0.');
+      expect(await call('CHECK', 'c1', { conf: changed, prevResult: first.result })).toMatchObject({
+        exitCode: 0,
+      });
+      expect(await call('DEL', 'c1', { conf: changed })).toMatchObject({ exitCode: 0 });
+      expect(await call('GC', '', kept('c2'))).toMatchObject({ exitCode: 0 });
+      const blocks = readdirSync(join(dir, '..', '.catena-pools', 'blocks'));
+      expect(blocks).toEqual([expect.stringMatching(/-10\.73\.0\.[08]$/)]);
+    },
+  );
 
   test('[1.1.0] CHECK misses the lease of one of two addresses', async () => {
     const { call, dir, leases } = network(dual);
