@@ -2,7 +2,16 @@
 
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { inSearchOrder, parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
-import { cidrContains, FAMILIES, type Family, type Ip, parseCidr, parseIp, renderIp } from '../net/ip.ts';
+import {
+  cidrContains,
+  FAMILIES,
+  type Family,
+  IP_BITS,
+  type Ip,
+  parseCidr,
+  parseIp,
+  renderIp,
+} from '../net/ip.ts';
 import { type ClaimKey, type Held, type HeldBlock, type Terms, type Usable, usableOf } from './held.ts';
 import { gatewayOf } from './pool.ts';
 
@@ -127,22 +136,34 @@ function offeredBy(
   const whole = blocks.map(block => usableOf(block).filter(({ from }) => from.family === family));
   if (!whole.some(ranges => ranges.length)) return undefined;
   if (terms === undefined) return whole;
+  const inTerms = readTerms(terms, family);
+  return whole.map((ranges, i) => {
+    const { keptFor, size = 1 } = blocks[i] ?? {};
+    return keptFor === undefined ? ranges.flatMap(one => inTerms(one, size)) : ranges;
+  });
+}
+
+/** Returns a function that says what the pool hands out now of a range of a block, with the prefix and the router that it has now. */
+function readTerms(terms: Terms, family: Family): (one: Usable, blockSize: number) => Usable[] {
   const isOfFamily = (text: string) => (text.includes(':') ? 6 : 4) === family;
-  const gateways = terms.gateways.filter(isOfFamily).map(parseIp);
   const space = { ip: { family, value: 0n }, prefix: 0 };
   const excluded = [...terms.exclude, ...terms.gateways].filter(isOfFamily);
   const stretches = parseStretches(excluded, 'exclude', space);
-  const subnets = terms.subnets?.filter(isOfFamily).map(parseCidr) ?? [space];
-  const inTerms = (one: Usable) => {
+  const gateways = terms.gateways.filter(isOfFamily).map(parseIp);
+  const subnets = terms.subnets?.filter(isOfFamily).map(parseCidr);
+  const isFlat = terms.layout === 'flat';
+  return (one, blockSize) => {
     // A block lies in one subnet.
-    if (!subnets.some(subnet => cidrContains(subnet, one.from))) return [];
-    const router = gatewayOf(gateways, { ip: one.from, prefix: one.prefix });
-    const gateway = router && renderIp(router);
-    return without([one.from, one.to], stretches).map(([from, to]) => {
-      return { ...one, from, to, ...(terms.layout === 'flat' ? { gateway } : {}) };
-    });
+    const subnet = subnets?.find(cidr => cidrContains(cidr, one.from));
+    if (subnets && subnet === undefined) return [];
+    // A block that was claimed of a flat pool has no address for a router of its own.
+    const isRouted = one.gateway !== undefined && one.prefix === IP_BITS[family] - Math.log2(blockSize);
+    if (!isFlat && !isRouted) return [];
+    const { prefix } = isFlat && subnet ? subnet : one;
+    const router = gatewayOf(gateways, { ip: one.from, prefix });
+    const ways = isFlat ? { prefix, gateway: router && renderIp(router) } : {};
+    return without([one.from, one.to], stretches).map(([from, to]) => ({ ...one, from, to, ...ways }));
   };
-  return whole.map((ranges, i) => (blocks[i]?.keptFor === undefined ? ranges.flatMap(inTerms) : ranges));
 }
 
 export function isInUse(block: HeldBlock, store: Pick<LeaseStore, 'countTaken'>): boolean {

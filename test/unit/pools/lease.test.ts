@@ -83,6 +83,24 @@ describe('a flat pool of two subnets, each with a router', () => {
   });
 });
 
+test('blocks that a node holds follow the layout of their pool', () => {
+  const subnets = [{ ipv4: '10.69.0.0/24' }];
+  const routed = parsePool('p', { subnets, blockSize: 16 });
+  const flat = parsePool('p', { subnets, blockSize: 16, layout: 'flat', gateways: ['10.69.0.1'] });
+  const chosenOf = (claimed: typeof routed, now: typeof routed) => {
+    const shape = blockWith(claimed, [parseIp('10.69.0.72')]);
+    const blocks = shape ? [{ ...newlyHeld('p', 16, shape), state: 'held' as const }] : [];
+    const held = { node: 'a', boot: 'b', blocks, terms: { p: termsOf(now) } };
+    const [one] = chooseAddresses(held, 'p', NONE_LEASED) ?? [];
+    return one && `${renderIp(one.ip)}/${one.prefix} ${one.gateway}`;
+  };
+  expect(chosenOf(routed, routed)).toBe('10.69.0.66/28 10.69.0.65');
+  expect(chosenOf(flat, flat)).toBe('10.69.0.64/24 10.69.0.1');
+  expect(chosenOf(routed, flat)).toBe('10.69.0.66/24 10.69.0.1');
+  // All of its addresses are for pods, so none is left for the node's router.
+  expect(chosenOf(flat, routed)).toBeUndefined();
+});
+
 test('an address of a large subnet can be asked for, wherever it is', () => {
   const pool = parsePool('p', { layout: 'flat', blockSize: 1, subnets: [{ ipv6: 'fd69::/64' }] });
   expect(blockWith(pool, [parseIp('fd69::dead:beef:0:9')])?.name).toBe('p-fd69--dead-beef-0-9');
