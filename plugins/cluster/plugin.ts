@@ -5,9 +5,13 @@ import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { fileExists } from '../../src/files/read-file.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import { type LeaseStore, refuseSecondLease, unusedGarbage } from '../../src/ipam/lease-store.ts';
-import { findLostLeases } from '../../src/ipam/lease-use.ts';
-import { FAMILIES, findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
+import {
+  type LeaseStore,
+  refuseSecondLease,
+  renderRestored,
+  unusedGarbage,
+} from '../../src/ipam/lease-store.ts';
+import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held, type HeldBlock, termsOf } from '../../src/pools/held.ts';
 import {
@@ -157,8 +161,9 @@ function reserveIn(
   store: LeaseStore,
   held: Held | undefined,
 ): ChosenAddress[] | undefined {
-  if (store.wasEmptied()) restoreLost(call, store);
-  refuseSecondLease(owner, store.findKnownLeasesOf(owner));
+  const own = store.findKnownLeasesOf(owner);
+  if (store.restored.length) call.log.warn(renderRestored(store.restored, placeOf(call).dir));
+  refuseSecondLease(owner, own);
   const present = held && inPresentTerms(held, pool);
   const chosen = chooseAddresses(present, pool.name, store, wish);
   if (chosen === undefined) return undefined;
@@ -166,17 +171,6 @@ function reserveIn(
   const { free } = useOf(present, pool.name, store);
   if (held && !held.asked && free < limitsOf(conf, pool.spec?.blockSize).lowWater) askForUpkeep(call, held);
   return chosen;
-}
-
-/** Who makes room by deleting files must not give the addresses of living containers to others. The list of blocks may be gone, too. */
-function restoreLost(call: Call<LeaseConf>, store: LeaseStore): void {
-  const lost = findLostLeases(call.network).filter(({ ip }) => !store.isTaken(ip));
-  for (const { ip, owner } of lost) store.reserve([{ ip, setIndex: FAMILIES.indexOf(ip.family) }], owner);
-  if (lost.length === 0) return;
-  const addresses = lost.map(({ ip }) => renderIp(ip)).join(', ');
-  call.log.warn(
-    `Leased ${addresses} again: containers have them, and the files in "${placeOf(call).dir}" were deleted`,
-  );
 }
 
 async function obtain(

@@ -10,11 +10,12 @@ import { DEFAULT_DATA_DIR, listLeases, renderAttachment } from '../../src/ipam/l
 import {
   type LeaseStore,
   refuseSecondLease,
+  renderRestored,
   type StoreOptions,
   unusedGarbage,
   withStore,
 } from '../../src/ipam/lease-store.ts';
-import { findDeadLeases, findLostLeases } from '../../src/ipam/lease-use.ts';
+import { findDeadLeases } from '../../src/ipam/lease-use.ts';
 import type { Log } from '../../src/log.ts';
 import { findIp, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
@@ -52,7 +53,6 @@ export const plugin = definePlugin({
     const dns = findDns(conf);
     const [place, owner] = [placeOf(call), call.env];
     const allocations = inStore(call, { create: true }, store => {
-      restoreLost(call, plan.sets, store);
       refuseSecondLease(
         owner,
         store.findKnownLeasesOf(owner).filter(address => isIn(plan.sets, address)),
@@ -127,28 +127,14 @@ function inStore<T>(
   options: Omit<StoreOptions, 'reclaim'>,
   work: (store: LeaseStore) => T,
 ): T {
-  const { dir } = placeOf(call);
+  const { dir, network } = placeOf(call);
   const reclaim = call.conf.ipam.reclaimAfterReboot ?? true;
-  return withStore(dir, { reclaim, ...options }, store => {
+  return withStore(dir, { reclaim, network, ...options }, store => {
     const outcome = work(store);
+    if (store.restored.length) call.log.warn(renderRestored(store.restored, dir));
     if (store.reclaimed) call.log.info(`Released ${store.reclaimed} leases of an earlier boot in "${dir}"`);
     return outcome;
   });
-}
-
-/** Who makes room by deleting the files of leases must not give the addresses of living containers to others. */
-function restoreLost(call: Call<LeaseConf>, sets: readonly RangeSet[], store: LeaseStore): void {
-  if (!store.wasEmptied()) return;
-  const { dir, network } = placeOf(call);
-  const restored = findLostLeases(network).filter(({ ip, owner }) => {
-    const setIndex = sets.findIndex(set => findRange(set, ip));
-    if (setIndex < 0 || store.isTaken(ip)) return false;
-    store.reserve([{ ip, setIndex }], owner);
-    return true;
-  });
-  if (restored.length === 0) return;
-  const addresses = restored.map(({ ip }) => renderIp(ip)).join(', ');
-  call.log.warn(`Leased ${addresses} again: containers have them, and the files in "${dir}" were deleted`);
 }
 
 function choose(call: Call<LeaseConf>, plan: Plan, store: LeaseStore, place: StorePlace): Allocation[] {

@@ -26,6 +26,7 @@ import {
   sameOwner,
   writePointer,
 } from './lease-files.ts';
+import { findLostLeases } from './lease-use.ts';
 import { OwnerIndex } from './owner-index.ts';
 
 /** So many addresses are tried before the directory is listed: the one after the last that was handed out is nearly always free. */
@@ -40,6 +41,8 @@ export interface NewLease {
 export interface StoreOptions {
   /** Delete leases of an earlier boot when they are found. */
   readonly reclaim: boolean;
+  /** The network whose containers get back what other programs deleted of their leases, if those deleted all; none unless given. */
+  readonly network?: string;
   /** Whether other machines may lease from the directory, too; unless given, its file system tells. */
   readonly isShared?: boolean;
   /** Maximum wait for the lock; 30 seconds unless given. */
@@ -80,6 +83,7 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
 export class LeaseStore {
   readonly #dir: string;
   readonly #reclaim: boolean;
+  readonly #network: string | undefined;
   /** Undefined until it is needed. */
   #shared: boolean | undefined;
   /** Read when it is first needed. */
@@ -87,7 +91,8 @@ export class LeaseStore {
   /** The index covers the directory as it is. */
   #isCurrent = false;
   #changed = false;
-  #foundEmpty = false;
+  /** Leases that were written again so far: other programs had deleted all of them. */
+  readonly restored: string[] = [];
   /** Number of leases of an earlier boot deleted so far. */
   reclaimed = 0;
   /** Pointers already read; under the lock no other process changes them. */
@@ -95,8 +100,9 @@ export class LeaseStore {
   /** What the directory lists; undefined until it is needed, and after a change. */
   #names: readonly string[] | undefined;
 
-  constructor(dir: string, { reclaim, isShared }: Pick<StoreOptions, 'reclaim' | 'isShared'>) {
+  constructor(dir: string, { reclaim, isShared, network }: StoreOptions) {
     this.#dir = dir;
+    this.#network = network;
     this.#reclaim = reclaim;
     this.#shared = isShared;
     const index = OwnerIndex.find(dir);
@@ -109,12 +115,6 @@ export class LeaseStore {
   /** The index, brought up to date if another program has changed the directory. */
   #open(): OwnerIndex {
     return this.#index && this.#isCurrent ? this.#index : this.#bringUpToDate('new names');
-  }
-
-  /** Whether the directory is new, or another program has changed it since we did, and there is no lease. */
-  wasEmptied(): boolean {
-    this.#open();
-    return this.#foundEmpty;
   }
 
   isTaken(ip: Ip): boolean {
@@ -327,7 +327,9 @@ export class LeaseStore {
       for (const name of names) if (!isNoted(name) && isLease(name)) news.add(name);
     }
     const { unnoted, owners, gone } = this.#meet(news);
-    this.#foundEmpty = !names.some(name => isLease(name) && !gone.includes(name));
+    const isEmpty = !names.some(name => isLease(name) && !gone.includes(name));
+    // Not what we have released: its container may be about to lose the address.
+    const lost = isEmpty && this.#network !== undefined ? (this.#index?.listed() ?? 'all') : undefined;
     const index = known ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
     if (index === known) {
       known.forget([...listed].filter(name => !present.has(name)).concat(gone));
@@ -339,9 +341,22 @@ export class LeaseStore {
     this.#index = index;
     this.#isCurrent = true;
     this.#changed = true;
+    if (lost) this.#restore(index, lost);
     // Save now: the call itself may still fail, and the next one needs this as well.
     this.save();
     return index;
+  }
+
+  /** Who makes room by deleting the files of leases must not give the addresses of living containers to others. */
+  #restore(index: OwnerIndex, lost: ReadonlySet<string> | 'all'): void {
+    if (lost !== 'all' && lost.size === 0) return;
+    for (const { ip, owner } of findLostLeases(this.#network ?? '')) {
+      const address = renderIp(ip);
+      if (this.isTaken(ip) || (lost !== 'all' && !lost.has(address))) continue;
+      index.add([[address, owner]]);
+      createLease(this.#dir, address, renderOwner(owner));
+      this.restored.push(address);
+    }
   }
 
   /** Reads leases not yet noted in this boot, and deletes those that must not remain. */
@@ -382,6 +397,11 @@ interface Kept {
   /** Whether it was noted when its ADD began. */
   isNoted(owner: Required<Owner>): boolean;
   some(test: (owner: Required<Owner>) => boolean): boolean;
+}
+
+/** For the log. */
+export function renderRestored(restored: readonly string[], dir: string): string {
+  return `Leased ${restored.join(', ')} again: containers have them, and the files in "${dir}" were deleted`;
 }
 
 /** Code of plugins that lease addresses (100 and up are free for plugins); listed in their READMEs. */

@@ -56,11 +56,11 @@ const NAP_MS = { first: 1, longest: 20 };
 
 /** Works on the leases and on the list of blocks, while no other process does. */
 export function inPlace<T>(
-  { dir, reclaim }: Place,
+  { dir, reclaim, network }: Place,
   work: (store: LeaseStore, held: Held | undefined) => T,
   options: Omit<StoreOptions, 'reclaim'> = {},
 ): T {
-  return withStore(dir, { reclaim, create: true, ...options }, store => work(store, readHeld(dir)));
+  return withStore(dir, { reclaim, network, create: true, ...options }, store => work(store, readHeld(dir)));
 }
 
 /**
@@ -103,8 +103,8 @@ export function postponeComparison(place: Place): void {
 }
 
 /** Works on the leases alone: they can be released even if the list of blocks cannot be read. */
-export function inLeases<T>({ dir, reclaim }: Place, work: (store: LeaseStore) => T): T {
-  return withStore(dir, { reclaim }, work);
+export function inLeases<T>({ dir, reclaim, network }: Place, work: (store: LeaseStore) => T): T {
+  return withStore(dir, { reclaim, network }, work);
 }
 
 /** Changes the list of blocks. @param isDurable asked after the change: see {@link writeHeld} */

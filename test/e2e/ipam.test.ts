@@ -2,7 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import { existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { noteBoot, thisBoot } from '../../src/ipam/lease-files.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { type Chain, writeChain } from '../helpers/chain.ts';
@@ -181,9 +181,14 @@ describeRoot('catena ipam', () => {
     }),
   );
 
-  test.each(['host-local', 'cluster'])(
-    'the addresses of living containers are leased again once files were deleted to make room (%s)',
-    type =>
+  test.each([
+    ['host-local', 'the directory', 3],
+    ['host-local', 'the leases, then a container,', 4],
+    ['cluster', 'the directory', 3],
+    ['cluster', 'the leases, then a container,', 4],
+  ] as const)(
+    'the addresses of living containers are leased again (%s) once %s was deleted',
+    (type, what, next) =>
       withHost(async lab => {
         const ranges = { ranges: [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]] };
         const pool = { subnets: [{ ipv4: '10.88.0.0/26', ipv6: 'fd88::/122' }] };
@@ -193,17 +198,21 @@ describeRoot('catena ipam', () => {
         const [one, two, three] = [await lab.container(), await lab.container(), await lab.container()];
         await chain.add(one);
         await chain.add(two);
-        const before = await chain.leases();
+        const at = (last: number) => [`10.88.0.${last}`, `fd88::${last}`];
+        const leased = async () => (await chain.leases()).map(file => basename(file)).sort();
         await lab.remove(two);
-        rmSync(`${lab.tmp}/leases/podnet`, { recursive: true });
-        expect((await chain.add(three)).ips.map((ip: Row) => ip.address.split('/')[0])).toEqual([
-          '10.88.0.3',
-          'fd88::3',
-        ]);
-        expect(await chain.leases()).toEqual(before);
+        if (what === 'the directory') rmSync(`${lab.tmp}/leases/podnet`, { recursive: true });
+        else {
+          for (const file of await chain.leases()) rmSync(file);
+          expect((await chain.run('del', two)).exitCode).toBe(0);
+          expect(await leased()).toEqual(at(2));
+        }
+        const { ips } = await chain.add(three);
+        expect(ips.map(({ address }: Row) => address.split('/')[0])).toEqual(at(next));
+        expect(await leased()).toEqual([...at(2), ...at(next)].sort());
         expect((await chain.run('check', one)).exitCode).toBe(0);
         expect((await chain.run('del', one)).exitCode).toBe(0);
-        expect(await chain.leases()).toHaveLength(2);
+        expect(await leased()).toEqual(at(next));
       }),
   );
 
