@@ -21,8 +21,10 @@ import {
 import { askAll, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';
+import { ContainerNetns } from '../plugin/invocation.ts';
 import { isReported } from '../plugin/netns-owner.ts';
 import { confirm, mend, requireResult, tryAll } from '../plugin/steps.ts';
+import { closeNetns, findNetns, ownNetns, sameNetns } from '../sys/netns.ts';
 import {
   type ContainerAddressing,
   cidrsOf,
@@ -349,19 +351,50 @@ export function removeDevices(
   kinds: string | string[],
   then: () => Done = () => {},
 ): Promise<void> {
-  return removeAndRelease(call, 'del', async release => {
-    const own = findOwn(call, [kinds].flat()).map(({ index }) => index);
-    await tryAll([() => (own.length ? deleteInContainer(call, own) : undefined), then, release]);
-  });
+  return removeAndRelease(call, 'del', release =>
+    tryAll([() => removeOwn(call, [kinds].flat()), then, release]),
+  );
+}
+
+function removeOwn(call: Call, kinds: readonly string[]): void {
+  if (call.findContainerNetns()) {
+    const own = findOwn(call, kinds).map(({ index }) => index);
+    if (own.length) deleteInContainer(call, own);
+  } else removeMarked(call, kinds);
+}
+
+/**
+ * Deletes what has our mark in a namespace that counts as another attachment's: the container may have exchanged the names of its
+ * interfaces, and the address of one that stays would be given away.
+ */
+function removeMarked(call: Call, kinds: readonly string[]): void {
+  const { netns: path } = call.env;
+  const found = path === '' ? undefined : findNetns(path);
+  if (found === undefined) return;
+  const isHere = sameNetns(found, ownNetns());
+  closeNetns(found);
+  if (isHere) return;
+  const place = new ContainerNetns(path);
+  try {
+    const isOwn = markOf(call);
+    const own = listLinks(place.socket).filter(link => kinds.includes(link.kind) && isOwn(link));
+    const indexes = own.map(({ index }) => index);
+    if (own.length) deleteInContainer({ container: place.socket, containerNetns: place.netns }, indexes);
+  } finally {
+    place.release();
+  }
+}
+
+/** Whether a device is the attachment's. An ADD that was killed may have left one without its alias. */
+function markOf(call: Call): (link: Link) => boolean {
+  const owner = attachmentOf(call);
+  const [own, interim] = [renderOwner(owner, ALIAS_MAX_BYTES), interimName(owner)];
+  return ({ name, attrs }) => name === interim || attrs.alias === own;
 }
 
 function findOwn(call: Call, kinds: readonly string[]): Link[] {
-  if (!call.findContainerNetns()) return [];
   const owner = attachmentOf(call);
-  const own = renderOwner(owner, ALIAS_MAX_BYTES);
-  // An ADD that was killed may have left one without its alias.
-  const interim = interimName(owner);
-  const isMarked = ({ name, attrs }: Link) => name === interim || attrs.alias === own;
+  const isMarked = markOf(call);
   const links = listLinks(call.container);
   const candidates = links.filter(({ kind }) => kinds.includes(kind));
   const named = candidates.filter(link => isMarked(link) || link.name === owner.ifname);

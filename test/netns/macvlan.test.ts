@@ -548,6 +548,28 @@ describeRoot(
       });
     });
 
+    test('DEL finds each of two interfaces whose names the container has exchanged', async () => {
+      await withHost(async lab => {
+        const [one] = [await lab.container(), await lab.outside()];
+        const conf = confOf(lab, { ipam: { ...confOf(lab).ipam, routes: [] } });
+        const results: Row = {};
+        for (const ifname of ['net1', 'net2']) results[ifname] = await add(lab, one, conf, { ifname });
+        for (const [from, to] of [
+          ['net1', 'free'],
+          ['net2', 'net1'],
+          ['free', 'net2'],
+        ] as const)
+          await lab.batch(one, `link set ${from} down`, `link set ${from} name ${to}`, `link set ${to} up`);
+        await del(lab, one, conf, { ifname: 'net1', prevResult: results.net1 });
+        expect(await deviceIn(lab, one, 'net2')).toBeUndefined();
+        expect(await deviceIn(lab, one, 'net1')).toMatchObject({ ifalias: `catena:podnet/${one.id}/net2` });
+        expect(leasesOf(lab)).toHaveLength(2);
+        await del(lab, one, conf, { ifname: 'net2', prevResult: results.net2 });
+        expect((await lab.ip(one, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    });
+
     test('an alias that names another attachment costs a container its own interface only', async () => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
