@@ -108,10 +108,16 @@ export const plugin = definePlugin({
     // Ignores the current configuration: limits may exist in any case.
     const attachment = attachmentOf(call);
     const devices = findShapedDevices(call);
-    for (const device of devices.filter(({ netns }) => netns)) {
+    const inside = devices.filter(({ netns }) => netns);
+    for (const device of inside) {
       const own = findIfbs(device.socket, attachment);
       removeShaping(device, own);
       await removeIfbs(call, device, own);
+    }
+    // Of an interface that the container has renamed, which is deleted with what else it has.
+    if (inside.length === 0 && call.findContainerNetns()) {
+      const left = findIfbs(call.container, attachment).map(({ index }) => index);
+      removeLinks(call.container, left);
     }
     const { host } = call;
     const ifbs = findIfbs(host, attachment);

@@ -431,6 +431,16 @@ describeKernel('bandwidth without a host end of this chain', () => {
     },
   );
 
+  test('DEL finds its device in the container also if the container has renamed the interface', async () => {
+    await withHost(async lab => {
+      const { pod } = await place(lab, 'device moved by host-device');
+      await succeed(lab, callOf('ADD', pod));
+      await lab.batch(pod.container, 'link set eth0 down', 'link set eth0 name mine');
+      await succeed(lab, callOf('DEL', pod));
+      expect(await lab.ip(pod.container, 'link', 'show', 'type', 'ifb')).toEqual([]);
+    });
+  });
+
   test('limits a tap as the host end of the machine behind it', async () => {
     await withHost(async lab => {
       const container = await lab.container();
