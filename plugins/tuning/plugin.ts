@@ -4,6 +4,7 @@ import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
+import { tryRead } from '../../src/files/read-file.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/kinds.ts';
 import {
   findLink,
@@ -12,7 +13,6 @@ import {
   IFF_PROMISC,
   type Link,
   type LinkChange,
-  listLinks,
   setLinkRequest,
 } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
@@ -211,13 +211,22 @@ function inTurn<T>(call: Call<TuningConf>, isShared: boolean, work: () => T): T 
  * Backups of the container's other interfaces, if this one has sysctls to compare with them. The directory of all containers need not be
  * read.
  */
-function neighboursOf({ conf, container, env }: Call<TuningConf>, { sysctl }: Backup): Neighbour[] {
+function neighboursOf({ conf, containerNetns, env }: Call<TuningConf>, { sysctl }: Backup): Neighbour[] {
   if (sysctl === undefined) return [];
-  return listLinks(container).flatMap(({ name }) => {
+  return interfacesIn(containerNetns).flatMap(name => {
     const path = backupPathOf(conf.dataDir, env.containerId, name);
     const backup = name === env.ifname ? undefined : findBackup(path);
     return backup?.sysctl ? { path, backup } : [];
   });
+}
+
+/** Names of the interfaces in a namespace (proc_pid_net(5), `dev`, two lines of headers): an ADD that sets sysctls alone opens no socket. */
+function interfacesIn(netns: Netns): string[] {
+  const table = inNetns(netns, () => tryRead('/proc/thread-self/net/dev')) ?? '';
+  return table
+    .split('\n')
+    .slice(2)
+    .flatMap(line => /^ *([^:]+):/.exec(line)?.[1] ?? []);
 }
 
 function fileOf(call: Call<TuningConf>): string {
