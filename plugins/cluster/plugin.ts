@@ -73,7 +73,7 @@ export const plugin = definePlugin({
   check(call) {
     const [place, owner] = [placeOf(call), call.env];
     const { leased, lost, blocks } = fileExists(place.dir)
-      ? inPlace(place, (store, held) => inspect(store, held, owner))
+      ? inPlace(place, (store, held) => inspect(store, held, owner), { restores: false })
       : { leased: [], lost: [], blocks: [] };
     if (leased.length === 0) {
       throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${place.dir}"`);
@@ -139,7 +139,7 @@ function hasRoom(place: Place, pool: ConfiguredPool): boolean {
     held !== undefined &&
     isCompared(place, held) &&
     useOf(inPresentTerms(held, pool), pool.name, store).free > 0;
-  return inPlace(place, look, { deadlineMs: STATUS_DEADLINE_MS });
+  return inPlace(place, look, { deadlineMs: STATUS_DEADLINE_MS, restores: false });
 }
 
 /** The blocks of this node, of which the pool hands out what the configuration says now. */

@@ -69,7 +69,8 @@ export const plugin = definePlugin({
   check(call) {
     const sets = planSets(readConf(call), call.version);
     const [{ dir }, owner] = [placeOf(call), call.env];
-    const leased = fileExists(dir) ? inStore(call, {}, store => store.findLeasesOf(owner)) : [];
+    const look = { restores: false };
+    const leased = fileExists(dir) ? inStore(call, look, store => store.findLeasesOf(owner)) : [];
     if (leased.length === 0) throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${dir}"`);
     const wrong = findUnleased(sets, call.prevResult?.ips ?? [], leased);
     if (wrong.length) {
@@ -115,7 +116,7 @@ export const plugin = definePlugin({
     refuseReadOnly(place.dir);
     findDns(conf);
     if (fileExists(place.dir)) {
-      const options = { deadlineMs: STATUS_DEADLINE_MS };
+      const options = { deadlineMs: STATUS_DEADLINE_MS, restores: false };
       asUnavailable(() => inStore(call, options, store => judge(call, sets, store)));
     }
   },

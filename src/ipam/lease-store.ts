@@ -43,6 +43,8 @@ export interface StoreOptions {
   readonly reclaim: boolean;
   /** The network whose containers get back what other programs deleted of their leases, if those deleted all; none unless given. */
   readonly network?: string;
+  /** False for a verb that only looks, such as CHECK: what other programs deleted stays so, and known, until the next call. */
+  readonly restores?: boolean;
   /** Whether other machines may lease from the directory, too; unless given, its file system tells. */
   readonly isShared?: boolean;
   /** Maximum wait for the lock; 30 seconds unless given. */
@@ -84,6 +86,7 @@ export class LeaseStore {
   readonly #dir: string;
   readonly #reclaim: boolean;
   readonly #network: string | undefined;
+  readonly #restores: boolean;
   /** Undefined until it is needed. */
   #shared: boolean | undefined;
   /** Read when it is first needed. */
@@ -100,9 +103,10 @@ export class LeaseStore {
   /** What the directory lists; undefined until it is needed, and after a change. */
   #names: readonly string[] | undefined;
 
-  constructor(dir: string, { reclaim, isShared, network }: StoreOptions) {
+  constructor(dir: string, { reclaim, isShared, network, restores = true }: StoreOptions) {
     this.#dir = dir;
     this.#network = network;
+    this.#restores = restores;
     this.#reclaim = reclaim;
     this.#shared = isShared;
     const index = OwnerIndex.find(dir);
@@ -340,6 +344,7 @@ export class LeaseStore {
     for (const address of unnoted) noteBoot(join(this.#dir, address));
     this.#index = index;
     this.#isCurrent = true;
+    if (lost && !this.#restores) return index;
     this.#changed = true;
     if (lost) this.#restore(index, lost);
     // Save now: the call itself may still fail, and the next one needs this as well.
