@@ -4,7 +4,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { findOwner } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
-import { isObject, memberOf, tryParse } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import { namesIn, tryRead } from '../files/read-file.ts';
 import { findCidr, type Ip, renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
@@ -124,7 +124,7 @@ function isOnRecord(containerId: string, ifname: string | undefined): boolean {
   return dirs.some(dir =>
     namesIn(dir)
       .filter(name => name.includes(`-${containerId}-`))
-      .some(name => exists(netnsIn(join(dir, name), ifname) ?? '')),
+      .some(name => exists(netnsIn(readRecord(join(dir, name)), ifname) ?? '')),
   );
 }
 
@@ -154,15 +154,14 @@ interface LostLease {
 export function findLostLeases(network: string): LostLease[] {
   const dir = join(cniCacheDir(), 'results');
   const files = namesIn(dir).filter(name => name.startsWith(`${network}-`));
-  return files.flatMap(name => lostIn(join(dir, name), network));
+  return files.flatMap(name => lostIn(readRecord(join(dir, name)), network));
 }
 
-function lostIn(file: string, network: string): LostLease[] {
-  const record = tryParse(tryRead(file) ?? '');
-  if (!isObject(record) || memberOf(record, 'networkName') !== network) return [];
+function lostIn(record: JsonObject, network: string): LostLease[] {
+  if (memberOf(record, 'networkName') !== network) return [];
   const [containerId, ifname] = ['containerId', 'ifName'].map(key => memberOf(record, key));
   if (typeof containerId !== 'string' || typeof ifname !== 'string') return [];
-  const held = addressesIn(netnsIn(file, ifname) ?? '');
+  const held = addressesIn(netnsIn(record, ifname) ?? '');
   const result = memberOf(record, 'result');
   const ips = isObject(result) ? memberOf(result, 'ips') : undefined;
   const addresses = (Array.isArray(ips) ? ips : []).map(one => isObject(one) && memberOf(one, 'address'));
@@ -187,11 +186,14 @@ function addressesIn(path: string): ReadonlySet<string> {
   }
 }
 
+/** A record of libcni; empty if it cannot be read. */
+function readRecord(file: string): JsonObject {
+  const record = tryParse(tryRead(file) ?? '');
+  return isObject(record) ? record : {};
+}
+
 /** The namespace in a record of libcni. */
-function netnsIn(file: string, ifname: string | undefined): string | undefined {
-  const text = tryRead(file);
-  const record = text === undefined ? undefined : tryParse(text);
-  if (!isObject(record)) return undefined;
+function netnsIn(record: JsonObject, ifname: string | undefined): string | undefined {
   const result = memberOf(record, 'result');
   const interfaces = isObject(result) ? memberOf(result, 'interfaces') : undefined;
   const own = Array.isArray(interfaces)
