@@ -93,9 +93,22 @@ export function skeletonChanges(
   skeleton: Skeleton,
   present: ReadonlyMap<string, ChainSummary> = new Map(),
 ): Request[] {
+  const note = versionNote(skeleton);
+  return writeChains(
+    skeleton,
+    present,
+    skeleton.chains.filter(plan => isDamaged(plan, present, note)),
+  );
+}
+
+/** The changes that create what is missing, and empty and fill these chains again. */
+function writeChains(
+  skeleton: Skeleton,
+  present: ReadonlyMap<string, ChainSummary>,
+  damaged: readonly ChainPlan[],
+): Request[] {
   const { table, comment, sets, chains } = skeleton;
   const note = versionNote(skeleton);
-  const damaged = chains.filter(plan => isDamaged(plan, present, note));
   return [
     addTable(table, comment),
     ...damaged.filter(({ name }) => present.has(name)).map(({ name }) => flushChain(table, name)),
@@ -423,8 +436,11 @@ export function restoreSkeleton(socket: NetlinkSocket, skeleton: Skeleton): void
   commitAfterReading(socket, () => {
     const present = summarizeChains(socket, skeleton.table);
     if (!isComplete(skeleton, present) || skeletonProblems(socket, skeleton).length === 0) return [];
-    const damaged = [...present].map(([name, one]) => [name, { ...one, count: Number.NaN }] as const);
-    return skeletonChanges(skeleton, new Map(damaged));
+    return writeChains(
+      skeleton,
+      present,
+      skeleton.chains.filter(({ rules }) => rules !== undefined),
+    );
   });
 }
 
