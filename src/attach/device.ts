@@ -3,7 +3,7 @@
 // The device exists before the IPAM plugin is called, because some of them talk through it: dhcp sends its requests from there.
 
 import { interimName, renderOwner } from '../cni/attachment.ts';
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { type Result, type ResultInterface, resultIp, spreadGateways } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
@@ -24,7 +24,7 @@ import { deleteInContainer } from '../plugin/delete-devices.ts';
 import { ContainerNetns } from '../plugin/invocation.ts';
 import { isReported } from '../plugin/netns-owner.ts';
 import { confirm, mend, requireResult, tryAll } from '../plugin/steps.ts';
-import { closeNetns, findNetns, ownNetns, sameNetns } from '../sys/netns.ts';
+import { ownNetns, sameNetns } from '../sys/netns.ts';
 import {
   type ContainerAddressing,
   cidrsOf,
@@ -368,14 +368,10 @@ function removeOwn(call: Call, kinds: readonly string[]): void {
  * interfaces, and the address of one that stays would be given away.
  */
 function removeMarked(call: Call, kinds: readonly string[]): void {
-  const { netns: path } = call.env;
-  const found = path === '' ? undefined : findNetns(path);
-  if (found === undefined) return;
-  const isHere = sameNetns(found, ownNetns());
-  closeNetns(found);
-  if (isHere) return;
-  const place = new ContainerNetns(path);
+  const place = attempt(() => new ContainerNetns(call.env.netns));
+  if (place === undefined) return;
   try {
+    if (sameNetns(place.netns, ownNetns())) return;
     const isOwn = markOf(call);
     const own = listLinks(place.socket).filter(link => kinds.includes(link.kind) && isOwn(link));
     const indexes = own.map(({ index }) => index);
