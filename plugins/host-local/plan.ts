@@ -110,13 +110,9 @@ export function parseRange(raw: IpRange): ConfiguredRange {
   if (from === undefined || to === undefined) throw new Error('"addresses" is empty');
   // A subnet of addresses may begin or end where the whole one does; who names such an address alone means it.
   const ends = isAll ? [] : [network, ...(family === 6 ? [] : [lastOf(subnet)])];
-  const implied = ends.filter(ip => !raw.addresses?.includes(renderIp(ip)));
-  const left = listed.flatMap(stretch =>
-    without(
-      stretch,
-      implied.map((ip): Stretch => [ip, ip]),
-    ),
-  );
+  const implied = ends.filter(ip => !raw.addresses?.includes(renderIp(ip))).map((ip): Stretch => [ip, ip]);
+  // In turn: they may overlap.
+  const left = listed.flatMap(stretch => without(stretch, implied));
   const kept = left.flatMap(stretch => without(stretch, excluded));
   return { subnet, start: from, end: to, gateway, except: without([from, to], kept) };
 }
