@@ -172,24 +172,28 @@ async function runShared(
 async function runAll(fast: readonly string[], slow: readonly string[], machine: OwnMachine): Promise<void> {
   const sorted = longestFirst(slow);
   const alone: Failed[] = [];
+  // Once more under the same conditions: a file that passes then does not need the machine for itself.
+  const repeat = ({ file, span }: Failed) => {
+    queue.unshift(async () => {
+      const again = await runFile(file, machine, 'beside others');
+      if (again === undefined) unsteady.push({ file, span, alone: false });
+      else alone.push({ file, span });
+    });
+  };
   const queue: (() => Promise<void>)[] = sorted
     .filter(file => !(file in ALONE))
     .map(file => async () => {
       const span = await runFile(file, machine, 'beside others');
-      if (span === undefined) return;
-      // Once more under the same conditions, at once, before the others have ended.
-      queue.unshift(async () => {
-        const again = await runFile(file, machine, 'beside others');
-        if (again === undefined) unsteady.push({ file, span, alone: false });
-        else alone.push({ file, span });
-      });
+      if (span !== undefined) repeat({ file, span });
     });
   let least = 1;
-  const shared = runFast(fast, machine).then(files => {
-    alone.push(...files);
+  const shared = runFast(fast, machine).then(failed => {
+    failed.forEach(repeat);
     least = CORES;
   });
   await Promise.all([shared, besideEachOther(queue, () => least)]);
+  // What failed of the fast files, where no slow ones were left to run beside.
+  await besideEachOther(queue, () => least);
   for (const file of sorted.filter(one => one in ALONE)) {
     const span = await runFile(file, machine, 'beside others');
     if (span !== undefined) alone.push({ file, span });
