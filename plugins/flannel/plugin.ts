@@ -22,8 +22,8 @@ export const plugin = definePlugin({
     const [dataDir, conf] = [dataDirOf(call), render(call)];
     refuseTakenName(call);
     const delegate = delegateOf(call, conf);
-    // An attachment that already existed must not be undone by this ADD.
-    if (findKept(call) === undefined) {
+    // An attachment that already existed must not be undone by this ADD; a record that cannot be read is of none that DEL could undo.
+    if (typeof findKept(call) !== 'object') {
       // Stored first: DEL must find what the delegate has begun, even if this process dies.
       writeRecord(dataDir, call.env, conf);
       // SPEC section 4: if a delegate's ADD fails, its DEL is run.

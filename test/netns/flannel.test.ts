@@ -233,6 +233,24 @@ describeRoot('flannel', () => {
     });
   });
 
+  test('[1.1.0] ADD replaces a file that cannot be read', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      writeSubnets(lab);
+      mkdirSync(`${lab.tmp}/flannel`);
+      // A power loss can leave it empty.
+      writeFileSync(`${lab.tmp}/flannel/${container.id}`, '');
+      const conf = confOf(lab);
+      await add(lab, container, conf);
+      expect(kept(lab)).toEqual([container.id, `${container.id}:eth0`]);
+      // The list has another delegate since.
+      const changed = confOf(lab, { delegate: { type: 'ptp' } });
+      const reply = await lab.plugin('flannel', { command: 'DEL', conf: changed, container });
+      expect(reply).toMatchObject({ exitCode: 0, stdout: '' });
+      expect([kept(lab), leases(lab)]).toEqual([[], []]);
+    });
+  });
+
   test('[1.1.0] DEL keeps the stored configuration until the delegate has succeeded', async () => {
     await withHost(async lab => {
       const container = await lab.container();

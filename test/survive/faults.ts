@@ -22,6 +22,9 @@ const SWEEPS = [
   { verb: 'gc', where: 'daemon' },
   { verb: 'add', where: 'firewall' },
   { verb: 'del', where: 'firewall' },
+  { verb: 'add', where: 'flannel' },
+  { verb: 'del', where: 'flannel' },
+  { verb: 'gc', where: 'flannel' },
 ] as const;
 
 /** Every request of the full chain's verbs, once for each fault that can happen there. */

@@ -63,17 +63,20 @@ const OTHERS = { cap: { bandwidth: CAP.bandwidth } };
 export const SOMAXCONN = 4096;
 const VERB_DEADLINE_MS = 90_000;
 
+/** Makes the plugins of a chain from those of the full one. */
+export type Reshape = (plugins: readonly Row[], lab: Lab) => readonly Row[];
+
 /** Everything except the states with and without the attachment. */
 type Handle = Omit<Ground, 'absent' | 'present'>;
 
 /**
  * Creates a fake host with the full chain, after one ADD and DEL.
- * @param last plugins to append to the chain
+ * @param reshape what is different about the chain
  */
-export async function makeGround(busy: boolean, last: readonly Row[] = []): Promise<Ground> {
+export async function makeGround(busy: boolean, reshape: Reshape = plugins => plugins): Promise<Ground> {
   const lab = await createLab();
   try {
-    const handle = await prepare(lab, busy, last);
+    const handle = await prepare(lab, busy, reshape);
     await succeed(handle, 'add');
     await succeed(handle, 'del');
     const absent = await settledState(handle.state);
@@ -88,14 +91,14 @@ export async function makeGround(busy: boolean, last: readonly Row[] = []): Prom
   }
 }
 
-async function prepare(lab: Lab, busy: boolean, last: readonly Row[]): Promise<Handle> {
+async function prepare(lab: Lab, busy: boolean, reshape: Reshape): Promise<Handle> {
   for (const key of ['net/ipv4/ip_forward', 'net/ipv6/conf/all/forwarding'])
     await lab.sysctl(lab.host, key, 1);
   const [own, other, neighbour] = [await lab.container(), await lab.container(), await lab.container()];
   const gate = `${lab.tmp}/gate`;
   await runOk(['mkfifo', gate]);
   const full = fullChain(lab);
-  const list = { ...full, plugins: [...full.plugins, ...last] };
+  const list = { ...full, plugins: reshape(full.plugins as Row[], lab) };
   const chain = writeChain(lab, list);
   const links: number = list.plugins.length;
   if (busy) await chain.add(neighbour, OTHERS);
@@ -188,7 +191,10 @@ async function hold(lab: Lab, gate: string, list: string, args: readonly string[
   const writer = await opening;
   return {
     pid: child.pid,
-    workerPid: await childOf(child.pid),
+    workerPid: await childOf(child.pid).catch(async error => {
+      await writer.close();
+      throw error;
+    }),
     async release() {
       await writer.write(list).catch(() => {});
       await writer.close();

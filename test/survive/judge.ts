@@ -59,11 +59,15 @@ export function viewFor(ground: Ground, verb: Verb): Ground {
 /** The differences between the state and the wanted one, after the kernel has settled. */
 export async function differs(ground: Ground, wanted: 'absent' | 'present'): Promise<string | undefined> {
   const all = await awaitState(ground.state, ground[wanted]);
-  // The next verb removes the "unsettled" mark of a settled record.
-  const differences =
-    wanted === 'absent' ? all : all.filter(line => !line.startsWith('+ file state/unsettled/'));
+  const differences = all.filter(line => !line.startsWith(MET_LATER[wanted]));
   return differences.length ? `not ${wanted}: ${differences.join('; ')}` : undefined;
 }
+
+/**
+ * What the next verb removes: the mark of a settled record, and the lock of a process that died before it noted what it would do with an
+ * attachment. What another attachment's verb comes across is not asked for either.
+ */
+const MET_LATER = { absent: '+ file state/unsettled/', present: '+ file run/locks/own/' } as const;
 
 /** The error message of a step, if it fails. */
 export async function attempt(work: () => Promise<void>): Promise<string | undefined> {

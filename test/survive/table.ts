@@ -15,8 +15,8 @@ const COLUMNS = [
 
 /** A human-readable title of a sweep. */
 export function titleOf({ verb, where }: Pick<SweepPlan, 'verb' | 'where'>): string {
-  const places = { busy: 'with a neighbour', alone: 'alone', daemon: 'by the daemon', firewall: 'firewall' };
-  return `${verb.toUpperCase()}, ${places[where]}`;
+  const places = { busy: 'with a neighbour', alone: 'alone', daemon: 'by the daemon' };
+  return `${verb.toUpperCase()}, ${where === 'firewall' || where === 'flannel' ? where : places[where]}`;
 }
 
 /** Points tried, by verb and kind; faults that did not happen are listed below. */
