@@ -1,33 +1,30 @@
 // Does everything or nothing remain, whichever request of ADD, DEL and GC fails or is the last one of its process?
 
+import { CHAINS } from './chains.ts';
 import type { Figures, Form, Section } from './section.ts';
-import { findFaults, type SweepReport, sweepVerb } from './sweep.ts';
+import { findFaults, type SweepPlan, type SweepReport, sweepVerb } from './sweep.ts';
 import { renderFaults, titleOf } from './table.ts';
 
 /** The short form tries every nth point; the offset depends on the day, so that all points are tried eventually. */
 const SHORT_STEP = 30;
 const DAY_MS = 86_400_000;
 
-/**
- * Alone on its host, an attachment creates and deletes what all attachments share; its GC does the same as next to another one.
- */
-const SWEEPS = [
-  { verb: 'add', where: 'busy' },
-  { verb: 'del', where: 'busy' },
-  { verb: 'gc', where: 'busy' },
-  { verb: 'add', where: 'alone' },
-  { verb: 'del', where: 'alone' },
-  { verb: 'add', where: 'daemon' },
-  { verb: 'del', where: 'daemon' },
-  { verb: 'gc', where: 'daemon' },
-  { verb: 'add', where: 'firewall' },
-  { verb: 'del', where: 'firewall' },
-  { verb: 'add', where: 'flannel' },
-  { verb: 'del', where: 'flannel' },
-  { verb: 'gc', where: 'flannel' },
-] as const;
+const PLUGINS = Object.keys(CHAINS) as (keyof typeof CHAINS)[];
+const VERBS = ['add', 'del', 'gc'] as const;
 
-/** Every request of the full chain's verbs, once for each fault that can happen there. */
+/**
+ * Alone on its host, an attachment creates and deletes what all attachments share; its GC does the same as next to another one. Of
+ * the chains that differ in one plugin, every third point, others each day.
+ */
+const SWEEPS: readonly Omit<SweepPlan, 'offset'>[] = [
+  ...VERBS.map(verb => ({ verb, where: 'busy', every: 1 }) as const),
+  { verb: 'add', where: 'alone', every: 1 },
+  { verb: 'del', where: 'alone', every: 1 },
+  ...VERBS.map(verb => ({ verb, where: 'daemon', every: 1 }) as const),
+  ...PLUGINS.flatMap(where => VERBS.map(verb => ({ verb, where, every: 3 }))),
+];
+
+/** Requests of verbs, once for each fault that can happen there. */
 export const faults: Section = {
   name: 'faults',
   counts: 'points of failure tried',
@@ -44,7 +41,7 @@ export const faults: Section = {
 };
 
 async function runOne(sweep: (typeof SWEEPS)[number], { short, say }: Form): Promise<SweepReport> {
-  const every = short ? SHORT_STEP : 1;
+  const every = short ? SHORT_STEP : sweep.every;
   const offset = Math.floor(Date.now() / DAY_MS);
   let [tried, bad] = [0, 0];
   return sweepVerb({ ...sweep, every, offset }, ({ wrong }) => {

@@ -3,8 +3,9 @@
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { exitCodeOf, type Finished, runOk } from '../helpers/command.ts';
-import { type Container, createLab, directories, type Lab, type Row } from '../helpers/netns.ts';
+import { type Container, createLab, directories, type Lab } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import type { Reshape } from './chains.ts';
 import { type State, settledState, stateReader } from './state.ts';
 
 /** The verbs that faults strike. */
@@ -63,9 +64,6 @@ const OTHERS = { cap: { bandwidth: CAP.bandwidth } };
 export const SOMAXCONN = 4096;
 const VERB_DEADLINE_MS = 90_000;
 
-/** Makes the plugins of a chain from those of the full one. */
-export type Reshape = (plugins: readonly Row[], lab: Lab) => readonly Row[];
-
 /** Everything except the states with and without the attachment. */
 type Handle = Omit<Ground, 'absent' | 'present'>;
 
@@ -98,7 +96,7 @@ async function prepare(lab: Lab, busy: boolean, reshape: Reshape): Promise<Handl
   const gate = `${lab.tmp}/gate`;
   await runOk(['mkfifo', gate]);
   const full = fullChain(lab);
-  const list = { ...full, plugins: reshape(full.plugins as Row[], lab) };
+  const list = { ...full, plugins: await reshape(full.plugins, lab) };
   const chain = writeChain(lab, list);
   const links: number = list.plugins.length;
   if (busy) await chain.add(neighbour, OTHERS);

@@ -1,7 +1,7 @@
 // Does everything survive the faults that can happen to it? Prints one table of figures; exit code 1 if anything was lost or
 // leaked.
 //
-//   npm run survive                    everything: less than 20 minutes on two cores
+//   npm run survive                    everything: 20 to 30 minutes on two cores
 //   npm run survive -- --short         a sample of each part
 //   npm run survive -- --only churn    one part: `faults`, `repairs`, `fuzz`, `churn`
 

@@ -1,10 +1,9 @@
 // What are the outcomes of all faults of a verb, one after the other?
 
-import fs from 'node:fs';
-import type { Lab, Row } from '../helpers/netns.ts';
 import { callsOfLink, parseCalls, WATCHED } from './calls.ts';
+import { CHAINS } from './chains.ts';
 import { countDaemonPoints, serve, tryDaemonPoint } from './daemon-trial.ts';
-import { type Ground, makeGround, prepareVerb, type Reshape, succeed, type Verb } from './ground.ts';
+import { type Ground, makeGround, prepareVerb, succeed, type Verb } from './ground.ts';
 import { describePoint, findPoints, type Point } from './points.ts';
 import { attachTracer } from './strace.ts';
 import { type Outcome, tryPoint } from './trial.ts';
@@ -14,8 +13,7 @@ export interface SweepPlan {
   readonly verb: Verb;
   /**
    * `busy`: another container is attached all the time. `alone`: none is, and the host is fresh at each ADD. `daemon`: as `busy`,
-   * and a daemon runs the command. `firewall`, `flannel`: as `busy`, and this is the last or the first plugin; only its requests and
-   * those of its delegates are struck.
+   * and a daemon runs the command. A plugin: as `busy`, with the chain of this name.
    */
   readonly where: 'busy' | 'alone' | 'daemon' | keyof typeof CHAINS;
   /** Every nth point is tried, beginning with the offset; boundaries between plugins are all tried. */
@@ -30,9 +28,6 @@ export interface SweepReport extends SweepPlan {
   readonly outcomes: readonly Outcome[];
   readonly seconds: number;
 }
-
-/** Chains of which one plugin alone is struck. */
-const CHAINS = { firewall: withFirewall, flannel: withFlannel } satisfies Record<string, Reshape>;
 
 /** Hosts on which points are tried concurrently: two more than cores, since the kernel often makes processes wait. */
 const LANES = 4;
@@ -100,11 +95,11 @@ async function makePlaces(plan: SweepPlan): Promise<[Place, ...Place[]]> {
 }
 
 async function makePlace({ verb, where }: SweepPlan): Promise<Place> {
-  const only = where === 'firewall' || where === 'flannel' ? where : undefined;
-  const ground = await makeGround(where !== 'alone', only && CHAINS[only]);
+  const chain = where in CHAINS ? CHAINS[where as keyof typeof CHAINS] : undefined;
+  const ground = await makeGround(where !== 'alone', chain?.plugins);
   const close = () => ground.close();
   if (where !== 'daemon') {
-    const count = () => countPoints(ground, verb, only);
+    const count = () => countPoints(ground, verb, chain?.struck);
     return { count, tryPoint: (...one) => tryPoint(ground, ...one), close };
   }
   try {
@@ -128,32 +123,8 @@ async function tryAt(place: Place, [turn, point]: [number, Point]): Promise<Outc
   }
 }
 
-function withFirewall(plugins: readonly Row[]): Row[] {
-  return [...plugins, { type: 'firewall' }];
-}
-
-/** The bridge as flannel's delegate, with the same subnets. */
-function withFlannel([bridge, ...plugins]: readonly Row[], { tmp }: Lab): Row[] {
-  const subnetFile = `${tmp}/subnet.env`;
-  fs.writeFileSync(subnetFile, FLANNEL_SUBNETS);
-  const { ipam, ...delegate } = bridge as Row & { readonly ipam: Row };
-  const { dataDir } = ipam;
-  return [
-    { type: 'flannel', subnetFile, dataDir: `${tmp}/flannel`, delegate, ipam: { dataDir } },
-    ...plugins,
-  ];
-}
-
-const FLANNEL_SUBNETS = `FLANNEL_NETWORK=10.88.0.0/16
-FLANNEL_SUBNET=10.88.0.1/16
-FLANNEL_IPV6_NETWORK=fd88::/48
-FLANNEL_IPV6_SUBNET=fd88::1/64
-FLANNEL_MTU=1450
-FLANNEL_IPMASQ=false
-`;
-
 /** Runs the verb once without a fault and finds the points among all its requests, or only those of one plugin. */
-async function countPoints(ground: Ground, verb: Verb, only?: keyof typeof CHAINS): Promise<Point[]> {
+async function countPoints(ground: Ground, verb: Verb, struck?: 'first' | 'last'): Promise<Point[]> {
   await prepareVerb(ground, verb);
   const held = await ground.hold(verb);
   const runner = await attachTracer(held.pid, { syscalls: WATCHED });
@@ -164,9 +135,9 @@ async function countPoints(ground: Ground, verb: Verb, only?: keyof typeof CHAIN
   if (exitCode !== 0) throw new Error(`${verb} fails without a fault: ${stderr}`);
   if (verb === 'add') await succeed(ground, 'del');
   const [ofRunner, ofWorker] = [runner, worker].map(({ lines }) => parseCalls(lines.map(ground.generalise)));
-  if (only !== undefined) {
+  if (struck !== undefined) {
     // DEL begins with the last plugin.
-    const isFirst = (only === 'flannel') === (verb !== 'del');
+    const isFirst = (struck === 'first') === (verb !== 'del');
     return findPoints(verb, { worker: callsOfLink(ofWorker ?? [], isFirst ? 0 : ground.links - 1) });
   }
   return findPoints(verb, { runner: ofRunner ?? [], worker: ofWorker ?? [] });

@@ -16,7 +16,7 @@ const COLUMNS = [
 /** A human-readable title of a sweep. */
 export function titleOf({ verb, where }: Pick<SweepPlan, 'verb' | 'where'>): string {
   const places = { busy: 'with a neighbour', alone: 'alone', daemon: 'by the daemon' };
-  return `${verb.toUpperCase()}, ${where === 'firewall' || where === 'flannel' ? where : places[where]}`;
+  return `${verb.toUpperCase()}, ${where in places ? places[where as keyof typeof places] : where}`;
 }
 
 /** Points tried, by verb and kind; faults that did not happen are listed below. */
