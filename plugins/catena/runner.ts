@@ -3,6 +3,7 @@
 import { appendFileSync, statSync, writeSync } from 'node:fs';
 import { parsePluginDirs } from '../../src/chain/config/find-plugin.ts';
 import type { Deadlines, PluginEvent, Watch, WatchedRequest } from '../../src/chain/run/runtime.ts';
+import { withContainerAlone } from '../../src/chain/run/turns.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { findCniArgs, podNamedIn } from '../../src/cni/env.ts';
 import { decode, defined, isObject } from '../../src/cni/json.ts';
@@ -14,7 +15,9 @@ import type { FollowCall, Runner, RunnerOptions } from '../../src/delegate/runne
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
 import { maskText } from '../../src/observe/secrets.ts';
 import type { Call } from '../../src/plugin/define.ts';
+import { takePluginLock } from '../../src/plugin/lock.ts';
 import { findTakenName } from '../../src/sys/netns.ts';
+import { LOCK_DEADLINE_MS } from '../../src/wait.ts';
 import { workerSegments } from '../../src/worker/client.ts';
 import { ownWorker, type WorkerSource } from '../../src/worker/process.ts';
 import {
@@ -190,7 +193,7 @@ export async function prepareRunner<T>(
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,
       isSharedWithMultus: places.isSharedWithMultus,
-      ...inContainer(call),
+      ...inContainer(call, { env: places.env, signal: signal ?? interrupt.signal }),
       look: async list => {
         const { lookOrTell } = await import('../../src/node/garbage/find-traced.ts');
         const find = await loadAbouts(findAbout, typesOf(list));
@@ -220,8 +223,11 @@ export async function prepareRunner<T>(
 /** What the verbs do in the container. */
 function inContainer(
   call: Call<PluginConfig>,
-): Pick<Runner, 'routes' | 'beginQuiet' | 'endQuiet' | 'isAnsweredElsewhere' | 'findTaken'> {
+  place: Pick<Runner['runtime'], 'env' | 'signal'>,
+): Pick<Runner, 'routes' | 'beginQuiet' | 'endQuiet' | 'isAnsweredElsewhere' | 'findTaken' | 'whileAlone'> {
+  const turn = { waitMs: LOCK_DEADLINE_MS, take: takePluginLock };
   return {
+    whileAlone: (containerId, step) => withContainerAlone(containerId, place, turn, step),
     routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
     beginQuiet: async ifnames => (await loadQuiet()).beginQuiet(call.containerNetns, ifnames),
     async endQuiet(ifnames) {

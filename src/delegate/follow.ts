@@ -10,12 +10,12 @@ import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts
 import type { JsonObject } from '../cni/json.ts';
 import { addOne, refuseHeldDevices, toRecordedNetwork } from './add.ts';
 import { type PodClaims, readClaims } from './claims.ts';
-import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
+import { type Cluster, type KubernetesPod, MACHINE_ANNOTATION, type NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './cluster-pod.ts';
 import { editRoutes, interfacesOf } from './default-route.ts';
 import { deleteOne } from './delete.ts';
 import { PodDevices, readDeviceInfo } from './devices.ts';
-import { endMove, leaveMachine } from './moving.ts';
+import { endMove, isMovingTo, leaveMachine } from './moving.ts';
 import { statusOf } from './network-status.ts';
 import { type PlannedNetwork, planNetwork } from './plan.ts';
 import {
@@ -30,7 +30,7 @@ import {
   runtimeOf,
   writeMultusNote,
 } from './record.ts';
-import type { Pod, Runner } from './runner.ts';
+import { isOfMachine, type Pod, type Runner } from './runner.ts';
 import { NETWORKS_ANNOTATION } from './selection.ts';
 import { listAnnotated, type WantedNetwork } from './wanted.ts';
 
@@ -62,14 +62,27 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
   if (known && isSettled && annotationOf(known) === follow?.annotation) return;
   const found = await readPod(place, uid);
   if (found === undefined) return;
-  const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
   try {
-    const { known } = held;
-    if (known && isFollowing(known.record, pod)) await followHeld(runner, pod, known, place, found);
+    const change = () => changePod(runner, key, pod, place, found);
+    await (runner.whileAlone?.(key.containerId, change) ?? change());
   } catch (error) {
     const said = failureEvents('NetworksNotChanged', toCniError(error), annotationOf(found));
     await tellCluster(cluster, { ...place, uid: found.uid }, said, runner.warn);
     throw error;
+  }
+}
+
+async function changePod(
+  runner: Runner,
+  key: PodKey,
+  pod: Pod,
+  place: PodInCluster,
+  found: KubernetesPod,
+): Promise<void> {
+  const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
+  try {
+    const { known } = held;
+    if (known && isFollowing(known.record, pod)) await followHeld(runner, pod, known, place, found);
   } finally {
     held.release();
   }
@@ -86,6 +99,8 @@ async function followHeld(
   await live.removeUnsettled();
   const wanted = listAnnotated(runner.options, pod, found.annotations);
   const { going, coming } = planFollowing(live.networks, wanted);
+  const isMachine = found.annotations[MACHINE_ANNOTATION] !== undefined;
+  if (isMachine && coming.some(({ selection }) => isOfMachine(selection))) await refuseMoving(runner, pod);
   const claims = await readClaims(runner, pod, coming);
   const leaving = new Set(going.map(({ ifname }) => ifname));
   const planned = await live.plan(pod, claims.wanted, leaving);
@@ -93,7 +108,7 @@ async function followHeld(
   let failure: unknown;
   try {
     await live.detach(going);
-    await attachAll(live, planned, claims);
+    await live.attach(planned, claims, isMachine);
   } catch (error) {
     failure = error;
   }
@@ -109,15 +124,13 @@ async function followHeld(
   live.noteAnnotation(annotationOf(found));
 }
 
-async function attachAll(live: LiveNetworks, planned: readonly PlannedNetwork[], claims: PodClaims) {
-  const results = await live.attach(planned);
-  try {
-    await claims.fill(planned, results);
-  } catch (error) {
-    await claims.empty();
-    await live.detach(live.networks.slice(-planned.length));
-    throw error;
-  }
+/** What belongs to a machine that is still on its way here must not speak yet. @throws CniError 11 */
+async function refuseMoving(runner: Runner, pod: Pod): Promise<void> {
+  if (!(await isMovingTo(runner, pod))) return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot attach further networks to container "${pod.containerId}": the virtual machine that moves to it has not arrived yet`,
+  );
 }
 
 /** The pod's status changes often, so a write of an old version is repeated with the present one. */
@@ -252,14 +265,16 @@ class LiveNetworks {
   }
 
   /**
-   * ADD of networks, all or none.
-   * @returns their results
-   * @throws CniError of the network that fails
+   * ADD of networks, all or none. Only once the claims have their addresses are they settled: a process that dies before leaves networks
+   * that the next one attaches again.
+   * @param isMachine whether the pod runs a virtual machine
+   * @throws CniError of the network or the claim that fails
    */
-  async attach(planned: readonly PlannedNetwork[]): Promise<JsonObject[]> {
-    if (planned.length === 0) return [];
+  async attach(planned: readonly PlannedNetwork[], claims: PodClaims, isMachine: boolean): Promise<void> {
+    if (planned.length === 0) return;
     const before = this.networks;
     const coming = planned.map(toRecordedNetwork);
+    if (isMachine) this.#noteMachine(planned.filter(({ selection }) => isOfMachine(selection)));
     this.#write([...before, ...coming.map(network => ({ ...network, state: 'coming' as const }))]);
     const results: JsonObject[] = [];
     try {
@@ -268,19 +283,30 @@ class LiveNetworks {
         const route = (given: JsonObject) => this.#keepDefaultRoute(network, given);
         results.push(await addOne(network, this.#runtime, route));
       }
+      await claims.fill(planned, results);
       const statusAt = (i: number) => {
         const network = planned[i] as PlannedNetwork;
         return { ...statusOf(network, results[i] as JsonObject, false, readDeviceInfo(network)) };
       };
       this.#write([...before, ...coming.map((network, i) => ({ ...network, status: statusAt(i) }))]);
-      return results;
     } catch (error) {
+      await claims.empty();
       // What cannot be deleted now stays on record, and is tried again.
       await this.removeUnsettled().catch(problem => {
         this.#runner.warn('a network could not be detached again', { error: String(problem) });
       });
       throw error;
     }
+  }
+
+  /** These interfaces have what belongs to the machine: they fall silent when it moves away. */
+  #noteMachine(networks: readonly PlannedNetwork[]): void {
+    const { machine, follow } = this.#contents;
+    const call = machine?.call ?? follow?.call;
+    const ifnames = networks.map(({ attachment }) => attachment.ifname);
+    if (!call || ifnames.length === 0) return;
+    const known = machine ?? { ifnames: [], moves: false, call };
+    this.#contents = { ...this.#contents, machine: { ...known, ifnames: [...known.ifnames, ...ifnames] } };
   }
 
   /** The pod keeps the default route that it has: the kernel might prefer a second one. */
@@ -310,7 +336,13 @@ class LiveNetworks {
   }
 
   #write(networks: readonly RecordedNetwork[]): void {
-    this.#contents = { ...this.#contents, networks: [...networks] };
+    const { machine } = this.#contents;
+    const ifnames = machine?.ifnames.filter(name => networks.some(({ ifname }) => ifname === name)) ?? [];
+    this.#contents = {
+      ...this.#contents,
+      networks: [...networks],
+      machine: machine && (ifnames.length || machine.moves) ? { ...machine, ifnames } : undefined,
+    };
     const place = { cacheDir: this.#contents.cacheDir, containerId: this.#held.record.containerId };
     if (this.#runner.isSharedWithMultus) writeMultusNote(place, networks);
     this.#held.restate(renderPod(this.#contents));

@@ -143,6 +143,8 @@ export interface Runner {
   readonly again?: FollowCall;
   /** Whether a daemon makes this call. One made without it may be followed by one that runs later. */
   readonly isServed?: boolean;
+  /** Does the work while no other process, such as `catena attach`, adds networks to the container. @throws CniError 11 */
+  readonly whileAlone?: <T>(containerId: string, work: () => Promise<T>) => Promise<T>;
   /** Has nothing leave the container through interfaces of these names, which need not exist. @throws CniError 11 */
   readonly beginQuiet?: (ifnames: readonly string[]) => Promise<void>;
   /** Ends that, and announces what the interfaces have; does nothing in a namespace that is gone. */

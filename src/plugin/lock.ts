@@ -1,7 +1,7 @@
 // How do calls of a plugin, in whichever process, take turns at something that they share?
 import { runDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { withFlock } from '../sys/flock.ts';
+import { holdFlock, withFlock } from '../sys/flock.ts';
 import type { Call } from './define.ts';
 
 /**
@@ -38,4 +38,9 @@ export function withContainerLock<T>(
 ): T {
   const path = `${runDir(environment)}/container-${containerNetns.ino}.lock`;
   return withPluginLock(path, step, true);
+}
+
+/** Takes a lock for work that goes on beside other work. @returns a function that releases it; undefined while another process has it */
+export function takePluginLock(path: string): (() => void) | undefined {
+  return holdFlock(path, { mode: 0o600, directoryMode: 0o700 });
 }

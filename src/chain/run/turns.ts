@@ -5,8 +5,12 @@
 // begins while plugins collect. No more than that is excluded: a plugin may hang for minutes, and neither other networks
 // nor GC must wait for it. An operation that waits holds nothing, so no two can wait for each other.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { join } from 'node:path';
+import { type AttachmentId, digestOf } from '../../cni/attachment.ts';
+import { runDir } from '../../cni/directories.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
+import { pause } from '../../wait.ts';
 import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 
 type QueueRuntime = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;
@@ -106,4 +110,45 @@ function mayBegin({ network, containerId }: Turn, { running }: Queue, before: re
   const ahead = [...running, ...before];
   const isCollecting = ahead.some(one => one.containerId === undefined && one.network === network);
   return !isCollecting && (containerId === undefined || !ahead.some(one => one.containerId === containerId));
+}
+
+// The name of a further interface is chosen by looking which ones are free, and plugins of foreign make delete an interface by its name.
+// So only one process at a time may choose a name in a container that runs. Few locks serve all containers: their files stay.
+
+/** How long another process is waited for, and how its lock is taken: undefined while another one has it. */
+interface Turnstile {
+  readonly waitMs: number;
+  take(path: string): (() => void) | undefined;
+}
+
+const PAUSE_MS = 20;
+
+/**
+ * Does the work while no other process adds networks to a container that runs, or removes them.
+ * @throws CniError 11 if another one did so for too long
+ */
+export async function withContainerAlone<T>(
+  containerId: string,
+  { env, signal }: Pick<ChainRuntime, 'env' | 'signal'>,
+  { waitMs, take }: Turnstile,
+  work: () => Promise<T>,
+): Promise<T> {
+  const path = join(runDir(env), 'running', `${digestOf(containerId).slice(-2)}.lock`);
+  const giveUpAt = performance.now() + waitMs;
+  for (;;) {
+    const release = take(path);
+    if (release) {
+      try {
+        return await work();
+      } finally {
+        release();
+      }
+    }
+    if (performance.now() > giveUpAt || signal?.aborted)
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot change the networks of container "${containerId}": another process does, and holds "${path}"; try again later`,
+      );
+    await pause(PAUSE_MS);
+  }
 }

@@ -1,15 +1,13 @@
 // How does a running container get one more network, how does it lose one, and how do processes that do so wait for each other?
 
-import { join } from 'node:path';
 import { hold, lifeOf, pastOf } from '../../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../../chain/config/conflist.ts';
 import { settleEarlierAdd } from '../../chain/records/recover.ts';
 import { withDetails } from '../../chain/run/call-plugins.ts';
 import { addNetwork, deleteNetwork } from '../../chain/run/run.ts';
 import { type Attachment, type ChainRuntime, holdCall } from '../../chain/run/runtime.ts';
-import { inTurn } from '../../chain/run/turns.ts';
-import { type AttachmentId, digestOf } from '../../cni/attachment.ts';
-import { runDir } from '../../cni/directories.ts';
+import { inTurn, withContainerAlone } from '../../chain/run/turns.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
 import type { CniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -20,40 +18,15 @@ import { originOf, sinceOf } from '../../node/read-node.ts';
 import { holdFlock } from '../../sys/flock.ts';
 import { type ContainerPlace, checkPlace, type KnownContainer } from './container.ts';
 
-// The name of an interface is chosen by looking which ones are free, and plugins of foreign make delete an interface by its name.
-// So only one process at a time may choose a name in a container. Few locks serve all containers: their files stay.
-
-const PAUSE_MS = 20;
-
-/**
- * Does the work while no other process adds networks to the container or removes them.
- * @param waitMs how long to wait for another one
- * @throws CniError 11 if that was not long enough
- */
-export async function withContainer<T>(
+/** The name of an interface is chosen by looking which ones are free. As withContainerAlone(). */
+export function withContainer<T>(
   containerId: string,
-  { env, signal }: Pick<ChainRuntime, 'env' | 'signal'>,
+  runtime: Pick<ChainRuntime, 'env' | 'signal'>,
   waitMs: number,
   work: () => Promise<T>,
 ): Promise<T> {
-  const path = join(runDir(env), 'running', `${digestOf(containerId).slice(-2)}.lock`);
-  const giveUpAt = performance.now() + waitMs;
-  for (;;) {
-    const release = holdFlock(path, { mode: 0o600, directoryMode: 0o700 });
-    if (release) {
-      try {
-        return await work();
-      } finally {
-        release();
-      }
-    }
-    if (performance.now() > giveUpAt || signal?.aborted)
-      throw new CniError(
-        ErrorCode.tryAgainLater,
-        `Cannot change the networks of container "${containerId}": another process does, and holds "${path}"; try again later`,
-      );
-    await Bun.sleep(PAUSE_MS);
-  }
+  const take = (path: string) => holdFlock(path, { mode: 0o600, directoryMode: 0o700 });
+  return withContainerAlone(containerId, runtime, { waitMs, take }, work);
 }
 
 /**
