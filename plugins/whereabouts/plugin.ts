@@ -73,11 +73,11 @@ export const plugin = definePlugin({
     const books = await openBooks(ipam);
     const holder = holderOf(call);
     const reported = call.prevResult?.ips?.flatMap(({ address }) => findCidr(address)?.ip ?? []) ?? [];
-    for (const range of await rangesFor(call, ipam, books)) {
+    for (const range of await placesOf(call, ipam, books, holder)) {
       const ip = await findEntry(books, range, holder);
       if (ip === undefined)
         throw new Error(
-          `Cannot find an address of ${renderAttachment(call.env)} in pool "${range.poolName}"`,
+          `Cannot find an address of ${renderAttachment(call.env)} in pool "${range.poolName}"; recreate the container`,
         );
       if (reported.length && !reported.some(one => sameIp(one, ip)))
         throw new Error(
@@ -190,6 +190,14 @@ async function openBooks(ipam: Ipam): Promise<Books> {
 async function rangesFor(call: Call, ipam: Ipam, books: Books): Promise<readonly Range[]> {
   const ranges = planRanges(ipam);
   return ipam.node_slice_size && ranges[0] ? [await sliceFor(call, ipam, books, ranges[0])] : ranges;
+}
+
+/** Where a holder has its entries: a slice may have moved since, and then they are in the pool of the one before. */
+async function placesOf(call: Call, ipam: Ipam, books: Books, holder: Holder): Promise<readonly Range[]> {
+  if (!ipam.node_slice_size) return rangesFor(call, ipam, books);
+  const pools = await poolsFor(call, ipam, books, holder);
+  for (const pool of pools) if (await findEntry(books, pool, holder)) return [pool];
+  return rangesFor(call, ipam, books);
 }
 
 /** Where entries of this node may be, or those of a holder. */

@@ -148,6 +148,28 @@ describe('whereabouts', () => {
     expect(await add(at(4))).toMatchObject({ exitCode: 0, address: at(4) });
   });
 
+  test('CHECK finds an address of the slice that the node had when the container got it', async () => {
+    const { call, conf, at } = network();
+    const range = `${at(0)}/28`;
+    const name = range.replace('/', '-');
+    const slices = POOLS.replace('ippools', 'nodeslicepools');
+    const assign = (sliceRange: string) =>
+      model.put(`${slices}/${name}`, {
+        metadata: { name },
+        status: { allocations: [{ nodeName: 'a', sliceRange }] },
+      });
+    const sliced = { ipam: { ...conf.ipam, range, node_slice_size: '/29' } };
+    const env = { NODENAME: 'a' };
+    assign(`${at(0)}/29`);
+    const { reply } = await call('ADD', 'a', sliced, '', env);
+    assign(`${at(8)}/29`);
+    const check = (id: string) => call('CHECK', id, { ...sliced, prevResult: reply }, '', env);
+    expect(await check('a')).toMatchObject({ exitCode: 0 });
+    expect((await check('b')).reply.msg).toContain('Cannot find an address of container "b"');
+    expect(await call('DEL', 'a', sliced, '', env)).toMatchObject({ exitCode: 0 });
+    expect((await check('a')).reply.msg).toContain('Cannot find an address of container "a"');
+  });
+
   test('ADD refuses two addresses of one range in CNI_ARGS, before anything is allocated', async () => {
     const { call, at, notes } = network();
     const { reply } = await call('ADD', 'a', {}, `;IP=${at(2)},${at(3)}`);
