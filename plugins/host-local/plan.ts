@@ -68,7 +68,23 @@ export function parseRangeSets(raw: readonly (readonly IpRange[])[]): RangeSet[]
       if (later) throw new Error(`Cannot use range sets ${i} and ${j}: ${renderOverlap(later, a)}`);
     }
   }
-  return sets;
+  return sets.map((set, i) => withoutGatewaysOf(sets, set, i));
+}
+
+/** A bridge has the gateways of all sets, wherever they are. */
+function withoutGatewaysOf(sets: readonly RangeSet[], set: RangeSet, index: number): RangeSet {
+  const others = sets.flat().flatMap(({ gateway }) => gateway ?? []);
+  const foreign = others.filter(ip => findRange(set, ip) && !isGateway(set, ip));
+  const except = foreign.map((ip): Stretch => [ip, ip]);
+  const [first, ...rest] = set.flatMap(range =>
+    piecesOf({ ...range, except: inOrder(except.filter(([ip]) => rangeContains(range, ip))) }),
+  );
+  if (first) return [first, ...rest];
+  throw new Error(`Cannot use range set ${index}: gateways of other range sets leave no address of it`);
+}
+
+function inOrder(stretches: readonly Stretch[]): Stretch[] {
+  return [...stretches].sort(([a], [b]) => (a.value < b.value ? -1 : 1));
 }
 
 /** A configured range, of which not every address need be handed out. */

@@ -259,6 +259,27 @@ describe('findRange()', () => {
   });
 });
 
+describe('parseRangeSets() with the gateway of one set in another', () => {
+  test('hands it out to none, since a bridge has it', () => {
+    const sets = parseRangeSets([
+      [{ subnet: '10.4.0.0/29', gateway: '10.5.0.3' }],
+      [{ subnet: '10.5.0.0/29' }],
+      [{ subnet: '10.6.0.0/30', gateway: '10.5.0.5' }],
+    ]);
+    expect(sets.map(renderRangeSet)).toEqual([
+      '10.4.0.1-10.4.0.6',
+      '10.5.0.1-10.5.0.2,10.5.0.4-10.5.0.4,10.5.0.6-10.5.0.6',
+      '10.6.0.1-10.6.0.2',
+    ]);
+    expect(sets[1] && capacityOf(sets[1])).toBe(3n);
+  });
+
+  test('refuses what leaves no address', () => {
+    const sets = [[{ subnet: '10.4.0.0/29', gateway: '10.5.0.7' }], [{ subnet: '10.5.0.7/32' }]];
+    expect(() => parseRangeSets(sets)).toThrow('range set 1: gateways of other range sets leave no address');
+  });
+});
+
 describe('parseRangeSets() with parts of a subnet', () => {
   const render = (range: Parameters<typeof parseRange>[0]) =>
     parseRangeSets([[range]])
