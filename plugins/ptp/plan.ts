@@ -49,7 +49,9 @@ export interface PtpPlan {
 export function planPtp(ipam: Result, type: string): PtpPlan {
   const ips = (ipam.ips ?? []).map(({ address, gateway }) => {
     if (gateway) return { cidr: parseCidr(address), gateway: parseIp(gateway) };
-    throw refusal(`IPAM plugin "${type}" returned ${address} without a gateway, which the host end needs`);
+    throw refusal(
+      `IPAM plugin "${type}" returned ${address} without a gateway, which the host end needs; set "gateway" in "ipam"`,
+    );
   });
   if (ips.length === 0) throw refusal(`IPAM plugin "${type}" returned no address`);
   // An address with a full-length prefix has no subnet, and the kernel adds no route for it.

@@ -68,8 +68,12 @@ export function refuseUnusable(ips: readonly PlannedIp[], own: readonly Ip[] = [
   }
 }
 
+/** The kernel drops packets from and to such addresses on a link, or takes them for its own. */
+const NOT_ON_LINKS = ['127.0.0.0/8', '224.0.0.0/4', '::1/128', 'ff00::/8'].map(parseCidr);
+
 function findUnusable(cidr: Cidr, ips: readonly PlannedIp[], own: readonly Ip[]): string | undefined {
   const { ip } = cidr;
+  if (NOT_ON_LINKS.some(one => cidrContains(one, ip))) return 'a loopback or multicast address';
   if (ips.some(({ gateway }) => gateway && sameIp(gateway, ip))) return 'the address of the gateway';
   if (own.some(one => sameIp(one, ip))) return 'an address of the host on that link';
   if (isSmallest(cidr)) return undefined;

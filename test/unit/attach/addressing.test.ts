@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { holdingsOf } from '../../../src/attach/addressing.ts';
+import { holdingsOf, refuseUnusable } from '../../../src/attach/addressing.ts';
 import type { CniEnv } from '../../../src/cni/env.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { parseCidr, parseIp } from '../../../src/net/ip.ts';
@@ -68,3 +68,18 @@ describe('holdingsOf() requested addresses', () => {
     expect(isAsked(parseIp('fd00::5'))).toBe(true);
   });
 });
+
+test.each(['127.0.0.5/8', '127.5.0.2/24', '224.5.0.2/24', '239.255.255.255/32', '::1/64', 'ff05::2/64'])(
+  'no interface of a container gets %s',
+  address => {
+    const refuse = () => refuseUnusable([{ cidr: parseCidr(address), gateway: undefined }]);
+    expect(refuse).toThrow(`Cannot give the container address ${address}: it is a loopback or multicast`);
+  },
+);
+
+test.each(['126.255.255.254/8', '128.0.0.2/24', '223.5.0.2/24', '240.0.0.2/24', '::2/64', 'fd00::2/64'])(
+  'an interface may get %s',
+  address => {
+    refuseUnusable([{ cidr: parseCidr(address), gateway: undefined }]);
+  },
+);
