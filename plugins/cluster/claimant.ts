@@ -5,6 +5,7 @@ import { stateDir } from '../../src/cni/directories.ts';
 import { nodeName } from '../../src/cni/node-name.ts';
 import { bootId } from '../../src/files/process-stat.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-files.ts';
+import { renderRestored } from '../../src/ipam/lease-store.ts';
 import {
   bootClock,
   findUpkeep,
@@ -23,15 +24,15 @@ const REQUEST_S = 5;
 export const DEFAULT_TIMEOUT_S = 10;
 
 /** A network, as a call has it. */
-type Network = Pick<Call<LeaseConf>, 'conf' | 'network' | 'environment'>;
+type Network = Pick<Call<LeaseConf>, 'conf' | 'network' | 'environment'> & Partial<Pick<Call, 'log'>>;
 
 /** Where the network of a call keeps leases and blocks. */
-export function placeOf({ conf, network, environment }: Network): Place {
-  const dataDir = conf.ipam.dataDir || DEFAULT_DATA_DIR;
+export function placeOf({ conf, network, environment, log }: Network): Place {
+  const dir = join(conf.ipam.dataDir || DEFAULT_DATA_DIR, network);
   const { node, kubeconfig } = conf.ipam;
   return {
     network,
-    dir: join(dataDir, network),
+    dir,
     // Both seldom asked for: what this boot began with stays.
     get node() {
       return typeof node === 'string' && node
@@ -44,6 +45,7 @@ export function placeOf({ conf, network, environment }: Network): Place {
     boot: bootId(environment),
     reclaim: conf.ipam.reclaimAfterReboot ?? true,
     clock: bootClock,
+    onRestored: addresses => log?.warn(renderRestored(addresses, dir)),
   };
 }
 

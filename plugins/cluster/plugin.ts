@@ -5,12 +5,7 @@ import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { fileExists } from '../../src/files/read-file.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import {
-  type LeaseStore,
-  refuseSecondLease,
-  renderRestored,
-  unusedGarbage,
-} from '../../src/ipam/lease-store.ts';
+import { type LeaseStore, refuseSecondLease, unusedGarbage } from '../../src/ipam/lease-store.ts';
 import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held, type HeldBlock, termsOf } from '../../src/pools/held.ts';
@@ -162,7 +157,6 @@ function reserveIn(
   held: Held | undefined,
 ): ChosenAddress[] | undefined {
   const own = store.findKnownLeasesOf(owner);
-  if (store.restored.length) call.log.warn(renderRestored(store.restored, placeOf(call).dir));
   refuseSecondLease(owner, own);
   const present = held && inPresentTerms(held, pool);
   const chosen = chooseAddresses(present, pool.name, store, wish);

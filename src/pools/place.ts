@@ -24,6 +24,8 @@ export interface Place {
   readonly reclaim: boolean;
   /** Seconds since the boot. */
   clock(): number;
+  /** Learns of leases that were made again: containers have the addresses, and the files were deleted. */
+  onRestored?(addresses: readonly string[]): void;
 }
 
 /** What a comparison found. */
@@ -56,11 +58,23 @@ const NAP_MS = { first: 1, longest: 20 };
 
 /** Works on the leases and on the list of blocks, while no other process does. */
 export function inPlace<T>(
-  { dir, reclaim, network }: Place,
+  place: Place,
   work: (store: LeaseStore, held: Held | undefined) => T,
   options: Omit<StoreOptions, 'reclaim'> = {},
 ): T {
-  return withStore(dir, { reclaim, network, create: true, ...options }, store => work(store, readHeld(dir)));
+  return inStore(place, { create: true, ...options }, store => work(store, readHeld(place.dir)));
+}
+
+function inStore<T>(
+  { dir, reclaim, network, onRestored }: Place,
+  options: Omit<StoreOptions, 'reclaim'>,
+  work: (store: LeaseStore) => T,
+): T {
+  return withStore(dir, { reclaim, network, ...options }, store => {
+    const outcome = work(store);
+    if (store.restored.length) onRestored?.(store.restored);
+    return outcome;
+  });
 }
 
 /**
@@ -103,8 +117,8 @@ export function postponeComparison(place: Place): void {
 }
 
 /** Works on the leases alone: they can be released even if the list of blocks cannot be read. */
-export function inLeases<T>({ dir, reclaim, network }: Place, work: (store: LeaseStore) => T): T {
-  return withStore(dir, { reclaim, network }, work);
+export function inLeases<T>(place: Place, work: (store: LeaseStore) => T): T {
+  return inStore(place, {}, work);
 }
 
 /** Changes the list of blocks. @param isDurable asked after the change: see {@link writeHeld} */
