@@ -141,6 +141,7 @@ function timesOf(options: Dhcp4Answer['message']['options']): Partial<Lease> {
 
 const LeaseState = z.extend(CommonState, {
   lease: Lease,
+  unapplied: z.optional(Lease),
   /** Value of option 61, in hexadecimal digits. */
   clientId: z.string(),
   /** MTU of the interface before ADD lowered it to the server's. */

@@ -62,7 +62,11 @@ export const CommonState = z.object({
   /** Destinations that the interface had no route to when its address was withdrawn: it gets none with the next one either. */
   without: z.optional(z.array(z.string())),
 });
-type LeaseState = z.output<typeof CommonState> & { readonly lease: CommonLease };
+type LeaseState = z.output<typeof CommonState> & {
+  readonly lease: CommonLease;
+  /** The lease before, whose address and routes the interface may still have: this one was noted, and the process may have died since. */
+  readonly unapplied?: CommonLease | undefined;
+};
 
 /** Leases of a family: each has a record of its own, and is visited at times of its own. */
 export interface LeaseFamily<S extends LeaseState> {
@@ -508,6 +512,7 @@ export async function keepLease<S extends LeaseState>(
   }
   const keeper = open(place, state);
   const visit = { call, record, leases, place, keeper, isAwaited };
+  if (state.unapplied) return complete(visit, state.unapplied);
   if (isOver(state)) return endLease(visit);
   const response = await askAbout(visit, restarted);
   if (typeof response === 'object') return take(visit, response.lease);
@@ -616,15 +621,17 @@ async function take<S extends LeaseState>(
   } as unknown as S;
   const isRerouted = leases.routesOf(next).join() !== reportedRoutes.join();
   const noted = isRerouted ? { ...next, reportedRoutes } : next;
-  if (!updateRecord(call, record, noted, dueAt(lease, bootClock()))) {
+  const isMoved = findAddress(place, lease) === undefined;
+  const { without = isMoved ? keeper.missing(before) : [] } = record.state;
+  const isChanged = !isLeftToAdd && (isMoved || termsOf(before) !== termsOf(lease));
+  const begun = isChanged ? { ...noted, unapplied: before, without } : noted;
+  if (!updateRecord(call, record, begun, isChanged ? bootClock() : dueAt(lease, bootClock()))) {
     if (findInterface(call, record)) await leases.release(place, next);
     return;
   }
   if (isLeftToAdd) return;
-  const isMoved = findAddress(place, lease) === undefined;
-  const { without = isMoved ? keeper.missing(before) : [] } = record.state;
-  if (before.address !== lease.address) withdrawAddress(place, before);
-  keeper.apply(lease, before, without);
+  applyOver(place, keeper, { lease, before, without });
+  if (isChanged) updateRecord(call, record, noted, dueAt(lease, bootClock()));
   const what = `"${place.link.name}" of container "${call.env.containerId}"`;
   if (leases.routesOf(next).join() !== leases.routesOf(record.state).join())
     call.log.warn(
@@ -640,6 +647,37 @@ async function take<S extends LeaseState>(
     call.log.warn(
       `${what} now has ${lease.address}: ADD reported ${reported}, and host ports, packet filters and the runtime still refer to that; recreate the container`,
     );
+}
+
+/** What a lease gives its interface. */
+function termsOf({ since, duration, renewAfter, rebindAfter, ...terms }: CommonLease): string {
+  return JSON.stringify(terms);
+}
+
+function applyOver<L extends CommonLease>(
+  place: OpenInterface,
+  keeper: LeaseKeeper<L>,
+  { lease, before, without }: { readonly lease: L; readonly before: L; readonly without: readonly string[] },
+): void {
+  if (before.address !== lease.address) withdrawAddress(place, before);
+  keeper.apply(lease, before, without);
+}
+
+/** Ends what a process began that noted a lease, and died before the interface had it: nothing else would take the former address away. */
+function complete<S extends LeaseState>({ call, record, place, keeper }: Visit<S>, before: S['lease']): void {
+  const { unapplied: _, without = [], ...rest } = record.state;
+  const state = rest as unknown as S;
+  const { lease } = state;
+  if (isOver(state)) {
+    withdrawAddress(place, before);
+    updateRecord(call, record, state, bootClock());
+    return;
+  }
+  applyOver(place, keeper, { lease, before, without });
+  updateRecord(call, record, state, dueAt(lease, bootClock()));
+  call.log.warn(
+    `"${place.link.name}" now has ${lease.address}: the process that was giving it that had died`,
+  );
 }
 
 function hasOtherResolvers(before: CommonLease, now: CommonLease): boolean {

@@ -1,8 +1,9 @@
 // Does an interface follow what a DHCP server says later than at ADD, and does the plugin find the server again?
 import { expect, test } from 'bun:test';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { startDaemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
-import { add, addressesOf, confOf, SHORT, serve, startRogue } from '../helpers/dhcp-lab.ts';
+import { add, addressesOf, confOf, recordsIn, SHORT, serve, startRogue } from '../helpers/dhcp-lab.ts';
 import { addServedIpv6, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
@@ -141,6 +142,32 @@ describeRoot(
           await lab.ip(lab.host, 'link', 'set', SERVED.bridge, 'address', '02:00:00:00:00:79');
           await lab.plugin('bridge', { command: 'DEL', conf: confOf(), container });
           await until(() => server.leases().length === 0);
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] a process that died after it had noted another lease leaves no second address on the interface',
+      async () => {
+        await withHost(async lab => {
+          await serve(lab);
+          const container = await lab.container();
+          const { ips } = await add(lab, container);
+          expect(await addressesOf(lab, container)).toEqual([ips[0]?.address ?? '']);
+          const dir = `${lab.tmp}/state/upkeep/dhcp/lan`;
+          const [name = ''] = recordsIn(lab);
+          const note = JSON.parse(readFileSync(`${dir}/${name}`, 'utf8'));
+          const unapplied = note.state.lease;
+          const routes = [{ dst: '0.0.0.0/0', gw: '10.77.0.254' }];
+          const lease = { ...unapplied, address: '10.77.0.88/24', gateway: '10.77.0.254', routes };
+          const state = { ...note.state, lease, unapplied, unseen: undefined };
+          writeFileSync(`${dir}/${name}`, JSON.stringify({ ...note, dueAt: 0, state }));
+          const daemon = await startDaemon(lab);
+          await until(() => daemon.said().includes('the process that was giving it that had died'));
+          expect(await addressesOf(lab, container)).toEqual(['10.77.0.88/24']);
+          expect(await gatewaysOf(lab, container)).toEqual({ default: '10.77.0.254' });
+          expect(JSON.parse(readFileSync(`${dir}/${name}`, 'utf8')).state.unapplied).toBeUndefined();
         });
       },
       DEADLINE_MS,

@@ -69,6 +69,7 @@ const RELEASE_MS = 3_000;
 
 const LeaseState = z.extend(CommonState, {
   lease: Lease,
+  unapplied: z.optional(Lease),
   /** Who the client is: DUID and IAID, in hexadecimal digits. */
   duid: z.string(),
   iaid: z.string(),
