@@ -22,17 +22,26 @@ export const plugin = definePlugin({
     const [dataDir, conf] = [dataDirOf(call), render(call)];
     refuseTakenName(call);
     const delegate = delegateOf(call, conf);
-    // An attachment that already existed must not be undone by this ADD; a record that cannot be read is of none that DEL could undo.
-    if (typeof findKept(call) !== 'object') {
-      // Stored first: DEL must find what the delegate has begun, even if this process dies.
-      writeRecord(dataDir, call.env, conf);
-      // SPEC section 4: if a delegate's ADD fails, its DEL is run.
+    const undo = () =>
       call.onFailure("undo the delegate's ADD", async () => {
         await delegate.del();
         await call.onceDeleted(() => removeRecord(dataDir, call.env));
       });
+    // An attachment that already existed must not be undone by this ADD; a record that cannot be read is of none that DEL could undo.
+    const isKept = typeof findKept(call) === 'object';
+    if (!isKept) {
+      // Stored first: DEL must find what the delegate has begun, even if this process dies.
+      writeRecord(dataDir, call.env, conf);
+      // SPEC section 4: if a delegate's ADD fails, its DEL is run.
+      undo();
     }
-    return await delegate.add();
+    const result = await delegate.add();
+    if (isKept) {
+      // The delegate refuses what exists. What is stored is of an earlier boot, and flanneld may have another subnet and MTU since.
+      undo();
+      writeRecord(dataDir, call.env, conf);
+    }
+    return result;
   },
 
   async check(call) {

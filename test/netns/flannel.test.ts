@@ -101,6 +101,27 @@ describeRoot('flannel', () => {
     });
   });
 
+  test('what an ADD of an earlier boot stored is replaced: CHECK and DEL go by the present one', async () => {
+    await withHost(async lab => {
+      writeSubnets(lab, 1300);
+      const container = await lab.container();
+      const conf = confOf(lab);
+      await add(lab, container, conf);
+      // As after a boot: neither the interface nor its lease is there.
+      await lab.ip(container, 'link', 'del', 'eth0');
+      for (const lease of leases(lab)) rmSync(`${lab.tmp}/leases/cbr0/${lease}`);
+      writeSubnets(lab, 1400);
+      const prevResult = await add(lab, container, conf);
+      const stored = JSON.parse(readFileSync(`${lab.tmp}/flannel/${container.id}:eth0`, 'utf8'));
+      expect(stored.mtu).toBe(1400);
+      expect(await lab.plugin('flannel', { command: 'CHECK', conf, container, prevResult })).toMatchObject({
+        exitCode: 0,
+      });
+      await lab.plugin('flannel', { command: 'DEL', conf, container });
+      expect([kept(lab), leases(lab)]).toEqual([[], []]);
+    });
+  });
+
   test('so does the undo of an ADD whose delegate fails', async () => {
     await withHost(async lab => {
       writeSubnets(lab);
