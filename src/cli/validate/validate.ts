@@ -169,7 +169,7 @@ async function judgeFile(
     ...judgeCapabilities(placed),
     ...judgePlace(placed, index, network.plugins),
   ]);
-  const all = [...findings, ...inside, ...judgeMissingVersion(network)];
+  const all = [...findings, ...inside, ...judgeMissingVersion(network), ...judgeLongName(network)];
   // The runtime's own error is reported only if no finding explains it.
   const explained = all.some(({ severity, rule }) => severity === 'error' && rule === 'shape');
   const shown = refusal && (!explained || refusal.rule === 'version');
@@ -181,6 +181,16 @@ function judgeMissingVersion({ document }: PlacedNetwork): Finding[] {
   if ((cniVersion !== undefined && cniVersion !== '') || cniVersions !== undefined) return [];
   const message = '"cniVersion" is missing: assuming 0.1.0, which has neither CHECK nor GC';
   return [atValue(document, ['cniVersion'], ['warning', 'version', message])];
+}
+
+/** Runtimes name the file of a result `<network>-<container id>-<interface>`: 255 bytes, less 64 digits, 15 of an interface, and dashes. */
+const LONGEST_NAME = 255 - 64 - 15 - 2;
+
+function judgeLongName({ document }: PlacedNetwork): Finding[] {
+  const { name } = document.value;
+  if (typeof name !== 'string' || name.length <= LONGEST_NAME) return [];
+  const message = `"name" has ${name.length} characters: with more than ${LONGEST_NAME}, runtimes cannot write the results of containers, whose files are named after it`;
+  return [atValue(document, ['name'], ['warning', 'shape', message])];
 }
 
 /** By file in reading order, plugin files after their conflist, then by position. */

@@ -384,6 +384,13 @@ describe('the mistakes that people make in their first lists', () => {
         'warning option gateway 10.2.0.1 is outside of the subnet 10.1.0.0/24: containers look for it on their link, where it needs a route back to them',
       ],
     ],
+    [
+      'a name that leaves no room for those of containers',
+      { ...list({ type: 'bridge', ipam: leased() }), name: 'n'.repeat(175) },
+      [
+        'warning shape "name" has 175 characters: with more than 174, runtimes cannot write the results of containers, whose files are named after it',
+      ],
+    ],
     // It makes a route to the gateway.
     ['not for ptp', list({ type: 'ptp', ipam: leased({ gateway: '169.254.1.1' }) }), []],
     [
