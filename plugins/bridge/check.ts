@@ -25,7 +25,17 @@ import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
-import { bridgePortRequest, findLink, IFF_PROMISC, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import {
+  BR_STATE,
+  bridgePortRequest,
+  findLink,
+  getLink,
+  IFF_PROMISC,
+  type Link,
+  OPERSTATES,
+  type PortSettings,
+  setLink,
+} from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
 import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
@@ -99,11 +109,31 @@ function checkPort(call: Call<BridgeConf>, prevResult: Result, bridge: Link, con
   confirm(`bridge of ${name}`, bridge.index, port.master);
   const vlans = planVlans(conf);
   if (vlans) checkPortVlans(host, bridge, port, vlans);
-  const flags = port.attrs.linkinfo?.portData;
-  if (flags === undefined || flags instanceof Uint8Array) return port;
-  confirm(`hairpin mode of ${name}`, conf.hairpinMode, flags.hairpin === 1);
-  confirm(`isolation of ${name}`, conf.portIsolation, flags.isolated === 1);
+  const settings = settingsOf(port);
+  confirm(`hairpin mode of ${name}`, conf.hairpinMode, settings.hairpin);
+  confirm(`isolation of ${name}`, conf.portIsolation, settings.isolated);
+  confirm(`forwarding of the bridge port "${port.name}"`, true, !isStopped(bridge, port));
   return port;
+}
+
+/** How it is set as a port of its bridge; a port that is not said to be stopped forwards. */
+function settingsOf({ attrs: { linkinfo } }: Link): Required<PortSettings> {
+  const data = linkinfo?.portData;
+  const { hairpin, isolated, state = BR_STATE.forwarding } = data instanceof Uint8Array ? {} : (data ?? {});
+  return { hairpin: hairpin === 1, isolated: isolated === 1, state };
+}
+
+/**
+ * Whether it passes nothing although it has a carrier, as after `bridge link set dev <port> state 0`. With the spanning tree
+ * protocol, a port may block; it is disabled by hand only.
+ */
+function isStopped(bridge: Link, port: Link): boolean {
+  const { state } = settingsOf(port);
+  const isUp = OPERSTATES[port.attrs.operstate ?? 0] === 'up';
+  if (!isUp || state === BR_STATE.forwarding) return false;
+  const data = bridge.attrs.linkinfo?.data;
+  const hasProtocol = data && 'stpState' in data && data.stpState !== 0;
+  return state === BR_STATE.disabled || !hasProtocol;
 }
 
 /** Rules that the reference plugin made before this plugin replaced it are as good as our own. */
@@ -205,8 +235,16 @@ function repairBridge(
 function repairPort({ conf, host }: Call<BridgeConf>, bridge: Link, port: Link): void {
   if (port.master !== bridge.index) setLink(host, port.index, { master: bridge.index });
   raise(host, port);
-  const flags = { hairpin: conf.hairpinMode, isolated: conf.portIsolation };
-  if (flags.hairpin || flags.isolated) host.request(bridgePortRequest(port.index, flags));
+  // What it is set to as a port may have come with the bridge just now.
+  const now = getLink(host, port.index);
+  const { hairpin, isolated, state } = settingsOf(now);
+  const wanted = {
+    hairpin: conf.hairpinMode,
+    isolated: conf.portIsolation,
+    state: isStopped(bridge, now) ? BR_STATE.forwarding : state,
+  };
+  if (hairpin !== wanted.hairpin || isolated !== wanted.isolated || state !== wanted.state)
+    host.request(bridgePortRequest(port.index, wanted));
   const vlans = planVlans(conf);
   if (!vlans) return;
   mend(

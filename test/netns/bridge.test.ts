@@ -523,6 +523,26 @@ describeRoot('bridge CHECK', () => {
       (_l, _c, host) => ['host', ['bridge', 'link', 'set', 'dev', host, 'isolated', 'off']],
       'isolation',
     ],
+    [
+      'hairpin mode that was off',
+      (_l, _c, host) => ['host', ['bridge', 'link', 'set', 'dev', host, 'hairpin', 'on']],
+      'hairpin mode',
+    ],
+    [
+      'isolation that was off',
+      (_l, _c, host) => ['host', ['bridge', 'link', 'set', 'dev', host, 'isolated', 'on']],
+      'isolation',
+    ],
+    [
+      'port disabled',
+      (_l, _c, host) => ['host', ['bridge', 'link', 'set', 'dev', host, 'state', 'disabled']],
+      'forwarding of the bridge port',
+    ],
+    [
+      'port that only learns',
+      (_l, _c, host) => ['host', ['bridge', 'link', 'set', 'dev', host, 'state', 'learning']],
+      'forwarding of the bridge port',
+    ],
     ['promiscuous mode', () => ['host', ['ip', 'link', 'set', 'br0', 'promisc', 'off']], 'promiscuous mode'],
     [
       'MTU of the host end',
@@ -555,7 +575,11 @@ describeRoot('bridge CHECK', () => {
     await withHost(async lab => {
       const container = await lab.container();
       // One at a time, so that none can pass for another.
-      const modes: Row = { isolation: { portIsolation: true }, 'promiscuous mode': { promiscMode: true } };
+      const modes: Row = {
+        isolation: { portIsolation: true },
+        'promiscuous mode': { promiscMode: true },
+        'hairpin mode that was off': {},
+      };
       const conf = confOf(lab, { mtu: 1400, ...(modes[what] ?? { hairpinMode: true }) });
       const prevResult = await add(lab, container, conf);
       const check = (env = {}) =>
@@ -564,8 +588,8 @@ describeRoot('bridge CHECK', () => {
       const [where, argv] = tamper(lab, container, prevResult.interfaces[1].name);
       expect(await lab.run(where === 'host' ? lab.host : container, argv)).toMatchObject({ exitCode: 0 });
       expect(await check()).toMatchObject({ exitCode: 1, error: { msg: expect.stringContaining(words) } });
-      const mended = ['hairpin mode', 'isolation', 'port of the bridge', 'forwarding of the bridge'];
-      if (!mended.includes(what)) return;
+      const mended = ['port of the bridge', 'forwarding of the bridge', 'port disabled', 'port that only learns'];
+      if (!mended.includes(what) && !/^(hairpin|isolation)/.test(what)) return;
       expect(await check({ CATENA_REPAIR: '1' })).toMatchObject({ exitCode: 0 });
       expect(await check()).toMatchObject({ exitCode: 0 });
     });

@@ -438,10 +438,21 @@ export function addAltNameRequest(index: number, name: string): Request {
   return propMessage.add(op, { index }, { propList: [name] });
 }
 
-/** The request that sets flags of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on` */
-export function bridgePortRequest(index: number, port: { hairpin?: boolean; isolated?: boolean }): Request {
+/** linux/if_bridge.h, BR_STATE_* */
+export const BR_STATE = { disabled: 0, forwarding: 3 } as const;
+
+/** Settings of a bridge port; absent ones are left unchanged. */
+export interface PortSettings {
+  readonly hairpin?: boolean;
+  readonly isolated?: boolean;
+  /** One of {@link BR_STATE}. */
+  readonly state?: number;
+}
+
+/** The request that sets flags of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on state 3` */
+export function bridgePortRequest(index: number, { hairpin, isolated, state }: PortSettings): Request {
   const toNumber = (value: boolean | undefined) => (value === undefined ? undefined : Number(value));
-  const protinfo = { hairpin: toNumber(port.hairpin), isolated: toNumber(port.isolated) };
+  const protinfo = { hairpin: toNumber(hairpin), isolated: toNumber(isolated), state };
   const op = `set bridge port flags of link with index ${index}`;
   return linkMessage.change(op, { family: AF.bridge, index }, { protinfo }, 'SET');
 }

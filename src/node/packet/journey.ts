@@ -3,7 +3,7 @@
 import { readlinkSync } from 'node:fs';
 import { namesIn, tryRead } from '../../files/read-file.ts';
 import { cidrContains, parseIp, renderCidr, renderIp } from '../../net/ip.ts';
-import { IFF_LOWER_UP, IFF_UP, type Link } from '../../netlink/rtnl/link.ts';
+import { BR_STATE, IFF_LOWER_UP, IFF_UP, type Link } from '../../netlink/rtnl/link.ts';
 import { type RouteLookup, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import type { Listener } from '../../netlink/sock-diag.ts';
 import { NO_LABELS, type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
@@ -559,17 +559,17 @@ function portDataOf(port: Link | undefined) {
 
 /** linux/if_bridge.h, BR_STATE_* */
 const STATES = ['disabled', 'listening', 'learning', 'forwarding', 'blocking'];
-const FORWARDING = 3;
 
 function* judgePort(node: Site, packet: Packet, port: Link): Walk {
   const { name, flags } = port;
   if (!(flags & IFF_UP))
     yield stops(node, packet, 'device', `"${name}" is down`, `ip link set dev ${name} up`);
-  const { state = FORWARDING } = portDataOf(port) ?? {};
+  const { state = BR_STATE.forwarding } = portDataOf(port) ?? {};
   // Without a carrier, a port is disabled, and its other end is down.
-  if (state === FORWARDING || !(flags & IFF_LOWER_UP)) return;
+  if (state === BR_STATE.forwarding || !(flags & IFF_LOWER_UP)) return;
   const words = `"${name}" is in state ${STATES[state] ?? state} of its bridge's spanning tree`;
-  yield stops(node, packet, 'device', words);
+  const mend = state === BR_STATE.disabled ? `ip link set dev ${name} type bridge_slave state 3` : undefined;
+  yield stops(node, packet, 'device', words, mend);
 }
 
 /** Other entries of neighbours are confirmed before they are used for long. */
