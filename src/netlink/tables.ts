@@ -8,6 +8,7 @@ import { familyOf, type NftKind, nftType, type Table } from './nft/message.ts';
 import {
   type Chain,
   chainMessage,
+  type ListedTable,
   listTableNames,
   type Rule,
   ruleMessage,
@@ -93,7 +94,7 @@ export class Tables {
   }
 
   /** Same as: `nft -a list tables`; a table that was made later has a higher handle. */
-  get nftTables(): readonly (Table & { readonly handle: bigint })[] {
+  get nftTables(): readonly ListedTable[] {
     return this.#once('nft tables', () => this.#nft(listTableNames));
   }
 
@@ -119,11 +120,12 @@ export class Tables {
     });
   }
 
-  /** The packet filter, table by table. Rules of the old iptables are not in nf_tables. */
+  /** The packet filter, table by table, without those that are dormant. Rules of the old iptables are not in nf_tables. */
   get filter(): readonly FilterTable[] {
     return this.#once('filter', () => {
+      const awake = this.nftTables.filter(({ isDormant }) => !isDormant);
       const tables = new Map(
-        this.nftTables.map(({ family, name }) => {
+        awake.map(({ family, name }) => {
           const table = { family, name };
           const contents = (set: string) => this.contentsOf(table, set);
           const [chains, rules]: [Chain[], Map<string, Rule[]>] = [[], new Map()];

@@ -23,6 +23,7 @@ import {
 } from '../../src/netlink/nft/skeleton.ts';
 import { deleteSet, type NftSet } from '../../src/netlink/nft/table.ts';
 import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { askOn, Tables } from '../../src/netlink/tables.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { useLabs } from '../helpers/netns.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
@@ -44,6 +45,7 @@ const SKELETON: Skeleton = {
     },
   ],
 };
+const DORMANT = 'add table inet catena_test { flags dormant; }';
 const entryOf = (port: string, comment: string): Entry => ({ set: PORTS, element: { key: [port], comment } });
 
 describeRoot(
@@ -106,6 +108,7 @@ describeRoot(
         'chain "forward" drops what none of its rules accepts',
         'chain inet catena_test forward { policy drop; }',
       ],
+      ['table "inet catena_test" is dormant: none of its rules applies', DORMANT],
     ])('as many rules, but %s: a repair writes them again', async (problem, tamper) => {
       const { lab, socket, add, problems } = await open();
       add(entryOf('eth0', 'a'));
@@ -116,6 +119,19 @@ describeRoot(
       expect(problems(entryOf('eth0', 'a'))).toEqual([problem]);
       restoreSkeleton(socket, SKELETON);
       expect(problems(entryOf('eth0', 'a'))).toEqual([]);
+    });
+
+    test('a dormant table without its rules works again after a change', async () => {
+      const { lab, socket, add, problems } = await open();
+      add(entryOf('eth0', 'a'));
+      const stdin = `${DORMANT}\nflush table inet catena_test`;
+      expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin })).toMatchObject({ exitCode: 0 });
+      add(entryOf('eth1', 'b'));
+      expect(problems(entryOf('eth0', 'a'))).toEqual([]);
+      const kept = new Tables(askOn({ route: socket, netfilter: socket })).filter;
+      expect(kept.map(({ table: { name } }) => name)).toEqual(['catena_test']);
+      expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin: DORMANT })).toMatchObject({ exitCode: 0 });
+      expect(new Tables(askOn({ route: socket, netfilter: socket })).filter).toEqual([]);
     });
 
     test('names elements that are missing, of other owners, or different', async () => {

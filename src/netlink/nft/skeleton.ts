@@ -39,7 +39,7 @@ import {
   snat,
 } from './expr.ts';
 import { MatchError, type Subject, takeComparison, takeSubject } from './match.ts';
-import { commitAfterReading, type NftFamily, renderTable, type Table } from './message.ts';
+import { commit, commitAfterReading, type NftFamily, renderTable, type Table } from './message.ts';
 import {
   addChain,
   addRule,
@@ -53,12 +53,15 @@ import {
   deleteChain,
   flushChain,
   hasTable,
+  isDormant,
   listRules,
   type NftSet,
   type Rule,
   renderFields,
   setQuestion,
   summarizeChains,
+  tableMessage,
+  tableQuestion,
   toChain,
 } from './table.ts';
 
@@ -151,7 +154,7 @@ export function tableMissing(table: Table): string {
 /** What is missing or different in a skeleton, human-readable: `chain "forward" is missing`. */
 export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): string[] {
   const { table, sets, chains } = skeleton;
-  const { hasSet, findChain } = askFor(socket, skeleton);
+  const { hasSet, findChain, sleeps } = askFor(socket, skeleton);
   const rules = listRules(socket, table);
   const note = versionNote(skeleton);
   const firsts = chains.flatMap(({ name }) => rules.find(({ chain }) => chain === name) ?? []);
@@ -160,6 +163,7 @@ export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): str
   }
   if (rules.length === 0 && !hasTable(socket, table)) return [tableMissing(table)];
   return [
+    ...(sleeps ? [`table ${renderTable(table)} is dormant: none of its rules applies`] : []),
     ...sets.filter(set => !hasSet(set)).map(({ name }) => `"${name}" is missing`),
     ...chains.flatMap(plan => {
       const own = rules.filter(({ chain }) => chain === plan.name);
@@ -174,14 +178,20 @@ export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): str
   ];
 }
 
-/** Asks for the sets and chains one by one, together: a list of them has those of every program on the host. */
+/** Asks for table, sets and chains one by one, together: a list of them has those of every program on the host. */
 function askFor(
   socket: NetlinkSocket,
   { table, sets, chains }: Skeleton,
-): { hasSet(set: NftSet): boolean; findChain(plan: ChainPlan): Chain | undefined } {
-  const questions = [...sets.map(setQuestion), ...chains.map(({ name }) => chainQuestion(table, name))];
+): { hasSet(set: NftSet): boolean; findChain(plan: ChainPlan): Chain | undefined; sleeps: boolean } {
+  const questions = [
+    ...sets.map(setQuestion),
+    ...chains.map(({ name }) => chainQuestion(table, name)),
+    tableQuestion(table),
+  ];
   const answers = socket.findAll(questions, [Errno.ENOENT]);
+  const own = answers.at(-1);
   return {
+    sleeps: own !== undefined && isDormant(tableMessage.decode(own).attrs),
     hasSet: set => answers[sets.indexOf(set)] !== undefined,
     findChain(plan) {
       const body = answers[sets.length + chains.indexOf(plan)];
@@ -413,6 +423,7 @@ export function changeOwned(
       const incomplete = skeletons
         .map(skeleton => ({ skeleton, present: summarizeChains(socket, skeleton.table) }))
         .filter(({ skeleton, present }) => isIncomplete(skeleton, present));
+      for (const { skeleton } of incomplete) wake(socket, skeleton.table);
       const changes = decide(incomplete.map(({ skeleton }) => skeleton));
       return [
         ...incomplete.flatMap(({ skeleton, present }) => skeletonChanges(skeleton, present)),
@@ -433,6 +444,7 @@ export function changeOwned(
  * does not look for. Elements stay.
  */
 export function restoreSkeleton(socket: NetlinkSocket, skeleton: Skeleton): void {
+  wake(socket, skeleton.table);
   commitAfterReading(socket, () => {
     const present = summarizeChains(socket, skeleton.table);
     if (!isComplete(skeleton, present) || skeletonProblems(socket, skeleton).length === 0) return [];
@@ -442,6 +454,12 @@ export function restoreSkeleton(socket: NetlinkSocket, skeleton: Skeleton): void
       skeleton.chains.filter(({ rules }) => rules !== undefined),
     );
   });
+}
+
+/** A transaction that ends the dormancy of a table may add no chain to it. */
+function wake(socket: NetlinkSocket, table: Table): void {
+  const found = socket.find(tableQuestion(table), [Errno.ENOENT]);
+  if (found && isDormant(tableMessage.decode(found).attrs)) commit(socket, [addTable(table)]);
 }
 
 /** Elements by their owners' comments. Reads every element of the sets. */

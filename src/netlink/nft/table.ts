@@ -238,9 +238,21 @@ export function deleteTable(table: Table): Request {
 
 /** True when the table exists. Same as: `nft list table <family> <name>` */
 export function hasTable(socket: NetlinkSocket, table: Table): boolean {
-  const question = tableMessage.get(`find table ${renderTable(table)}`, table, {});
-  return socket.find(question, [Errno.ENOENT]) !== undefined;
+  return socket.find(tableQuestion(table), [Errno.ENOENT]) !== undefined;
 }
+
+/** Asks for one table. */
+export function tableQuestion(table: Table): Request {
+  return tableMessage.get(`find table ${renderTable(table)}`, table, {});
+}
+
+/** True when no packet passes its chains, as after: `nft add table <family> <name> { flags dormant; }` */
+export function isDormant({ flags = 0 }: { readonly flags?: number | undefined }): boolean {
+  return (flags & NFT_TABLE_F_DORMANT) !== 0;
+}
+
+/** linux/netfilter/nf_tables.h */
+const NFT_TABLE_F_DORMANT = 1;
 
 /** Tests which tables exist, with a single question for any number of tables. Same as: `nft list tables` */
 export function listTables(socket: NetlinkSocket): { has(table: Table): boolean } {
@@ -248,15 +260,23 @@ export function listTables(socket: NetlinkSocket): { has(table: Table): boolean 
   return { has: table => names.has(renderTable(table)) };
 }
 
-/** Every table of the known families; a table that was made later has a higher handle. Same as: `nft -a list tables` */
-export function listTableNames(socket: NetlinkSocket): (Table & { readonly handle: bigint })[] {
+/** A table among others. */
+export interface ListedTable extends Table {
+  /** One that was made later has a higher one. */
+  readonly handle: bigint;
+  readonly isDormant?: true;
+}
+
+/** Every table of the known families. Same as: `nft -a list tables` */
+export function listTableNames(socket: NetlinkSocket): ListedTable[] {
   // The kernel lists only the requested family, or all if none is given.
   const body = tableMessage.encode({ family: 0 }, {});
   return socket.dump({ op: 'list tables', type: nftType('GET', 'TABLE'), body }).flatMap(one => {
     const { header, attrs: own } = tableMessage.decode(one);
     const family = familyOf(header.family);
     if (family === undefined || own.name === undefined) return [];
-    return { family, name: own.name, handle: own.handle ?? 0n };
+    const { name, handle = 0n } = own;
+    return { family, name, handle, ...(isDormant(own) ? { isDormant: true } : {}) };
   });
 }
 
