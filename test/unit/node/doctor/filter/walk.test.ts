@@ -105,6 +105,19 @@ test('a rule that rejects packets takes them away', () => {
   expect(fatesOf(80, [{ name: 'reject', data: new Uint8Array() }])).toEqual(['drop true']);
 });
 
+test("the reference's rules against spoofing take no packet away", () => {
+  const drop = { chain: 'own-mac', handle: 2n, expressions: [decide({ code: NF_DROP })] };
+  const jump = { chain: 'c0', handle: 1n, expressions: [decide({ code: NFT_JUMP, chain: 'own-mac' })] };
+  const fatesOf = (comment: string) => {
+    const noted = [jump, drop].map((rule): Rule => ({ ...rule, comment }));
+    const rules = new Map(noted.map(rule => [rule.chain, [rule]]));
+    const table = { family: 'bridge', name: 'nat' } as const;
+    return walk({ table, isOwn: false, chains: [], contents: () => [], rules }, { name: 'c0' }, PACKET).fates;
+  };
+  expect(fatesOf('macspoofchk-web-eth0')).toEqual([]);
+  expect(fatesOf('of another program')).toHaveLength(1);
+});
+
 test('what a rule may have accepted may come to the next one', () => {
   const [accept, drop] = [decide({ code: NF_ACCEPT }), decide({ code: NF_DROP })];
   expect(fatesOf(80, [accept], [drop])).toEqual([]);
