@@ -32,7 +32,7 @@ function makeOld(): void {
 interface Node {
   readonly lab: Lab;
   readonly bin: string;
-  install(from: string): Promise<string>;
+  install(from: string, ...options: string[]): Promise<string>;
   /** Runs the command that is installed. */
   catena(...args: string[]): Promise<Finished>;
   /** Installs the earlier release, as it did it itself. */
@@ -47,8 +47,8 @@ function prepare(lab: Lab): Node {
   const dirs = ['--bin-dir', bin, '--conf-dir', conf];
   const list = path.join(lab.tmp, 'podnet.conflist');
   fs.writeFileSync(list, JSON.stringify(fullChain(lab)));
-  const install = async (from: string): Promise<string> => {
-    const done = await run([path.join(from, 'catena'), 'install', list, ...dirs], { env });
+  const install = async (from: string, ...options: string[]): Promise<string> => {
+    const done = await run([path.join(from, 'catena'), 'install', list, ...dirs, ...options], { env });
     expect(done).toMatchObject({ exitCode: 0, stderr: '' });
     return done.stdout;
   };
@@ -65,6 +65,13 @@ function prepare(lab: Lab): Node {
       fs.rmSync(path.join(bin, 'catena-core'), { force: true });
     },
   };
+}
+
+async function startDaemon({ lab, bin }: Node, ...options: string[]) {
+  const env = ['env', ...Object.entries(directories(lab.tmp)).map(pair => pair.join('='))];
+  const child = lab.start(lab.host, [...env, path.join(bin, 'catena'), 'daemon', ...options]);
+  await until(() => fs.existsSync(`${directories(lab.tmp).CATENA_RUN_DIR}/catena.sock`));
+  return child;
 }
 
 const inodeOf = (dir: string, name: string) => fs.statSync(path.join(dir, name)).ino;
@@ -151,12 +158,7 @@ describeRoot(
 
     test('has a daemon that hands over to each build that is installed, with fronts or without', async () => {
       const node = prepare(await makeLab());
-      const start = async () => {
-        const env = ['env', ...Object.entries(directories(node.lab.tmp)).map(pair => pair.join('='))];
-        const child = node.lab.start(node.lab.host, [...env, path.join(node.bin, 'catena'), 'daemon']);
-        await until(() => fs.existsSync(`${directories(node.lab.tmp).CATENA_RUN_DIR}/catena.sock`));
-        return child;
-      };
+      const start = () => startDaemon(node);
       const examine = async () => {
         const { stdout } = await node.catena('doctor', '--all');
         return stdout
@@ -176,6 +178,26 @@ describeRoot(
       }
       // It ends as one that was replaced.
       expect(await old.exited).toBe(3);
+    });
+
+    test('uninstall ends the daemon that would put our plugins back into the list of before', async () => {
+      const node = prepare(await makeLab());
+      const [list, config] = ['net.d/10-podnet.conflist', 'config.json'].map(one =>
+        path.join(node.lab.tmp, one),
+      ) as [string, string];
+      const before = JSON.stringify({
+        ...{ cniVersion: '1.0.0', name: 'podnet', plugins: [{ type: 'bridge', bridge: 'br9' }] },
+      });
+      fs.mkdirSync(path.dirname(list));
+      fs.writeFileSync(list, before);
+      fs.writeFileSync(config, JSON.stringify({ lists: 'restore' }));
+      await node.install(NEW, '--force');
+      const daemon = await startDaemon(node, '--config', config, '--conf-dir', path.dirname(list));
+      expect((await node.catena('uninstall', '--dry-run')).exitCode).toBe(0);
+      expect(daemon.exitCode).toBe(null);
+      expect((await node.catena('uninstall')).exitCode).toBe(0);
+      expect(await daemon.exited).toBe(0);
+      expect(fs.readFileSync(list, 'utf8')).toBe(before);
     });
   },
   findFrontProblem(),

@@ -1,5 +1,6 @@
 // What does `catena uninstall` do?
 
+import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { listOwnRoutes, removeOwnRoutes } from '../../between/apply.ts';
 import { listNetworks } from '../../chain/config/load.ts';
@@ -55,12 +56,13 @@ export async function run(call: CommandCall): Promise<number> {
   const { paths = [] } = installedStarter(places.binDir) ?? {};
   const isManaged = paths.some(path => path.startsWith('/etc/systemd/')) && isBooted();
   const remove = () => withoutUnits(isManaged, () => uninstall(places));
+  const daemon = refusal === undefined ? await endDaemon(call, plan, purges) : undefined;
   // Before the kubeconfig is removed.
   const left = purges && refusal === undefined ? await leavePools(call) : [];
   const steps = refusal !== undefined ? [] : call.on('dry-run') ? plan : remove();
   const purged =
     refusal === undefined && purgePlaces
-      ? [...left, ...(await purge(purgePlaces, call.on('dry-run')))]
+      ? [...(daemon ? [daemon] : []), ...left, ...purge(purgePlaces, call.on('dry-run'))]
       : undefined;
   // Of a purge nothing is left, this note included.
   if (refusal === undefined && !purges && !call.on('dry-run'))
@@ -167,22 +169,40 @@ async function purgePlacesOf(call: CommandCall, binDirs: readonly string[]): Pro
 }
 
 /**
- * Ends the daemon, and removes what it and the plugins have left in the kernel and on disk.
- * @throws Error if the daemon does not end
+ * Ends a daemon of the executables that are removed, and with a purge any other. It would serve nothing, and where it puts back what lists
+ * have lost, it would write our plugins into the list of before.
+ * @throws Error if it does not end; nothing was removed then
  */
-export async function purge(places: ToPurge, dryRun: boolean): Promise<PurgeStep[]> {
-  const daemon = await findRunning(places.runDir);
-  const problem = daemon && !dryRun ? await stopRunning(daemon) : undefined;
+async function endDaemon(
+  call: CommandCall,
+  plan: readonly UninstallStep[],
+  isAny: boolean,
+): Promise<PurgeStep | undefined> {
+  const daemon = await findRunning(runDirOf(call));
+  const removed = plan.flatMap(({ path, action }) => (action === 'keep' ? [] : identityOf(path)));
+  const isOfThem = removed.includes(daemon?.state?.place?.executable ?? '');
+  if (daemon === undefined || !(isAny || isOfThem)) return undefined;
+  const problem = call.on('dry-run') ? undefined : await stopRunning(daemon);
   if (problem !== undefined)
     throw new Error(
-      `Cannot stop the daemon on "${daemon?.socket}": ${problem}; end it and repeat the command`,
+      `Cannot stop the daemon on "${daemon.socket}": ${problem}; end it and repeat the command`,
     );
+  return { action: 'remove', what: `daemon, process ${daemon.state?.pid ?? 'unknown'}` };
+}
+
+/** As a daemon names its executable. */
+function identityOf(path: string): string[] {
+  const found = statSync(path, { throwIfNoEntry: false });
+  return found ? [`${found.dev}:${found.ino}`] : [];
+}
+
+/** Removes what daemon and plugins have left in the kernel and on disk. */
+function purge(places: ToPurge, dryRun: boolean): PurgeStep[] {
   // Those to other nodes. Their devices and rules go with all others of ours.
   const routes = listOwnRoutes();
   if (!dryRun) removeOwnRoutes();
-  const removed = [...(daemon ? [`daemon, process ${daemon.state?.pid ?? 'unknown'}`] : []), ...routes];
   return [
-    ...removed.map(what => ({ action: 'remove' as const, what })),
+    ...routes.map(what => ({ action: 'remove' as const, what })),
     ...purgeKernel(dryRun),
     ...purgeIptables(places.chains, dryRun),
     ...purgeFiles(places, dryRun),
