@@ -12,6 +12,7 @@ import {
   checkContainerEnd,
   checkHostEnd,
   checkMac,
+  checkUp,
   raise,
   requirePrevResult,
   stateOf,
@@ -84,7 +85,7 @@ function checkBridge({ conf, host }: Call<BridgeConf>, prevResult: Result): Link
   const name = `bridge "${conf.bridge}"`;
   const link = present(name, findLink(host, conf.bridge));
   confirm(`kind of ${name}`, 'bridge', link.kind);
-  confirm(`state of ${name}`, 'up', stateOf(link));
+  checkUp(name, link);
   if (conf.promiscMode) confirm(`promiscuous mode of ${name}`, true, (link.flags & IFF_PROMISC) !== 0);
   if (wantsFiltering(conf)) confirm(`VLAN filtering of ${name}`, 1, vlanFilteringOf(link));
   if (conf.groupFwdMask) confirm(`group_fwd_mask of ${name}`, conf.groupFwdMask, groupFwdMaskOf(link));
@@ -168,7 +169,7 @@ function checkGatewayPort(host: Call['host'], conf: BridgeConf, prevResult: Resu
   const link = present(`gateway of VLAN ${conf.vlan}`, findLink(host, name));
   const problem = findGatewayProblem(host, bridge, link, conf.vlan);
   if (problem) throw new Error(`Cannot confirm "${name}" as gateway of VLAN ${conf.vlan}: ${problem}`);
-  confirm(`state of "${name}"`, 'up', stateOf(link));
+  checkUp(`"${name}"`, link);
   const reported = prevResult.interfaces?.find(one => one.name === name && !one.sandbox);
   checkMac(`"${name}"`, reported, link);
   return link;

@@ -385,6 +385,9 @@ export async function repairAddresses(
   const missing = cidrs.filter(cidr => !present.includes(renderCidr(cidr)));
   if (missing.length === 0) return;
   await callIpam(call, 'check');
+  // Turning IPv6 off removes its addresses.
+  if (missing.some(({ ip }) => ip.family === 6))
+    inNetns(call.containerNetns, () => enableIpv6(link.name, () => {}));
   // Nothing else can have it: whether there are duplicates was found out at ADD.
   call.container.requestAll(missing.map(cidr => addAddressRequest(link.index, cidr, { nodad: true })));
 }

@@ -12,6 +12,7 @@ import { listAddresses } from '../netlink/rtnl/addr.ts';
 import {
   ALIAS_MAX_BYTES,
   findLink,
+  IFF_NOARP,
   IFF_UP,
   type Link,
   linkQuestion,
@@ -68,6 +69,18 @@ export function checkMac(name: string, reported: ResultInterface | undefined, li
 /** The administrative state, `up` or `down`. */
 export function stateOf(link: Link): string {
   return link.flags & IFF_UP ? 'up' : 'down';
+}
+
+/** @throws Error when a device is down, or does not ask for hardware addresses any longer, so that no packet leaves */
+export function checkUp(name: string, link: Link): void {
+  confirm(`state of ${name}`, 'up', isMute(link) ? `${stateOf(link)}, with "arp off"` : stateOf(link));
+}
+
+/** Kinds that always ask; others may lack it by nature, as dummies, or by their lower device. */
+const ASKING = ['veth', 'bridge', 'macvlan'];
+
+function isMute({ kind, flags }: Link): boolean {
+  return (flags & IFF_NOARP) !== 0 && ASKING.includes(kind);
 }
 
 /** A device of the container, and what was assigned to it. */
@@ -176,7 +189,7 @@ export function findDevice({ env, container }: Call, prevResult: Result): FoundD
 export function checkReported({ name, reported, link }: FoundDevice, isUp = true): void {
   checkMac(name, reported, link);
   if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
-  if (isUp) confirm(`state of ${name}`, 'up', stateOf(link));
+  if (isUp) checkUp(name, link);
 }
 
 /** Compares addresses and routes with those of the result of ADD. @throws Error naming the first difference */
@@ -199,7 +212,7 @@ export function checkDevice(call: Call, expected: DeviceExpectation): Link {
   checkMac(name, reported, link);
   const mtu = mtuOf(link, reported, expected);
   if (mtu !== undefined) confirm(`MTU of ${name}`, mtu, link.mtu);
-  confirm(`state of ${name}`, 'up', stateOf(link));
+  checkUp(name, link);
   checkLayer3(call, link, prevResult);
   return link;
 }
@@ -240,12 +253,13 @@ export function checkHostEnd({ host }: Call, { prevResult, mtu }: PairExpectatio
   checkMac(name, reported, link);
   // An uplink may have got another MTU since ADD.
   if (mtu && mtu !== AUTO_MTU) confirm(`MTU of ${name}`, mtu, link.mtu);
-  confirm(`state of ${name}`, 'up', stateOf(link));
+  checkUp(name, link);
   return link;
 }
 
-/** Brings a device up, unless it is. */
+/** Brings a device up, unless it is, and has it ask for hardware addresses. */
 export function raise(socket: NetlinkSocket, link: Link): void {
+  if (isMute(link)) setLink(socket, link.index, { flags: { of: IFF_NOARP, value: 0 } });
   if (!(link.flags & IFF_UP)) setLink(socket, link.index, { up: true });
 }
 

@@ -543,6 +543,9 @@ describeRoot('bridge CHECK', () => {
       (_l, _c, host) => ['host', ['bridge', 'link', 'set', 'dev', host, 'state', 'learning']],
       'forwarding of the bridge port',
     ],
+    ['arp off', () => ['container', ['ip', 'link', 'set', 'eth0', 'arp', 'off']], 'arp off'],
+    ['arp off on the bridge', () => ['host', ['ip', 'link', 'set', 'br0', 'arp', 'off']], 'arp off'],
+    ['IPv6 off', () => ['container', ['sysctl', '-qw', 'net.ipv6.conf.eth0.disable_ipv6=1']], 'fd88::2/64'],
     ['promiscuous mode', () => ['host', ['ip', 'link', 'set', 'br0', 'promisc', 'off']], 'promiscuous mode'],
     [
       'MTU of the host end',
@@ -588,8 +591,13 @@ describeRoot('bridge CHECK', () => {
       const [where, argv] = tamper(lab, container, prevResult.interfaces[1].name);
       expect(await lab.run(where === 'host' ? lab.host : container, argv)).toMatchObject({ exitCode: 0 });
       expect(await check()).toMatchObject({ exitCode: 1, error: { msg: expect.stringContaining(words) } });
-      const mended = ['port of the bridge', 'forwarding of the bridge', 'port disabled', 'port that only learns'];
-      if (!mended.includes(what) && !/^(hairpin|isolation)/.test(what)) return;
+      const mended = [
+        'port of the bridge',
+        'forwarding of the bridge',
+        'port disabled',
+        'port that only learns',
+      ];
+      if (!mended.includes(what) && !/^(hairpin|isolation|arp off|IPv6 off)/.test(what)) return;
       expect(await check({ CATENA_REPAIR: '1' })).toMatchObject({ exitCode: 0 });
       expect(await check()).toMatchObject({ exitCode: 0 });
     });

@@ -389,7 +389,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
       'src/ui/page/overview',
     ],
     ...['bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
-    'src/attach/forwarding',
+    ...['device', 'forwarding'].map(name => `src/attach/${name}`),
     'src/lab/host',
     'src/lab/state',
     'src/lab/conformance/exam',
@@ -399,7 +399,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   ],
   dummy: ['src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
   vrf: ['src/netlink/rtnl/link'],
-  macvlan: ['src/netlink/rtnl/link', 'src/attach/upper'],
+  macvlan: ['src/netlink/rtnl/link', 'src/attach/device', 'src/attach/upper'],
   ipvlan: ['src/netlink/rtnl/link', 'src/attach/upper', 'src/plugin/netns-owner'],
   vlan: ['src/netlink/rtnl/link', 'src/attach/upper', 'src/plugin/netns-owner'],
   // It talks to servers through the interface, so it is called while that exists; the same name is the reference's.
