@@ -11,6 +11,7 @@ import {
   removeStaleUppers,
   repairUpper,
   requireMtu,
+  requireUp,
 } from '../../src/attach/upper.ts';
 
 import { pickCniArgs } from '../../src/cni/env.ts';
@@ -84,7 +85,7 @@ function keyOf(table: Readonly<Record<string, number>>, value: number | undefine
 
 /**
  * Creates the device in the container, down and without addresses. Registers its own undo step.
- * @throws CniError 7 when there is no usable master, 4 when the container has an interface of that name
+ * @throws CniError 7 when there is no usable master, 11 when it is down, 4 when the container has an interface of that name
  */
 function createIpvlan(call: Call<IpvlanConf>): Link {
   const { conf } = call;
@@ -94,8 +95,11 @@ function createIpvlan(call: Call<IpvlanConf>): Link {
       'Cannot use MAC of CNI_ARGS: all ipvlan interfaces have the hardware address of their master',
     );
   }
-  const master = findMaster(call, chainedMaster(conf, call.prevResult));
+  const chained = chainedMaster(conf, call.prevResult);
+  const master = findMaster(call, chained);
   requireMtu(conf.mtu, master);
+  // What an earlier plugin made may come up later in its chain.
+  if (conf.master || chained === undefined) requireUp(master);
   return makeUpper(call, master, { kind: 'ipvlan', data: dataOf(conf), mtu: conf.mtu });
 }
 

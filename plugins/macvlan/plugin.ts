@@ -16,6 +16,7 @@ import {
   removeStaleUppers,
   repairUpper,
   requireMtu,
+  requireUp,
 } from '../../src/attach/upper.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
@@ -113,13 +114,16 @@ function takenMac({ env }: Call, cause: Error): CniError {
 
 /**
  * Creates the device in the container, down and without addresses. Registers its own undo step.
- * @throws CniError 7 when there is no usable master, 4 when the container has an interface of that name
+ * @throws CniError 7 when there is no usable master, 11 when it is down, 4 when the container has an interface of that name
  */
 function createMacvlan(call: Call<MacvlanConf>): Link {
   const { conf } = call;
   const mac = requestedMac(call, call.conf.mac);
-  const master = findMaster(call, chainedMaster(conf, call.prevResult));
+  const chained = chainedMaster(conf, call.prevResult);
+  const master = findMaster(call, chained);
   requireMtu(conf.mtu, master);
+  // What an earlier plugin made may come up later in its chain.
+  if (conf.master || chained === undefined) requireUp(master);
   if (!conf.linkInContainer) refuseWireless(master);
   return makeUpper(call, master, planMacvlan(conf, attachmentOf(call), master.link, mac));
 }

@@ -6,16 +6,15 @@ import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import {
   checkUpper,
   findMaster,
-  type Master,
   makeUpper,
   probeUpper,
   removeStaleUppers,
   repairUpper,
   requireMtu,
+  requireUp,
 } from '../../src/attach/upper.ts';
 
 import { digestOf } from '../../src/cni/attachment.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { IFNAME_MAX_BYTES } from '../../src/net/interface.ts';
 import { type UpperData, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
 import { findLink, type Link, setLink, VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link.ts';
@@ -115,15 +114,6 @@ function raiseOuter({ conf, container, env }: Call<VlanConf>): void {
   const [lowest, inner] = planTags(conf, env.ifname);
   const outer = inner && lowest && findLink(container, lowest.name);
   if (outer?.kind === 'vlan' && stateOf(outer) === 'down') setLink(container, outer.index, { up: true });
-}
-
-/** The kernel does not bring up a VLAN device whose master is down. */
-function requireUp({ link }: Pick<Master, 'link'>): void {
-  if (stateOf(link) === 'up') return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot attach container: master interface "${link.name}" is down; run: ip link set ${link.name} up`,
-  );
 }
 
 /** A device for one tag, from the master outwards: the last one is the container's interface. */

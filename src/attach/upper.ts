@@ -1,7 +1,7 @@
 // On which device of the host is the container's device made?
 
 import { findOwner, interimName, renderOwner } from '../cni/attachment.ts';
-import { invalidConfig } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import type { Result, ResultInterface } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
 import { visitNamespaces } from '../ipam/holders.ts';
@@ -82,6 +82,18 @@ export function requireMtu(mtu: number, { link }: Pick<Master, 'link'>): void {
   if (mtu <= link.mtu) return;
   throw invalidConfig(
     `Cannot use "mtu" ${mtu}: master interface "${link.name}" carries at most ${link.mtu}; use 0 for that`,
+  );
+}
+
+/**
+ * Refuses a master that is down: a container on it is mute, and the kernel does not bring up a VLAN device on it at all.
+ * @throws CniError 11
+ */
+export function requireUp({ link }: Pick<Master, 'link'>): void {
+  if (stateOf(link) === 'up') return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot attach container: master interface "${link.name}" is down; run: ip link set ${link.name} up`,
   );
 }
 

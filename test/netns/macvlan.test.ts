@@ -529,6 +529,11 @@ describeRoot(
         expect(await ask({ ipam: { type: 'host-local' } })).not.toBe('ready');
         await lab.ip(lab.host, 'link', 'set', 'outside0', 'down');
         expect(await ask({})).toContain('run: ip link set outside0 up');
+        // CHECK would fail at once.
+        const container = await lab.container();
+        const refused = await lab.plugin('macvlan', { command: 'ADD', conf: confOf(lab), container });
+        expect(refused.error).toMatchObject({ code: 11, msg: expect.stringContaining('outside0 up') });
+        expect(await deviceIn(lab, container)).toBeUndefined();
       });
     });
 
