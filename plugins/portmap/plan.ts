@@ -68,18 +68,32 @@ export function planForwards(
   });
 }
 
-/** What is wrong with mappings that lead to no pod, human-readable: a runtime passes them to every network of a container. */
-export function findIdle(mappings: readonly PortMapping[], prevResult: Result, ifname: string): string[] {
+/**
+ * What is wrong with mappings that lead to no pod, human-readable: a runtime passes them to every network of a container.
+ * @param snat whether connections from the host's loopback are masqueraded
+ */
+export function findIdle(
+  mappings: readonly PortMapping[],
+  prevResult: Result,
+  ifname: string,
+  snat: boolean,
+): string[] {
   const has = (family: 4 | 6) => findPodAddress(prevResult, ifname, family) !== undefined;
   if (!has(4) && !has(6)) return [];
   return mappings.map(parseMapping).flatMap(({ forward, families }) => {
     const why = isLoopback6(forward)
       ? 'the kernel routes nothing from ::1 to a pod; 127.0.0.1 and other addresses work'
-      : families.some(has)
-        ? undefined
-        : `the pod has no IPv${families.join(' or IPv')} address`;
+      : !families.some(has)
+        ? `the pod has no IPv${families.join(' or IPv')} address`
+        : isLoopback4(forward) && !snat
+          ? 'answers to a loopback address leave no pod without "snat": true'
+          : undefined;
     return why === undefined ? [] : `Host port ${renderHostPort(forward)} is not forwarded: ${why}`;
   });
+}
+
+function isLoopback4({ ip }: HostPort): boolean {
+  return ip?.family === 4 && ip.value >> 24n === 127n;
 }
 
 function isLoopback6({ ip }: HostPort): boolean {

@@ -126,8 +126,9 @@ export const plugin = definePlugin({
   add(call) {
     const wanted = wantedOf(call, chooseBackend);
     const { prevResult = {} } = call;
-    for (const problem of findIdle(parsePortMappings(call.conf), prevResult, call.env.ifname))
-      call.log.warn(problem);
+    const { conf, env, log } = call;
+    for (const problem of findIdle(parsePortMappings(conf), prevResult, env.ifname, conf.snat))
+      log.warn(problem);
     if (wanted.plans.length === 0) return prevResult;
     const { owner, plans } = wanted;
     const pods = plans.map(({ pod }) => pod.ip);

@@ -5,6 +5,7 @@ import {
   decodeClaim,
   decodeWay,
   type FamilyPlan,
+  findIdle,
   type Means,
   MOST_MAPPINGS,
   ownerOf,
@@ -117,6 +118,20 @@ describe('planForwards()', () => {
   ])('refuses %j', (mappings, words) => {
     expect(() => plan(mappings)).toThrow(words);
   });
+});
+
+test('findIdle() names what leads to no pod', () => {
+  const own = (address: string) => ({ interfaces, ips: [{ address, interface: 1 }] });
+  const idle = (hostIP: string, snat = true, address = '10.1.0.5/24') =>
+    findIdle([{ ...WEB, hostIP }], own(address), 'eth0', snat);
+  expect(idle('127.0.0.1')).toEqual([]);
+  expect(idle('127.0.0.1', false)).toEqual([
+    'Host port 127.0.0.1:8080/tcp is not forwarded: answers to a loopback address leave no pod without "snat": true',
+  ]);
+  expect(idle('192.0.2.1', false)).toEqual([]);
+  expect(idle('192.0.2.1', true, 'fd00::5/64')).toEqual([
+    'Host port 192.0.2.1:8080/tcp is not forwarded: the pod has no IPv4 address',
+  ]);
 });
 
 test('renderHostPort() names address, port and protocol', () => {
