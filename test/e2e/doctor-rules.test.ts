@@ -195,6 +195,17 @@ const SCENES: readonly Scene[] = [
       ],
     ],
   },
+  {
+    what: 'a drop at the ingress of the bridge',
+    nft: 'table netdev early { chain in { type filter hook ingress device "br0" priority 0; tcp dport 9 drop; }\n}',
+    found: [
+      [
+        'warning',
+        /^table netdev early may drop what 1 container \(\S+\) of network "podnet" sends or gets/,
+        /^nft list table netdev early$/,
+      ],
+    ],
+  },
 ];
 
 describeRoot(
@@ -233,7 +244,8 @@ describeRoot(
           isReached(/port 8080/, outside, outside.hostAddress.v4, 8080),
           isReached(/to the outside/, web, outside.address.v4, 443),
         ]);
-        for (const table of ['ip filter', 'ip nat', 'ip theirs', 'ip raw2', 'inet fw', 'inet firewalld'])
+        const theirs = ['ip filter', 'ip nat', 'ip theirs', 'ip raw2', 'inet fw', 'inet firewalld'];
+        for (const table of [...theirs, 'netdev early'])
           await lab.run(lab.host, ['nft', `delete table ${table}`]);
       }
       expect(await findings(lab)).toEqual([]);

@@ -384,7 +384,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
     ...[
-      ...['src/node/doctor/node-view', 'src/node/doctor/filter/walk', 'src/node/devices'],
+      ...['src/node/doctor/filter/walk', 'src/node/devices'],
       ...['draw', 'layout'].map(name => `src/node/graph/${name}`),
       'src/ui/page/overview',
     ],

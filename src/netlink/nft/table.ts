@@ -335,7 +335,12 @@ export const NF_IP_PRI_FILTER = 0;
  */
 export const OWN_NAT = { dst: NF_IP_PRI_NAT_DST + 20, src: NF_IP_PRI_NAT_SRC + 20 } as const;
 
-const hookAttrs = attrs('hook', { number: [1, u32be], priority: [2, s32be] });
+const hookAttrs = attrs('hook', {
+  number: [1, u32be],
+  priority: [2, s32be],
+  device: [3, str],
+  devices: [4, listOf(str, 1)],
+});
 
 const chainAttrs = attrs('chain', {
   table: [1, str],
@@ -363,6 +368,8 @@ export interface Chain {
   readonly base?: BaseChain;
   /** A base chain that drops packets which none of its rules accepted. */
   readonly drops?: true;
+  /** It sees all packets of these devices, before or after every other hook. */
+  readonly devices?: readonly string[];
 }
 
 /**
@@ -410,10 +417,13 @@ type ChainAttrs = ReturnType<typeof chainAttrs.decode>;
 
 /** A chain by its decoded attributes. */
 export function toChain({ name = '', type, hook, policy }: ChainAttrs): Chain {
+  const drops = policy === NF_DROP ? ({ drops: true } as const) : {};
+  const { device = [], devices = [device].flat() } = hook ?? {};
+  if (devices.length) return { name, devices, ...drops };
   const at = hookName(hook?.number);
   if (at === undefined) return { name };
   const base = { type: type === 'nat' ? 'nat' : 'filter', hook: at, priority: hook?.priority ?? 0 } as const;
-  return { name, base, ...(policy === NF_DROP ? { drops: true } : {}) };
+  return { name, base, ...drops };
 }
 
 function findChain(socket: NetlinkSocket, table: Table, name: string): ChainAttrs | undefined {

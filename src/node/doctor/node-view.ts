@@ -5,7 +5,7 @@ import { defined } from '../../cni/json.ts';
 import { fileExists, namesIn, tryRead } from '../../files/read-file.ts';
 import { findUse } from '../../ipam/holders.ts';
 import { cidrsOverlap, findCidr } from '../../net/ip.ts';
-import { isForwarding, type Tables } from '../../netlink/tables.ts';
+import type { Tables } from '../../netlink/tables.ts';
 import { type HostRoute, readHost, readHostRoutes } from '../devices.ts';
 import { findTraced } from '../garbage/find-traced.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';
@@ -67,7 +67,7 @@ export function viewNode(places: Places): NodeView {
     read: tryRead,
     list: namesIn,
     findStorageProblem,
-    filter: () => kernel.filter.filter(one => isForwarding(one) || one.table.family === 'bridge'),
+    filter: () => kernel.filter,
     held: (list, known) => findTraced(list, known, where),
     policyRules: () => kernel.policyRules,
     between: () => viewBetween(places.runDir, kernel),

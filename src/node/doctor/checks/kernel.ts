@@ -2,6 +2,8 @@
 
 import { basename, dirname } from 'node:path';
 import { cidrContains, findIp } from '../../../net/ip.ts';
+import { NF_DROP, type Verdict } from '../../../netlink/nft/expr.ts';
+import type { Chain, Rule as FilterRule } from '../../../netlink/nft/table.ts';
 import { type Rule, renderRule, ruleDeletion } from '../../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../../netlink/tables.ts';
 import { earlyDrops } from '../../devices.ts';
@@ -248,9 +250,37 @@ export const foreignRules: Check = node => {
     return blind((error as Error).message);
   }
   const groups = groupBy(findFates(tables, pods, node), kindOf);
-  if (groups.size === 0) return 'no rule of another program stops packets of containers';
-  return [...groups.values()].map(group => describe(group, tables, node));
+  const unfollowed = findUnfollowed(tables, pods, node);
+  if (groups.size + unfollowed.length === 0) return 'no rule of another program stops packets of containers';
+  return [...[...groups.values()].map(group => describe(group, tables, node)), ...unfollowed];
 };
+
+/** Chains of others that drop something at devices of containers themselves, or of ARP: no packet is followed through those. */
+function findUnfollowed(
+  tables: readonly FilterTable[],
+  pods: readonly RoutedPod[],
+  node: NodeView,
+): Problem[] {
+  return tables.flatMap(({ table, isOwn, chains, rules }) => {
+    const areDropping = (name: string) => rules.get(name)?.some(isDrop);
+    const concernedBy = ({ base, devices }: Chain) =>
+      table.family === 'arp' && base
+        ? pods.filter(({ family }) => family === 4)
+        : pods.filter(({ device, port }) => [device, port].some(one => devices?.includes(one ?? '')));
+    const concerned = chains.filter(chain => chain.drops || areDropping(chain.name)).flatMap(concernedBy);
+    if (isOwn || concerned.length === 0) return [];
+    const name = `${table.family} ${table.name}`;
+    const found = `table ${name} may drop what ${namePods(concerned, node)} sends or gets, before all other rules`;
+    return [problem('warning', found, `nft list table ${name}`)];
+  });
+}
+
+function isDrop({ expressions }: FilterRule): boolean {
+  return expressions.some(({ name, data }) => {
+    const { verdict } = (name === 'immediate' && (data as { data?: { verdict?: Verdict } }).data) || {};
+    return verdict !== undefined && (verdict.code ?? NF_DROP) === NF_DROP;
+  });
+}
 
 /** What one rule drops is told at once; translations differ in the port and in where they lead. */
 function kindOf(fate: PodFate): string {
