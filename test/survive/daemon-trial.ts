@@ -28,6 +28,7 @@ export async function serve(ground: Ground, verb: Verb): Promise<Served> {
 /** Every point of a verb in the daemon's processes, where requests fail or a single process is killed. */
 export async function countDaemonPoints(served: Served): Promise<Point[]> {
   const { ground, verb } = served;
+  await stayWarm(served);
   await prepareVerb(ground, verb);
   const pids = processesOf(served);
   const tracers = new Map<Actor, Tracer>();
@@ -57,6 +58,7 @@ function isNew({ strike, actor }: Point): boolean {
 export async function tryDaemonPoint(served: Served, point: Point): Promise<Outcome> {
   const ground = viewFor(served.ground, point.verb);
   const wrong: (string | undefined)[] = [];
+  await stayWarm(served);
   await prepareVerb(ground, point.verb);
   const { syscall, path, nth, error, actor, strike } = point;
   const pid = processesOf(served)[actor];
@@ -97,11 +99,21 @@ async function warmUp({ ground, verb }: Served): Promise<void> {
   if (verb === 'gc') await succeed(ground, 'gc');
 }
 
-/** Its children in the order in which it started them. */
-function processesOf({ daemon: { pid } }: Served): Record<Actor, number> {
-  const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
+/** A daemon that waited long for its turn, because the machine is busy, has ended the process that deletes devices. */
+async function stayWarm(served: Served): Promise<void> {
+  if (childrenOf(served).length < 2) await warmUp(served);
+}
+
+function processesOf(served: Served): Record<Actor, number> {
+  const children = childrenOf(served);
   const [worker, reaper] = children;
   if (worker === undefined || reaper === undefined || children.length !== 2)
     throw new Error(`Cannot identify the daemon's processes: it has ${children.length} children`);
-  return { runner: pid, worker, reaper };
+  return { runner: served.daemon.pid, worker, reaper };
+}
+
+/** In the order in which it started them. */
+function childrenOf({ daemon: { pid } }: Served): number[] {
+  const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+  return children === '' ? [] : children.split(' ').map(Number);
 }

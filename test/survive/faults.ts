@@ -2,7 +2,7 @@
 
 import { CHAINS } from './chains.ts';
 import type { Figures, Form, Section } from './section.ts';
-import { findFaults, type SweepPlan, type SweepReport, sweepVerb } from './sweep.ts';
+import { findFaults, findWrong, type SweepPlan, type SweepReport, sweepVerb } from './sweep.ts';
 import { renderFaults, titleOf } from './table.ts';
 
 /** The short form tries every nth point; the offset depends on the day, so that all points are tried eventually. */
@@ -44,9 +44,10 @@ async function runOne(sweep: (typeof SWEEPS)[number], { short, say }: Form): Pro
   const every = short ? SHORT_STEP : sweep.every;
   const offset = Math.floor(Date.now() / DAY_MS);
   let [tried, bad] = [0, 0];
-  return sweepVerb({ ...sweep, every, offset }, ({ wrong }) => {
+  return sweepVerb({ ...sweep, every, offset }, outcome => {
     tried += 1;
-    if (wrong.length) bad += 1;
-    if (tried % 100 === 0 || wrong.length) say(`${titleOf(sweep)}: ${tried} tried, ${bad} wrong`);
+    if (outcome.wrong.length) bad += 1;
+    for (const problem of findWrong(outcome)) say(problem);
+    if (tried % 100 === 0) say(`${titleOf(sweep)}: ${tried} tried, ${bad} wrong`);
   });
 }

@@ -56,18 +56,24 @@ export function viewFor(ground: Ground, verb: Verb): Ground {
   };
 }
 
-/** The differences between the state and the wanted one, after the kernel has settled. */
-export async function differs(ground: Ground, wanted: 'absent' | 'present'): Promise<string | undefined> {
+/**
+ * The differences between the state and the wanted one, after the kernel has settled.
+ * @param isMet whether a verb of the attachment itself, or of all, has ended since the fault: it removes the lock of a process that died
+ *   before it noted anything
+ */
+export async function differs(
+  ground: Ground,
+  wanted: 'absent' | 'present',
+  isMet = true,
+): Promise<string | undefined> {
   const all = await awaitState(ground.state, ground[wanted]);
-  const differences = all.filter(line => !line.startsWith(MET_LATER[wanted]));
+  const differences = all.filter(line => !OVER.test(line) && (isMet || !LOCK_OF_DEAD.test(line)));
   return differences.length ? `not ${wanted}: ${differences.join('; ')}` : undefined;
 }
 
-/**
- * What the next verb removes: the mark of a settled record, and the lock of a process that died before it noted what it would do with an
- * attachment. What another attachment's verb comes across is not asked for either.
- */
-const MET_LATER = { absent: '+ file state/unsettled/', present: '+ file run/locks/own/' } as const;
+/** A note that is over, as its entry tells: the next verb removes it. */
+const OVER = /^\+ file state\/unsettled\//;
+const LOCK_OF_DEAD = /^\+ file run\/locks\/own\//;
 
 /** The error message of a step, if it fails. */
 export async function attempt(work: () => Promise<void>): Promise<string | undefined> {

@@ -111,10 +111,11 @@ function withoutNumbers(line: string): string {
 
 /**
  * Kept on purpose: where the range continues, locks, a daemon's files beside its socket, an index of the size of the leases, the
- * boot id, the history; and the one temporary file with a fixed name in a lease directory, which the next writer removes.
+ * boot id, the history, what plugins noted of a GC whose runner could not; and the one temporary file with a fixed name in a lease
+ * directory, which the next writer removes.
  */
 const KEPT =
-  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|caches\/\w+|gate|podnet\.conflist|history\/(events|lists))$|\.lock$|^run\/(catena\.sock(\.seat|\.wire|\.calls\.\d+-\d+)?$|traces\/)/;
+  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|caches\/\w+|gate|podnet\.conflist|history\/(events|lists))$|\.lock$|^run\/(gc\/podnet$|catena\.sock(\.seat|\.wire|\.calls\.\d+-\d+)?$|traces\/)/;
 
 function files(lab: Lab): string[] {
   return filesBelow(lab.tmp)

@@ -74,8 +74,12 @@ export async function sweepVerb(
 
 /** The problems found by sweeps, human-readable. */
 export function findFaults(reports: readonly SweepReport[]): string[] {
-  const outcomes = reports.flatMap(report => report.outcomes);
-  return outcomes.flatMap(({ point, wrong }) => wrong.map(problem => `${describePoint(point)}: ${problem}`));
+  return reports.flatMap(report => report.outcomes).flatMap(findWrong);
+}
+
+/** The problems found at a point. */
+export function findWrong({ point, wrong }: Outcome): string[] {
+  return wrong.map(problem => `${describePoint(point)}: ${problem}`);
 }
 
 /** Where the points of a verb are counted and tried. */

@@ -126,8 +126,9 @@ async function recover(ground: Ground, verb: Verb, kind: Recovery): Promise<void
 
 /** After a recovery everything or nothing must exist; a final DEL deletes it in any case. */
 async function finish(ground: Ground, kind: Recovery): Promise<string | undefined> {
-  if (kind === 'del' || (await ground.run('check')).exitCode !== 0) return differs(ground, 'absent');
-  const problem = await differs(kind === 'again' ? afterAnother(ground) : ground, 'present');
+  const isMet = kind !== 'next';
+  if (kind === 'del' || (await ground.run('check')).exitCode !== 0) return differs(ground, 'absent', isMet);
+  const problem = await differs(kind === 'again' ? afterAnother(ground) : ground, 'present', isMet);
   if (problem) return problem;
   return (await attempt(() => succeed(ground, 'del'))) ?? differs(ground, 'absent');
 }
