@@ -1,9 +1,7 @@
 // Which system calls did a process make, in terms of what a fault can hit?
 
-/**
- * A process that works for a verb: the command or the daemon, the process that serves its plugins, the one that deletes devices.
- */
-export type Actor = 'runner' | 'worker' | 'reaper';
+/** A process that works for a verb: the command or the daemon, and the process that serves its plugins. */
+export type Actor = 'runner' | 'worker';
 
 /** One system call of a process. */
 export interface Call {

@@ -10,7 +10,7 @@ import { attachTracer, type Tracer } from './strace.ts';
 import { happenedIn, LATE_NEWS_MS, type Outcome } from './trial.ts';
 import { hasEnded } from './victims.ts';
 
-/** A ground whose commands are run by a daemon with one worker for plugins, and one that deletes devices. */
+/** A ground whose commands are run by a daemon with one worker. */
 export interface Served {
   readonly ground: Ground;
   /** The verb that it runs when it is struck. */
@@ -25,10 +25,21 @@ export async function serve(ground: Ground, verb: Verb): Promise<Served> {
   return served;
 }
 
+/** The daemon starts a second worker while a call takes long, as on a busy machine: then it is not known which one serves the next call. */
+async function withOneWorker(served: Served): Promise<void> {
+  for (let tries = 0; workersOf(served).length !== 1 && tries < 5; tries++) await startAgain(served);
+}
+
+async function startAgain(served: Served): Promise<void> {
+  await served.daemon.stop();
+  served.daemon = await startOne(served.ground);
+  await warmUp(served);
+}
+
 /** Every point of a verb in the daemon's processes, where requests fail or a single process is killed. */
 export async function countDaemonPoints(served: Served): Promise<Point[]> {
   const { ground, verb } = served;
-  await stayWarm(served);
+  await withOneWorker(served);
   await prepareVerb(ground, verb);
   const pids = processesOf(served);
   const tracers = new Map<Actor, Tracer>();
@@ -45,10 +56,12 @@ export async function countDaemonPoints(served: Served): Promise<Point[]> {
 }
 
 /**
- * Plugins behave the same in every runner: the sweep of the command has already tried failures in them, and two deaths at once.
+ * Plugins behave the same in every runner: the sweep of the command has already tried failures in them, and two deaths at once. What the
+ * daemon receives next is a notification or a worker's answer: which one a count would meet is not known.
  */
-function isNew({ strike, actor }: Point): boolean {
-  return strike === 'fails' ? actor === 'runner' : strike === 'runner killed' || strike === 'worker killed';
+function isNew({ strike, actor, syscall }: Point): boolean {
+  if (strike === 'fails') return actor === 'runner' && !syscall.startsWith('recv');
+  return strike === 'runner killed' || strike === 'worker killed';
 }
 
 /**
@@ -58,7 +71,7 @@ function isNew({ strike, actor }: Point): boolean {
 export async function tryDaemonPoint(served: Served, point: Point): Promise<Outcome> {
   const ground = viewFor(served.ground, point.verb);
   const wrong: (string | undefined)[] = [];
-  await stayWarm(served);
+  await withOneWorker(served);
   await prepareVerb(ground, point.verb);
   const { syscall, path, nth, error, actor, strike } = point;
   const pid = processesOf(served)[actor];
@@ -77,9 +90,7 @@ export async function tryDaemonPoint(served: Served, point: Point): Promise<Outc
   } else wrong.push(...(await judgeUnaided(ground, point, finished, happened)));
   if (happened && strike !== 'fails') {
     if (!(await hasEnded(pid))) wrong.push('the process is still there');
-    await served.daemon.stop();
-    served.daemon = await startOne(ground);
-    await warmUp(served);
+    await startAgain(served);
   }
   return { point, happened, wrong: wrong.filter(one => one !== undefined) };
 }
@@ -89,8 +100,8 @@ function startOne({ lab }: Ground): Promise<Daemon> {
 }
 
 /**
- * After a DEL the process that deletes devices exists. Requests that a process makes only once, such as reading the boot id,
- * happen in the first call of the verb: they are not points, since they would not be made again.
+ * Requests that a process makes only once, such as reading the boot id, happen in the first call of the verb: they are not points,
+ * since they would not be made again.
  */
 async function warmUp({ ground, verb }: Served): Promise<void> {
   ground.rewindRange();
@@ -99,21 +110,14 @@ async function warmUp({ ground, verb }: Served): Promise<void> {
   if (verb === 'gc') await succeed(ground, 'gc');
 }
 
-/** A daemon that waited long for its turn, because the machine is busy, has ended the process that deletes devices. */
-async function stayWarm(served: Served): Promise<void> {
-  if (childrenOf(served).length < 2) await warmUp(served);
-}
-
 function processesOf(served: Served): Record<Actor, number> {
-  const children = childrenOf(served);
-  const [worker, reaper] = children;
-  if (worker === undefined || reaper === undefined || children.length !== 2)
-    throw new Error(`Cannot identify the daemon's processes: it has ${children.length} children`);
-  return { runner: served.daemon.pid, worker, reaper };
+  const [worker, ...others] = workersOf(served);
+  if (worker === undefined || others.length > 0)
+    throw new Error(`Cannot identify the daemon's worker: it has ${others.length + 1} children`);
+  return { runner: served.daemon.pid, worker };
 }
 
-/** In the order in which it started them. */
-function childrenOf({ daemon: { pid } }: Served): number[] {
+function workersOf({ daemon: { pid } }: Served): number[] {
   const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
   return children === '' ? [] : children.split(' ').map(Number);
 }

@@ -33,7 +33,7 @@ export interface Point {
 
 /** Every point of a verb, from the requests of a run without a fault. */
 export function findPoints(verb: Verb, calls: Readonly<Partial<Record<Actor, readonly Call[]>>>): Point[] {
-  return (['runner', 'worker', 'reaper'] as const).flatMap(actor => {
+  return (['runner', 'worker'] as const).flatMap(actor => {
     const all = distinct(calls[actor] ?? []);
     const asked = all.filter(({ peer }) => peer === 'netlink');
     const entered = all.filter(({ path }) => path === NETNS_OF_THREAD);
