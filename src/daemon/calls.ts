@@ -20,6 +20,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { attempt } from '../cni/errors.ts';
 import { endFrozen, isFrozen, type ProcessId, thisProcess } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { callsFileOf, callsFilesOf } from './protocol.ts';
@@ -79,7 +80,8 @@ export class BegunCalls {
     this.#slots.set(key, slot);
     if (slot !== undefined) new TextEncoder().encodeInto(key, this.#bytesOf(slot));
     else this.#crowd(1);
-    if (!this.#isGivenUp(key)) return true;
+    // What cannot be read may say that it was given up.
+    if (attempt(() => this.#isGivenUp(key)) === false) return true;
     this.end(key);
     return false;
   }

@@ -173,10 +173,8 @@ class Admission {
         return { reply: this.#refuse('stale', 'the client has cancelled the call') };
       const told = () => calls.end(key);
       const queueMs = performance.now() - asked + Math.max(ageMs, 0);
-      const reply = await this.#backend.run(request, signal, queueMs, turn).catch(error => {
-        told();
-        throw error;
-      });
+      // If that rejects, the call counts as begun for good: its client must not make it as well.
+      const reply = await this.#backend.run(request, signal, queueMs, turn);
       if (reply.declined !== undefined) this.#events.declined(reply.declined, reply.error);
       return { reply, told };
     } finally {

@@ -181,7 +181,7 @@ export interface AnsweredCall {
   readonly told?: () => void;
 }
 
-/** Answers a request; never rejects. The signal is aborted when the client has gone. */
+/** Answers a request; a rejection ends the connection. The signal is aborted when the client has gone. */
 export type AnswerCall = (request: RunRequest, signal: AbortSignal) => Promise<AnsweredCall>;
 
 /** A client connects before it reads its standard input, which its caller may write slowly. */
@@ -260,7 +260,11 @@ class Connection {
     this.#socket.timeout(0);
     this.#signs = setInterval(() => this.#send(SIGN), SIGN_MS);
     const answered = this.#how.answer(request, this.#gone.signal);
-    void answered.then(({ reply, told }) => this.#finish(reply, told));
+    void answered.then(
+      ({ reply, told }) => this.#finish(reply, told),
+      // Signs without an answer would keep the client for ever: it learns from the calls file whether the call had begun.
+      () => this.#socket.terminate(),
+    );
   }
 
   #turnAway(): void {
@@ -315,7 +319,8 @@ export function listenForCalls(path: string, how: Answering) {
   const answer: AnswerCall = (request, signal) => {
     const answered = how.answer(request, signal);
     answering.add(answered);
-    void answered.finally(() => answering.delete(answered));
+    const forgetAnswer = () => answering.delete(answered);
+    void answered.then(forgetAnswer, forgetAnswer);
     return answered;
   };
   const forget = (socket: Socket<Connection>): void => {
@@ -349,7 +354,7 @@ export function listenForCalls(path: string, how: Answering) {
       listener.stop();
       // What has arrived is read first.
       await Bun.sleep(0);
-      await Promise.all(answering);
+      await Promise.allSettled(answering);
       for (const socket of open) if (!socket.data.isOver || socket.data.isTurnedAway) socket.terminate();
     },
   };

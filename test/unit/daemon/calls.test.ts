@@ -40,6 +40,16 @@ test('a call that its client has given up is not begun, and others are unaffecte
   expect(giveUp(file, first)).toBe(false);
 });
 
+test('while it cannot be read what clients have given up, no call begins', () => {
+  const key = crypto.randomUUID();
+  const { size } = fs.statSync(file);
+  // Longer than memory.
+  fs.truncateSync(file, 2 ** 42);
+  expect(calls.begin(key)).toBe(false);
+  fs.truncateSync(file, size);
+  expect(giveUp(file, key)).toBe(false);
+});
+
 test('with more calls than there are slots, any call counts as begun', () => {
   const keys = Array.from({ length: SLOTS + 1 }, () => crypto.randomUUID());
   for (const key of keys) expect(calls.begin(key)).toBe(true);

@@ -187,6 +187,23 @@ test.each(['reads the whole answer', 'has gone'])('until its client %s', async e
   }
 });
 
+test('a request whose answer fails ends the connection, and the listener can be stopped', async () => {
+  const path = join(dir, 'fails');
+  const listener = listenForCalls(path, {
+    maxBytes: 1 << 20,
+    answer: () => Promise.reject(new Error('no memory')),
+    ping: () => decline('build', ''),
+    refuse() {},
+  });
+  try {
+    const client = await call(path);
+    client.on('error', () => {}).resume();
+    await until(() => client.destroyed || client.readableEnded);
+  } finally {
+    await listener.stop();
+  }
+});
+
 test('a client that still writes what is no request reads the refusal; one that writes more than any request is left', async () => {
   const socket = join(dir, 'writes-on');
   const answer = () => Promise.reject(new Error('nothing is to be answered'));
