@@ -27,14 +27,15 @@ import type { Result } from '../../src/cni/result.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
-  BR_STATE,
   bridgePortRequest,
   findLink,
   getLink,
   IFF_PROMISC,
   type Link,
   OPERSTATES,
+  PORT_STATES,
   type PortSettings,
+  portDataOf,
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
@@ -118,10 +119,9 @@ function checkPort(call: Call<BridgeConf>, prevResult: Result, bridge: Link, con
 }
 
 /** How it is set as a port of its bridge; a port that is not said to be stopped forwards. */
-function settingsOf({ attrs: { linkinfo } }: Link): Required<PortSettings> {
-  const data = linkinfo?.portData;
-  const { hairpin, isolated, state = BR_STATE.forwarding } = data instanceof Uint8Array ? {} : (data ?? {});
-  return { hairpin: hairpin === 1, isolated: isolated === 1, state };
+function settingsOf(port: Link): Required<PortSettings> {
+  const { hairpin, isolated, state = -1 } = portDataOf(port) ?? {};
+  return { hairpin: hairpin === 1, isolated: isolated === 1, state: PORT_STATES[state] ?? 'forwarding' };
 }
 
 /**
@@ -131,10 +131,10 @@ function settingsOf({ attrs: { linkinfo } }: Link): Required<PortSettings> {
 function isStopped(bridge: Link, port: Link): boolean {
   const { state } = settingsOf(port);
   const isUp = OPERSTATES[port.attrs.operstate ?? 0] === 'up';
-  if (!isUp || state === BR_STATE.forwarding) return false;
+  if (!isUp || state === 'forwarding') return false;
   const data = bridge.attrs.linkinfo?.data;
   const hasProtocol = data && 'stpState' in data && data.stpState !== 0;
-  return state === BR_STATE.disabled || !hasProtocol;
+  return state === 'disabled' || !hasProtocol;
 }
 
 /** Rules that the reference plugin made before this plugin replaced it are as good as our own. */
@@ -242,7 +242,7 @@ function repairPort({ conf, host }: Call<BridgeConf>, bridge: Link, port: Link):
   const wanted = {
     hairpin: conf.hairpinMode,
     isolated: conf.portIsolation,
-    state: isStopped(bridge, now) ? BR_STATE.forwarding : state,
+    state: isStopped(bridge, now) ? 'forwarding' : state,
   };
   if (hairpin !== wanted.hairpin || isolated !== wanted.isolated || state !== wanted.state)
     host.request(bridgePortRequest(port.index, wanted));

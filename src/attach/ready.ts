@@ -14,7 +14,15 @@ import { isLegacyDropping } from '../netlink/iptables/nat.ts';
 import { renderTable } from '../netlink/nft/message.ts';
 import { listDroppingChains } from '../netlink/nft/table.ts';
 import { listIpv6Groups } from '../netlink/rtnl/addr.ts';
-import { findLinks, getLink, IFF_NOARP, type Link, OPERSTATES } from '../netlink/rtnl/link.ts';
+import {
+  findLinks,
+  getLink,
+  IFF_NOARP,
+  type Link,
+  OPERSTATES,
+  PORT_STATES,
+  portDataOf,
+} from '../netlink/rtnl/link.ts';
 import { findWay } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
@@ -25,10 +33,6 @@ const POLL_MS = 1;
 /** Most waits are for a work item that takes less time than the shortest timer. */
 const SHORT_POLLS = 10;
 const SHORT_POLL_MS = 0.1;
-
-/** linux/if_bridge.h */
-const BR_STATE_DISABLED = 0;
-const BR_STATE_FORWARDING = 3;
 
 /** RFC 4291, 2.7.1: ff02::1:ff00:0/104 */
 const SOLICITED_NODE = 0xff0200000000000000000001ff000000n;
@@ -91,10 +95,9 @@ function lookAtDevices(stages: readonly Stage[]): readonly (Link | undefined)[] 
 function lookAtDevice({ socket, link }: Stage, seen = getLink(socket, link.index)): Seen {
   const state = OPERSTATES[seen.attrs.operstate ?? 0] ?? 'unknown';
   if (state !== 'up' && state !== 'unknown') return { problem: `its state is "${state}"` };
-  const port = seen.attrs.linkinfo?.portData;
-  const portState = port instanceof Uint8Array ? undefined : port?.state;
-  if (portState === BR_STATE_DISABLED) return { problem: 'its bridge port is disabled' };
-  return { isListening: portState !== undefined && portState !== BR_STATE_FORWARDING };
+  const portState = PORT_STATES[portDataOf(seen)?.state ?? -1];
+  if (portState === 'disabled') return { problem: 'its bridge port is disabled' };
+  return { isListening: portState !== undefined && portState !== 'forwarding' };
 }
 
 function lookAtAddresses({ socket, link, ips }: Stage, known?: Link): Seen {

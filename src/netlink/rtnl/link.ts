@@ -438,21 +438,30 @@ export function addAltNameRequest(index: number, name: string): Request {
   return propMessage.add(op, { index }, { propList: [name] });
 }
 
-/** linux/if_bridge.h, BR_STATE_* */
-export const BR_STATE = { disabled: 0, forwarding: 3 } as const;
+/** States of a bridge port; linux/if_bridge.h, BR_STATE_*. */
+export const PORT_STATES = ['disabled', 'listening', 'learning', 'forwarding', 'blocking'] as const;
+
+/** How a device is set as a port of a bridge, as the kernel says it; undefined if it is none. */
+export function portDataOf({ attrs: { linkinfo } }: Link) {
+  const data = linkinfo?.portData;
+  return data instanceof Uint8Array ? undefined : data;
+}
 
 /** Settings of a bridge port; absent ones are left unchanged. */
 export interface PortSettings {
   readonly hairpin?: boolean;
   readonly isolated?: boolean;
-  /** One of {@link BR_STATE}. */
-  readonly state?: number;
+  readonly state?: (typeof PORT_STATES)[number];
 }
 
 /** The request that sets flags of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on state 3` */
 export function bridgePortRequest(index: number, { hairpin, isolated, state }: PortSettings): Request {
   const toNumber = (value: boolean | undefined) => (value === undefined ? undefined : Number(value));
-  const protinfo = { hairpin: toNumber(hairpin), isolated: toNumber(isolated), state };
+  const protinfo = {
+    hairpin: toNumber(hairpin),
+    isolated: toNumber(isolated),
+    ...(state ? { state: PORT_STATES.indexOf(state) } : {}),
+  };
   const op = `set bridge port flags of link with index ${index}`;
   return linkMessage.change(op, { family: AF.bridge, index }, { protinfo }, 'SET');
 }

@@ -3,7 +3,7 @@
 import { readlinkSync } from 'node:fs';
 import { namesIn, tryRead } from '../../files/read-file.ts';
 import { cidrContains, parseIp, renderCidr, renderIp } from '../../net/ip.ts';
-import { BR_STATE, IFF_LOWER_UP, IFF_UP, type Link } from '../../netlink/rtnl/link.ts';
+import { IFF_LOWER_UP, IFF_UP, type Link, PORT_STATES, portDataOf } from '../../netlink/rtnl/link.ts';
 import { type RouteLookup, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import type { Listener } from '../../netlink/sock-diag.ts';
 import { NO_LABELS, type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
@@ -549,26 +549,18 @@ function* bridged({ node }: World, packet: Packet, { from, to, bridge }: Bridged
 }
 
 function isIsolated(port: Link | undefined): boolean {
-  return portDataOf(port)?.isolated === 1;
+  return port !== undefined && portDataOf(port)?.isolated === 1;
 }
-
-function portDataOf(port: Link | undefined) {
-  const data = port?.attrs.linkinfo?.portData;
-  return data instanceof Uint8Array ? undefined : data;
-}
-
-/** linux/if_bridge.h, BR_STATE_* */
-const STATES = ['disabled', 'listening', 'learning', 'forwarding', 'blocking'];
 
 function* judgePort(node: Site, packet: Packet, port: Link): Walk {
   const { name, flags } = port;
   if (!(flags & IFF_UP))
     yield stops(node, packet, 'device', `"${name}" is down`, `ip link set dev ${name} up`);
-  const { state = BR_STATE.forwarding } = portDataOf(port) ?? {};
+  const state = PORT_STATES[portDataOf(port)?.state ?? -1];
   // Without a carrier, a port is disabled, and its other end is down.
-  if (state === BR_STATE.forwarding || !(flags & IFF_LOWER_UP)) return;
-  const words = `"${name}" is in state ${STATES[state] ?? state} of its bridge's spanning tree`;
-  const mend = state === BR_STATE.disabled ? `ip link set dev ${name} type bridge_slave state 3` : undefined;
+  if (state === undefined || state === 'forwarding' || !(flags & IFF_LOWER_UP)) return;
+  const words = `"${name}" is in state ${state} of its bridge's spanning tree`;
+  const mend = state === 'disabled' ? `ip link set dev ${name} type bridge_slave state 3` : undefined;
   yield stops(node, packet, 'device', words, mend);
 }
 
