@@ -52,7 +52,6 @@ import {
   chainQuestion,
   deleteChain,
   flushChain,
-  hasTable,
   isDormant,
   listRules,
   type NftSet,
@@ -154,16 +153,18 @@ export function tableMissing(table: Table): string {
 /** What is missing or different in a skeleton, human-readable: `chain "forward" is missing`. */
 export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): string[] {
   const { table, sets, chains } = skeleton;
-  const { hasSet, findChain, sleeps } = askFor(socket, skeleton);
+  const { found, hasSet, findChain } = askFor(socket, skeleton);
   const rules = listRules(socket, table);
   const note = versionNote(skeleton);
   const firsts = chains.flatMap(({ name }) => rules.find(({ chain }) => chain === name) ?? []);
   if (note !== undefined && firsts.length && !firsts.some(({ comment }) => comment === note)) {
     return ['its rules are those of another release, which the next ADD or "catena repair" replaces'];
   }
-  if (rules.length === 0 && !hasTable(socket, table)) return [tableMissing(table)];
+  if (rules.length === 0 && found === undefined) return [tableMissing(table)];
   return [
-    ...(sleeps ? [`table ${renderTable(table)} is dormant: none of its rules applies`] : []),
+    ...(found && isDormant(found)
+      ? [`table ${renderTable(table)} is dormant: none of its rules applies`]
+      : []),
     ...sets.filter(set => !hasSet(set)).map(({ name }) => `"${name}" is missing`),
     ...chains.flatMap(plan => {
       const own = rules.filter(({ chain }) => chain === plan.name);
@@ -182,7 +183,11 @@ export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): str
 function askFor(
   socket: NetlinkSocket,
   { table, sets, chains }: Skeleton,
-): { hasSet(set: NftSet): boolean; findChain(plan: ChainPlan): Chain | undefined; sleeps: boolean } {
+): {
+  readonly found: { readonly flags?: number | undefined } | undefined;
+  hasSet(set: NftSet): boolean;
+  findChain(plan: ChainPlan): Chain | undefined;
+} {
   const questions = [
     ...sets.map(setQuestion),
     ...chains.map(({ name }) => chainQuestion(table, name)),
@@ -191,7 +196,7 @@ function askFor(
   const answers = socket.findAll(questions, [Errno.ENOENT]);
   const own = answers.at(-1);
   return {
-    sleeps: own !== undefined && isDormant(tableMessage.decode(own).attrs),
+    found: own && tableMessage.decode(own).attrs,
     hasSet: set => answers[sets.indexOf(set)] !== undefined,
     findChain(plan) {
       const body = answers[sets.length + chains.indexOf(plan)];
