@@ -17,6 +17,7 @@ import type { IpRange } from '../../src/cni/schemas.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
 import {
   inSearchOrder,
+  joined,
   parseStretches,
   type Stretch,
   stretchContains,
@@ -73,18 +74,12 @@ export function parseRangeSets(raw: readonly (readonly IpRange[])[]): RangeSet[]
 
 /** A bridge has the gateways of all sets, wherever they are. */
 function withoutGatewaysOf(sets: readonly RangeSet[], set: RangeSet, index: number): RangeSet {
-  const others = sets.flat().flatMap(({ gateway }) => gateway ?? []);
-  const foreign = others.filter(ip => findRange(set, ip) && !isGateway(set, ip));
-  const except = foreign.map((ip): Stretch => [ip, ip]);
-  const [first, ...rest] = set.flatMap(range =>
-    piecesOf({ ...range, except: inOrder(except.filter(([ip]) => rangeContains(range, ip))) }),
-  );
+  const gateways = sets.flat().flatMap(({ gateway }) => gateway ?? []);
+  const foreign = gateways.filter(ip => findRange(set, ip) && !isGateway(set, ip));
+  const except = joined(foreign.map((ip): Stretch => [ip, ip]));
+  const [first, ...rest] = set.flatMap(range => piecesOf({ ...range, except }));
   if (first) return [first, ...rest];
   throw new Error(`Cannot use range set ${index}: gateways of other range sets leave no address of it`);
-}
-
-function inOrder(stretches: readonly Stretch[]): Stretch[] {
-  return [...stretches].sort(([a], [b]) => (a.value < b.value ? -1 : 1));
 }
 
 /** A configured range, of which not every address need be handed out. */

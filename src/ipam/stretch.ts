@@ -76,7 +76,8 @@ function parseStretch(text: string): Stretch | undefined {
   return from && to && more.length === 0 ? [from, to] : undefined;
 }
 
-function joined(stretches: readonly Stretch[]): Stretch[] {
+/** Stretches of one family, ascending, without overlaps; neighbours are joined. */
+export function joined(stretches: readonly Stretch[]): Stretch[] {
   const ascending = [...stretches].sort(
     ([a], [b]) => Number(a.value - b.value > 0n) - Number(a.value - b.value < 0n),
   );
