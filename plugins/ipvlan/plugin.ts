@@ -99,7 +99,7 @@ function createIpvlan(call: Call<IpvlanConf>): Link {
   const master = findMaster(call, chained);
   requireMtu(conf.mtu, master);
   // What an earlier plugin made may come up later in its chain.
-  if (conf.master || chained === undefined) requireUp(master);
+  if (chained === undefined) requireUp(master);
   return makeUpper(call, master, { kind: 'ipvlan', data: dataOf(conf), mtu: conf.mtu });
 }
 

@@ -123,7 +123,7 @@ function createMacvlan(call: Call<MacvlanConf>): Link {
   const master = findMaster(call, chained);
   requireMtu(conf.mtu, master);
   // What an earlier plugin made may come up later in its chain.
-  if (conf.master || chained === undefined) requireUp(master);
+  if (chained === undefined) requireUp(master);
   if (!conf.linkInContainer) refuseWireless(master);
   return makeUpper(call, master, planMacvlan(conf, attachmentOf(call), master.link, mac));
 }
@@ -151,8 +151,9 @@ export function planMacvlan(
   };
 }
 
-/** The master that an earlier plugin of the chain made: the only interface of its result, where the master is looked for. */
-export function chainedMaster({ linkInContainer }: MacvlanConf, prevResult: Result | undefined) {
+/** The master that an earlier plugin of the chain made, if none is configured: the only interface of its result, where the master is looked for. */
+export function chainedMaster({ master, linkInContainer }: MacvlanConf, prevResult: Result | undefined) {
+  if (master) return undefined;
   const lone = loneInterface(prevResult);
   return lone && Boolean(lone.sandbox) === linkInContainer ? lone.name : undefined;
 }
