@@ -73,8 +73,7 @@ export const plugin = definePlugin({
     const books = await openBooks(ipam);
     const holder = holderOf(call);
     const reported = call.prevResult?.ips?.flatMap(({ address }) => findCidr(address)?.ip ?? []) ?? [];
-    for (const range of await placesOf(call, ipam, books, holder)) {
-      const ip = await findEntry(books, range, holder);
+    for (const { range, ip } of await entriesOf(call, ipam, books, holder)) {
       if (ip === undefined)
         throw new Error(
           `Cannot find an address of ${renderAttachment(call.env)} in pool "${range.poolName}"; recreate the container`,
@@ -192,12 +191,22 @@ async function rangesFor(call: Call, ipam: Ipam, books: Books): Promise<readonly
   return ipam.node_slice_size && ranges[0] ? [await sliceFor(call, ipam, books, ranges[0])] : ranges;
 }
 
-/** Where a holder has its entries: a slice may have moved since, and then they are in the pool of the one before. */
-async function placesOf(call: Call, ipam: Ipam, books: Books, holder: Holder): Promise<readonly Range[]> {
-  if (!ipam.node_slice_size) return rangesFor(call, ipam, books);
-  const pools = await poolsFor(call, ipam, books, holder);
-  for (const pool of pools) if (await findEntry(books, pool, holder)) return [pool];
-  return rangesFor(call, ipam, books);
+/** A range, and the address that a holder has in it. */
+interface RangeEntry {
+  readonly range: Range;
+  readonly ip: Ip | undefined;
+}
+
+/** What a holder has: a slice may have moved since, and then its entry is in the pool of the one before. */
+async function entriesOf(call: Call, ipam: Ipam, books: Books, holder: Holder): Promise<RangeEntry[]> {
+  const isSliced = Boolean(ipam.node_slice_size);
+  const entries: RangeEntry[] = [];
+  for (const range of await (isSliced ? poolsFor(call, ipam, books, holder) : rangesFor(call, ipam, books))) {
+    const entry = { range, ip: await findEntry(books, range, holder) };
+    if (isSliced && entry.ip) return [entry];
+    entries.push(entry);
+  }
+  return isSliced ? (await rangesFor(call, ipam, books)).map(range => ({ range, ip: undefined })) : entries;
 }
 
 /** Where entries of this node may be, or those of a holder. */
