@@ -185,9 +185,8 @@ describeRoot(
       const [list, config] = ['net.d/10-podnet.conflist', 'config.json'].map(one =>
         path.join(node.lab.tmp, one),
       ) as [string, string];
-      const before = JSON.stringify({
-        ...{ cniVersion: '1.0.0', name: 'podnet', plugins: [{ type: 'bridge', bridge: 'br9' }] },
-      });
+      const plugins = [{ type: 'bridge', bridge: 'br9' }];
+      const before = JSON.stringify({ cniVersion: '1.0.0', name: 'podnet', plugins });
       fs.mkdirSync(path.dirname(list));
       fs.writeFileSync(list, before);
       fs.writeFileSync(config, JSON.stringify({ lists: 'restore' }));

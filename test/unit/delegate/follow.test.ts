@@ -147,8 +147,7 @@ test('a network is not settled before its claim has the addresses: a process tha
   });
   const more = (runner: () => Runner) => ({ claims: async () => claims(runner) as unknown as ClaimStore });
   await attachLater({ claim: 'kept' }, more, async (follow, runner) => {
-    expect(follow()).rejects.toThrow('the API server is away');
-    await follow().catch(() => {});
+    await expect(follow()).rejects.toThrow('the API server is away');
     expect(findPod(runner)?.networks).toHaveLength(1);
     isFailing = false;
     await follow();
