@@ -31,6 +31,8 @@ import { longestFirst, rememberTimes, renderFolders, renderSlowest, type Time } 
 const FILE_DEADLINE_MS = 15 * 60_000;
 const TEST_DEADLINE_MS = 120_000;
 const SLOWEST = 20;
+/** Of what a failed file said, the lines that are said again. */
+const LAST_LINES = 60;
 /** Tests of one file that run beside each other: they wait for the kernel and for processes three quarters of their time. */
 const TESTS_AT_ONCE = 4;
 const BUN = [process.execPath];
@@ -64,6 +66,8 @@ const total = { passed: 0, failed: 0, skipped: new Map<string, string[]>() };
 const times = new Map<string, Time>();
 const spans: Span[] = [];
 const unsteady: { readonly file: string; readonly span: Span; readonly alone: boolean }[] = [];
+/** What failed and how, which is said again at the end: what keeps a log often keeps only its end. */
+const failures: string[] = [];
 let ran = 0;
 const work = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-test-'));
 try {
@@ -121,21 +125,26 @@ function lint(): Promise<boolean>[] {
 interface Failed {
   readonly file: string;
   readonly span: Span;
+  /** What Bun is to load before it. */
+  readonly more?: readonly string[];
 }
+
+const QUICK_ZOD = ['--preload=./test/quick-zod.ts'];
 
 /**
  * Runs the files that share processes; all of them once more with what stands in for zod in the executables.
- * @returns those that failed, which are to run alone
+ * @returns those that failed, which are to run once more
  */
 async function runFast(files: readonly string[], machine: OwnMachine): Promise<Failed[]> {
   if (files.length === 0) return [];
   const { failed, span } = await runShared('fast tests', files, machine, []);
   if (command === 'all' && filters.length === 0) {
     const quick = files.filter(file => !NEEDS_ZOD.includes(file));
-    const wrong = await runShared('fast tests, with zod as in the executables', quick, machine, [
-      '--preload=./test/quick-zod.ts',
-    ]);
-    total.failed += wrong.failed.length;
+    const wrong = await runShared('fast tests, with zod as in the executables', quick, machine, QUICK_ZOD);
+    return [
+      ...failed.map(file => ({ file, span })),
+      ...wrong.failed.map(file => ({ file, span: wrong.span, more: QUICK_ZOD })),
+    ];
   }
   return failed.map(file => ({ file, span }));
 }
@@ -165,7 +174,7 @@ async function runShared(
   const counts = count(outcomes);
   const line = `${name}: ${summary(counts.passed, counts.failed + Number(crashed), counts.skipped)} (${(span.to.at - span.from.at).toFixed(1)} s)`;
   if (finished.exitCode === 0) say(`ok    ${line}`);
-  else say(`${crashed ? 'FAIL ' : 'again'} ${line}\n${indent(outputOf(finished))}`);
+  else sayFailure(`${crashed ? 'FAIL ' : 'again'} ${line}`, outputOf(finished));
   return { failed, span };
 }
 
@@ -173,11 +182,11 @@ async function runAll(fast: readonly string[], slow: readonly string[], machine:
   const sorted = longestFirst(slow);
   const alone: Failed[] = [];
   // Once more under the same conditions: a file that passes then does not need the machine for itself.
-  const repeat = ({ file, span }: Failed) => {
+  const repeat = (failed: Failed) => {
     queue.unshift(async () => {
-      const again = await runFile(file, machine, 'beside others');
-      if (again === undefined) unsteady.push({ file, span, alone: false });
-      else alone.push({ file, span });
+      const again = await runFile(failed.file, machine, 'beside others', failed.more);
+      if (again === undefined) unsteady.push({ ...failed, alone: false });
+      else alone.push(failed);
     });
   };
   const queue: (() => Promise<void>)[] = sorted
@@ -198,7 +207,7 @@ async function runAll(fast: readonly string[], slow: readonly string[], machine:
     const span = await runFile(file, machine, 'beside others');
     if (span !== undefined) alone.push({ file, span });
   }
-  for (const { file, span } of alone) await runAlone(file, machine, span);
+  for (const failed of alone) await runAlone(failed, machine);
 }
 
 /**
@@ -223,9 +232,9 @@ async function besideEachOther(queue: (() => Promise<void>)[], least: () => numb
 }
 
 /** A file that fails when it runs alone has failed; one that passes then is named at the end. */
-async function runAlone(file: string, machine: OwnMachine, first: Span): Promise<void> {
-  const failed = await runFile(file, machine, 'alone');
-  if (failed === undefined) unsteady.push({ file, span: first, alone: true });
+async function runAlone(failed: Failed, machine: OwnMachine): Promise<void> {
+  const again = await runFile(failed.file, machine, 'alone', failed.more);
+  if (again === undefined) unsteady.push({ ...failed, alone: true });
 }
 
 /** Runs one file and prints its outcome; only the last run of a file counts. @returns when it ran, if it failed */
@@ -233,8 +242,9 @@ async function runFile(
   file: string,
   machine: OwnMachine,
   which: 'beside others' | 'alone',
+  more: readonly string[] = [],
 ): Promise<Span | undefined> {
-  const { tmp, outcomes, finished, span } = await runBun([file], machine, []);
+  const { tmp, outcomes, finished, span } = await runBun([file], machine, more);
   fs.rmSync(tmp, { recursive: true, force: true });
   const counts = count(outcomes);
   // A crash, a broken import or a failing hook leaves no failed test behind, only an exit code.
@@ -253,9 +263,8 @@ async function runFile(
     say([`ok    ${line}`, ...tables.map(indent)].join('\n'));
     return undefined;
   }
-  say(
-    `${which === 'alone' ? 'FAIL ' : 'again'} ${line}\n${indent(outputOf(finished))}\n      exit code ${finished.exitCode}`,
-  );
+  const output = `${outputOf(finished)}\nexit code ${finished.exitCode}`;
+  sayFailure(`${which === 'alone' ? 'FAIL ' : 'again'} ${line}`, output);
   return span;
 }
 
@@ -349,7 +358,7 @@ async function check(name: string, argv: string[]): Promise<boolean> {
     return true;
   }
   total.failed++;
-  say(`FAIL  ${name}\n${indent(`${finished.stdout}${finished.stderr}`.trim())}`);
+  sayFailure(`FAIL  ${name}`, `${finished.stdout}${finished.stderr}`.trim());
   return false;
 }
 
@@ -392,6 +401,7 @@ function finish(): never {
     say(`seconds of files by folder: ${renderFolders(times)}`);
     say(`the slowest files:\n${indent(renderSlowest(times, SLOWEST))}`);
   }
+  if (failures.length > 0) say(`what failed, once more:\n${failures.join('\n')}`);
   for (const { file, span, alone } of unsteady) {
     const share = `other programs took ${Math.round(takenByOthers(span, spans) * 100)} % of the cores`;
     // One that passes beside others is unsteady, but no sign that something needs the machine for itself.
@@ -411,6 +421,11 @@ function summary(passed: number, failed: number, skipped: number): string {
 
 function indent(text: string): string {
   return text.replace(/^/gm, '      ');
+}
+
+function sayFailure(line: string, output: string): void {
+  say(`${line}\n${indent(output)}`);
+  failures.push(`${line}\n${indent(output.split('\n').slice(-LAST_LINES).join('\n'))}`);
 }
 
 function say(line: string): void {

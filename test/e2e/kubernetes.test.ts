@@ -5,7 +5,7 @@ import { run, TEST_PATH } from '../helpers/command.ts';
 import { startKubelet } from '../helpers/kubelet.ts';
 import { type ApiServer, startApiServer } from '../helpers/kubernetes.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
+import { FIXTURE_PLUGINS, type Recorded, readCalls } from '../helpers/noop-chain.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
@@ -37,14 +37,10 @@ function withNode(body: (node: Node) => Promise<void>): Promise<void> {
     const container = await lab.container();
     const api = await startApiServer(lab.tmp);
     const log = `${lab.tmp}/calls`;
-    const calls = () => {
-      const lines = fs.existsSync(log) ? fs.readFileSync(log, 'utf8').trim().split('\n') : [];
-      return lines.map(line => JSON.parse(line));
-    };
-    const order = () => calls().map(({ command, request }) => `${command} ${request.label}`);
+    const order = () => readCalls(log).map(({ command, request }) => `${command} ${request.label}`);
     const last: Node['last'] = () => {
-      const { env, request } = calls().at(-1);
-      return { args: env.CNI_ARGS, runtimeConfig: request.runtimeConfig, request };
+      const { env, request } = readCalls(log).at(-1) as Recorded;
+      return { args: env.CNI_ARGS ?? '', runtimeConfig: request.runtimeConfig as Row, request };
     };
     const link: Node['link'] = (label, ifname, address) => {
       const interfaces = [{ name: ifname, sandbox: container.path }];

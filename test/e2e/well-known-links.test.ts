@@ -6,6 +6,7 @@ import path from 'node:path';
 import { WELL_KNOWN } from '../../src/cli/foreign/well-known.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { run } from '../helpers/command.ts';
+import { readCalls } from '../helpers/noop-chain.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 
 /** Lists with every documented option that a person would set. */
@@ -126,16 +127,12 @@ describe.each(Object.entries(LISTS))('list "%s"', (name, plugins) => {
       const done = await catena(verb, name, '/run/netns/x', '--container-id', 'c1');
       expect([verb, done.exitCode]).toEqual([verb, 0]);
     }
-    const calls = fs
-      .readFileSync(log, 'utf8')
-      .trimEnd()
-      .split('\n')
-      .map(line => JSON.parse(line));
-    expect(calls.filter(({ command }) => command === 'ADD').map(({ request }) => request)).toMatchObject(
-      plugins.map(({ capabilities: _, ...options }) => options),
-    );
-    const order = (verb: string) =>
-      calls.filter(({ command }) => command === verb).map(({ request }) => request.type);
+    const asked = (verb: string) =>
+      readCalls(log)
+        .filter(({ command }) => command === verb)
+        .map(({ request }) => request);
+    expect(asked('ADD')).toMatchObject(plugins.map(({ capabilities: _, ...options }) => options));
+    const order = (verb: string) => asked(verb).map(({ type }) => type);
     expect(order('DEL')).toEqual(order('ADD').toReversed());
   });
 });

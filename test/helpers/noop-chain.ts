@@ -37,19 +37,18 @@ export interface NoopChain {
 /** The default attachment of tests. */
 export const ATTACHMENT: Attachment = { containerId: 'c1', netns: '/run/netns/none', ifname: 'eth0' };
 
+/** The calls that `commandLog` has: whole lines, as a plugin that runs may have made the file and not written to it yet. */
+export function readCalls(file: string): Recorded[] {
+  const text = fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
+  const lines = text.split('\n').slice(0, -1);
+  return lines.map(line => JSON.parse(line));
+}
+
 /** Creates the directory; call dispose() at the end. */
 export function makeNoopChain(): NoopChain {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-chain-'));
   const logFile = path.join(dir, 'log');
   const scriptFile = (label: string) => path.join(dir, `${label}.json`);
-  const calls = (): Recorded[] => {
-    if (!fs.existsSync(logFile)) return [];
-    return fs
-      .readFileSync(logFile, 'utf8')
-      .trimEnd()
-      .split('\n')
-      .map(line => JSON.parse(line));
-  };
   return {
     dir,
     runtime: { pluginDirs: [FIXTURE_PLUGINS], cacheDir: path.join(dir, 'cache') },
@@ -58,8 +57,9 @@ export function makeNoopChain(): NoopChain {
       return { type: 'noop', label, debugFile: scriptFile(label), commandLog: logFile, ...conf };
     },
     rescript: (label, script) => fs.writeFileSync(scriptFile(label), JSON.stringify(script)),
-    calls,
-    order: () => calls().map(({ command, request }) => `${command} ${request.label ?? request.type}`),
+    calls: () => readCalls(logFile),
+    order: () =>
+      readCalls(logFile).map(({ command, request }) => `${command} ${request.label ?? request.type}`),
     dispose() {
       endClaims();
       fs.rmSync(dir, { recursive: true, force: true });
