@@ -242,7 +242,6 @@ function tryTo(work: () => void): boolean {
   }
 }
 
-/** All that calls could have changed. */
 /** The bytes of a request, as a client of the daemon sends it. */
 function requestBy(
   daemon: Daemon,
@@ -269,6 +268,7 @@ function sendAndGo(path: string, bytes: Uint8Array): Promise<void> {
   return promise;
 }
 
+/** All that calls could have changed. */
 async function picture(lab: Lab): Promise<unknown> {
   return { host: await lab.dump(lab.host), leases: leasesIn(lab).sort() };
 }
