@@ -31,6 +31,8 @@ import { longestFirst, rememberTimes, renderFolders, renderSlowest, type Time } 
 const FILE_DEADLINE_MS = 15 * 60_000;
 const TEST_DEADLINE_MS = 120_000;
 const SLOWEST = 20;
+/** What stands in for zod in the executables. */
+const QUICK_ZOD = ['--preload=./test/quick-zod.ts'];
 /** Of what a failed file said, the lines that are said again. */
 const LAST_LINES = 60;
 /** Tests of one file that run beside each other: they wait for the kernel and for processes three quarters of their time. */
@@ -128,8 +130,6 @@ interface Failed {
   /** What Bun is to load before it. */
   readonly more?: readonly string[];
 }
-
-const QUICK_ZOD = ['--preload=./test/quick-zod.ts'];
 
 /**
  * Runs the files that share processes; all of them once more with what stands in for zod in the executables.
