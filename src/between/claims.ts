@@ -183,7 +183,8 @@ export interface ClusterNode {
 /** Who is told what a source knows. */
 export interface NodeEvents {
   /**
-   * All nodes that exist now, this one among them. Called at least once when the source knows them, and after each change.
+   * All nodes that exist now, this one among them. Called at least once when the source knows them, after each change,
+   * and after each problem, though they may be the same: it has gone.
    * @param more addresses that no block contains, and why blocks were left out
    */
   nodes(

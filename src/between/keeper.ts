@@ -54,7 +54,8 @@ export function startKeeping(parts: KeeperParts, first: BetweenSettings): Keepin
   let session: Session | undefined;
   let told = '';
   const complain = (problem: string): void => {
-    if (problem !== told) parts.log('warn', 'cannot keep the routes to other nodes', { problem });
+    if (problem !== '' && problem !== told)
+      parts.log('warn', 'cannot keep the routes to other nodes', { problem });
     told = problem;
   };
   const begin = (): void => {
@@ -108,6 +109,7 @@ export function startKeeping(parts: KeeperParts, first: BetweenSettings): Keepin
 class Session {
   readonly #parts: KeeperParts;
   readonly #settings: BetweenSettings;
+  /** Logs a problem once, until there is another one or none. */
   readonly #complain: (problem: string) => void;
   readonly #closeChanges: () => void;
   readonly #changes = { planned: 0, repaired: 0 };
@@ -178,6 +180,7 @@ class Session {
     const within = this.#settings.clusterCidrs?.flatMap(text => findCidr(text) ?? []);
     [this.#sourceProblem, this.#refused, this.#nodes] = [undefined, problems, nodes];
     this.#limits = { within, never };
+    this.#complain('');
     try {
       writeNote(this.#parts.runDir, { ...this.#choices, limits: this.#limits, nodes });
     } catch (error) {

@@ -46,6 +46,10 @@ export function openKubernetesSource(
   limits = LIMITS,
 ): NodeSource {
   let told = '';
+  const tellProblem = (problem: string): void => {
+    told = '';
+    events.problem(problem);
+  };
   const changes = gatherChanges(() => {
     const problems: string[] = [];
     const claimed = blocks && pools && (ofPools(blocks.all(), pools.all(), problems) ?? 'unknown');
@@ -53,7 +57,7 @@ export function openKubernetesSource(
     if (all === undefined) {
       if (!changes.areComplete()) changes.add();
       else if (watches.every(({ isFresh }) => isFresh))
-        events.problem('the cluster has more nodes or blocks than this daemon keeps');
+        tellProblem('the cluster has more nodes or blocks than this daemon keeps');
       return;
     }
     // A node's status changes often, but seldom what matters here.
@@ -72,7 +76,7 @@ export function openKubernetesSource(
     ownerOf?: (kept: T) => string,
   ) => {
     const what = { path, keep, ...defined({ ownerOf }), ...noted };
-    return watchObjects<T>(server, what, ({ message }) => events.problem(message), limits);
+    return watchObjects<T>(server, what, ({ message }) => tellProblem(message), limits);
   };
   const nodes = follow('api/v1/nodes', describedNode);
   const blocks =

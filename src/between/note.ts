@@ -158,10 +158,9 @@ export function openFilesSource(path: string, events: NodeEvents): NodeSource {
     try {
       const texts = readTexts(path);
       const text = JSON.stringify(texts);
-      problem = '';
-      if (text === told) return;
+      if (text === told && problem === '') return;
       const nodes = texts.flatMap(([file, content]) => parseNodes(content, file));
-      told = text;
+      [told, problem] = [text, ''];
       events.nodes(nodes);
     } catch (error) {
       const { message } = error as Error;

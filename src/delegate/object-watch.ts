@@ -122,18 +122,18 @@ class ObjectWatch<T> implements WatchedObjects<T> {
     let told = '';
     while (!signal.aborted) {
       let isGone = false;
+      let problem: Error | undefined;
       try {
         // A list is up to date; after an interruption, events may still be on the way.
         const catchUpMs = this.#version === undefined ? 0 : this.#limits.catchUpMs;
         if (this.#version === undefined) await this.#list();
         isGone = !(await this.#watch(catchUpMs));
-        told = '';
       } catch (thrown) {
-        const problem = thrown as Error;
-        if (!signal.aborted && problem.message !== told) onProblem(problem);
-        told = problem.message;
+        problem = thrown as Error;
       }
-      if (this.#closed() > STEADY_MS) failures = 0;
+      if (this.#closed() > STEADY_MS) [failures, told] = [0, ''];
+      if (problem && !signal.aborted && problem.message !== told) onProblem(problem);
+      told = problem?.message ?? '';
       if (isGone) this.#version = undefined;
       if (isGone && failures === 0) failures = 1;
       else await pause(failures++, this.#limits, signal);

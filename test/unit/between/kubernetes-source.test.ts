@@ -183,6 +183,18 @@ describeNeeding(
       await until(() => last(told) === 'a:1');
       expect(told).toEqual(['a:1 b:1', 'a:1']);
     });
+
+    test('tells the nodes again when the server is back, though they are the same', async () => {
+      put('a', ['10.244.1.0/24']);
+      begin();
+      await until(() => last(told) === 'a:1');
+      api.answer(503);
+      api.collections.cut();
+      await until(() => problems.length > 0);
+      api.answer(undefined);
+      await until(() => told.length > 1);
+      expect(last(told)).toBe('a:1');
+    });
   },
   requires('openssl'),
 );

@@ -118,6 +118,17 @@ describe('openFilesSource()', () => {
     expect(told).toEqual(['a:1', 'a:1 b:2', 'a:1']);
   });
 
+  test('tells the nodes again when a problem has gone, though they are the same', async () => {
+    fs.writeFileSync(`${dir}/a.json`, JSON.stringify(A));
+    open.push(openFilesSource(dir, events));
+    await until(() => last(told) === 'a:1');
+    fs.writeFileSync(`${dir}/a.json`, '{"name":');
+    await until(() => problems.length > 0);
+    fs.writeFileSync(`${dir}/a.json`, JSON.stringify(A));
+    await until(() => told.length === 2);
+    expect(told).toEqual(['a:1', 'a:1']);
+  });
+
   test('follows one file that is replaced by rename, and waits for one that does not exist', async () => {
     const file = `${dir}/sub/nodes.json`;
     open.push(openFilesSource(file, events));
