@@ -2,8 +2,9 @@
 import { type CniArgs, pickCniArgs } from '../../src/cni/env.ts';
 import { invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
-import type { Result } from '../../src/cni/result.ts';
+import { ipsFor, type Result } from '../../src/cni/result.ts';
 import { isUnicastMac, parseMac, renderMac } from '../../src/net/interface.ts';
+import { findCidr, IPV6_MIN_MTU, renderIp } from '../../src/net/ip.ts';
 import { planSysctls, type Sysctl } from './allowlist.ts';
 import type { TuningConf } from './config.ts';
 
@@ -56,6 +57,21 @@ export function planTuning(conf: TuningConf, args: CniArgs, ifname: string): Tun
       ...defined({ allmulti, txQLen }),
     },
   };
+}
+
+/**
+ * The kernel takes IPv6 with all its addresses from an interface whose MTU becomes smaller than IPv6 needs, without an error.
+ * @throws CniError 7 if the result has such an address
+ */
+export function refuseLossOfIpv6({ mtu }: DeviceTuning, result: Result, ifname: string): void {
+  if (mtu === undefined || mtu >= IPV6_MIN_MTU) return;
+  const addresses = ipsFor(result, ifname).map(({ address }) => findCidr(address)?.ip);
+  const lost = addresses.find(ip => ip?.family === 6);
+  if (lost === undefined) return;
+  throw invalidConfig(
+    `Cannot set "mtu" of "${ifname}" to ${mtu}: it would lose its address ${renderIp(lost)}, since IPv6 needs ${IPV6_MIN_MTU} bytes; ` +
+      'raise that, or remove IPv6 from "ipam"',
+  );
 }
 
 /** Options of the configuration. */

@@ -44,6 +44,7 @@ import {
   findPath,
   planResult,
   planTuning,
+  refuseLossOfIpv6,
   type TuningPlan,
   type TuningState,
 } from './plan.ts';
@@ -63,6 +64,7 @@ export const plugin = definePlugin({
     const { ifname, netns } = call.env;
     const plan = planAllowed(call);
     const prevResult = requireResult(call, NO_RESULT);
+    refuseLossOfIpv6(plan.link, prevResult, ifname);
     inTurn(call, plan.sysctls.length > 0, () => tune(call, plan));
     warnOfOtherEnd(call, plan.link.mtu);
     return planResult(prevResult, plan.link, ifname, netns);
@@ -93,6 +95,7 @@ export const plugin = definePlugin({
     const { ifname, netns } = call.env;
     const plan = planAllowed(call);
     const prevResult = requireResult(call, NO_RESULT);
+    refuseLossOfIpv6(plan.link, prevResult, ifname);
     const past = former && planTuning(former, call.args, ifname);
     if (mode === 'look') {
       const why = former && findOverridden(call.conf, former, call.args);

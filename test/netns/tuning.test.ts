@@ -75,6 +75,26 @@ describeRoot('tuning', () => {
     return Promise.all(keys.map(async key => (await lab.sysctl(container, key)).replace(/\s+/g, ' ')));
   }
 
+  test('ADD refuses an MTU that would take the IPv6 addresses away, without touching them', async () => {
+    const { lab, container, call, prevResult } = await attachment();
+    const address = { address: 'fd00:9::2/64', interface: 1 };
+    await lab.run(container, ['ip', 'address', 'add', address.address, 'dev', 'eth0', 'nodad']);
+    const isThere = async () => {
+      const [link] = await lab.ip(container, '-6', 'address', 'show', 'eth0');
+      return link?.addr_info?.some(({ local }: { local: string }) => local === 'fd00:9::2') ?? false;
+    };
+    const dual = { prevResult: { ...prevResult, ips: [...prevResult.ips, address] } };
+    const { error } = await call('ADD', { mtu: 1279 }, dual);
+    expect(error).toMatchObject({ code: 7 });
+    expect(error?.msg).toContain('Cannot set "mtu" of "eth0" to 1279: it would lose its address fd00:9::2');
+    expect([await isThere(), (await linkOf(lab, container)).mtu]).toEqual([true, 1500]);
+    expect((await call('ADD', { mtu: 1280 }, dual)).exitCode).toBe(0);
+    expect(await isThere()).toBe(true);
+    expect((await call('DEL', { mtu: 1280 }, dual)).exitCode).toBe(0);
+    // Without IPv6 in the result it is as the configuration says.
+    expect((await call('ADD', { mtu: 1279 })).exitCode).toBe(0);
+  });
+
   test('[1.1.0] ADD warns of an MTU that the other end of a veth does not take', async () => {
     const { lab, call } = await attachment();
     expect((await call('ADD', { mtu: 1400 })).stderr).toBe('');
