@@ -143,6 +143,30 @@ describeRoot(
         requires('nft'),
       );
 
+      testNeeding(
+        'DEL deletes SCTP flows, so that the next pod gets what a client sends from the same port',
+        async () => {
+          const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
+          await silenceKernel(lab, pod, neighbour, outside);
+          const mapping = { hostPort: 9999, containerPort: 99, protocol: 'sctp' };
+          for (const one of [pod, neighbour]) {
+            const lines = lab.start(one, [process.execPath, SCTP, 'serve', '4', '99']).stdout.getReader();
+            expect(new TextDecoder().decode((await lines.read()).value)).toBe('ready\n');
+          }
+          const ask = async () => {
+            const words = [outside.hostAddress.v4, '9999', '10000', '36412'];
+            return (await lab.run(outside, [process.execPath, SCTP, 'ask', '4', ...words])).exitCode === 0;
+          };
+          await call(lab, 'ADD', pod, backend, [mapping]);
+          expect(await ask()).toBe(true);
+          await lab.ip(lab.host, 'link', 'set', 'pod2', 'down');
+          await call(lab, 'DEL', pod, backend, [mapping]);
+          await call(lab, 'ADD', neighbour, backend, [mapping]);
+          expect(await ask()).toBe(true);
+        },
+        requires('nft'),
+      );
+
       for (const shown of [true, false]) {
         testNeeding(
           `SCTP associations reach the pod from everywhere, where the packet filter sees bridged packets: ${shown}`,

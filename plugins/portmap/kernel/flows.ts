@@ -24,6 +24,12 @@ interface HostSockets {
   readonly hostNft: NetlinkSocket;
 }
 
+/**
+ * UDP has no end of a connection that would end a flow. SCTP has one, but the host does not see it if the pod is gone before, and clients keep
+ * their port: the kernel would send a new association where the old one went, for as long as the client tries.
+ */
+const LASTING: readonly Protocol[] = ['udp', 'sctp'];
+
 /** A host port that was forwarded to a pod. */
 export interface Lost extends HostPort {
   readonly family: 4 | 6;
@@ -41,13 +47,13 @@ const FEW_FLOWS = 200;
  * now forwarded to a pod, and those to pods through ports that were lost. Flows that already reach the right pod are kept. Costs
  * one walk through the kernel's table for each family and protocol with such ports, one for both families if there are few flows,
  * none if there are no flows.
- * @param protocols by default UDP, which has no end of a connection that would end a flow
+ * @param protocols by default those whose flows outlast the pod
  */
 export function forgetStaleFlows(
   sockets: HostSockets,
   plans: readonly FamilyPlan[],
   lost: readonly Lost[],
-  protocols: readonly Protocol[] = ['udp'],
+  protocols: readonly Protocol[] = LASTING,
 ): void {
   const matters = FAMILIES.flatMap(family =>
     protocols.flatMap(protocol => matterOf(family, protocol, plans, lost)),
@@ -57,7 +63,7 @@ export function forgetStaleFlows(
   const isLocal = localDestinations(sockets.host);
   const filters =
     matters.length > 1 && count <= FEW_FLOWS
-      ? protocols.map(protocol => ({ protocol: PROTOCOLS[protocol] }))
+      ? [...new Set(matters.map(one => one.protocol))].map(protocol => ({ protocol: PROTOCOLS[protocol] }))
       : matters.map(filterFor);
   for (const flow of filters.flatMap(filter => listFlows(sockets.hostNft, filter))) {
     const protocol = protocolName(flow.attrs.original?.proto?.protocol);
