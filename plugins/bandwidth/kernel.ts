@@ -7,6 +7,7 @@ import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { NLM_F_CREATE, NLM_F_REPLACE, type Request } from '../../src/netlink/codec.ts';
 import {
+  ETH_P_ALL,
   type Filter,
   listFilters,
   listIngressFilters,
@@ -341,8 +342,8 @@ function redirectRequests(host: NetlinkSocket, veth: Link, hook: Qdisc | undefin
   // `clsact`, which others use on a veth, can hold our filter as well as `ingress` can.
   const filters = hook ? listIngressFilters(host, veth.index) : [];
   if (isRedirected(filters, target)) return [];
-  // A redirect to a missing device drops everything.
-  const dead = filters.filter(({ redirectAllTo }) => redirectAllTo === 0);
+  // A redirect to a missing device drops everything, and another one of ours is for some protocols only.
+  const dead = filters.filter(({ redirectAllTo: to }) => to === 0 || to === target.index);
   const preference = findFreePreference(filters.filter(filter => !dead.includes(filter)));
   return [
     ...(hook ? [] : [ingressRequest(veth.index)]),
@@ -384,7 +385,9 @@ function redirectRemovals(
 }
 
 function isRedirected(filters: readonly Filter[], target: Link): boolean {
-  return filters.some(({ redirectAllTo }) => redirectAllTo === target.index);
+  return filters.some(
+    ({ redirectAllTo, protocol }) => redirectAllTo === target.index && protocol === ETH_P_ALL,
+  );
 }
 
 /** The first preference that is free: filters of one preference share a kind and a protocol. */
@@ -395,8 +398,8 @@ function findFreePreference(others: readonly Filter[]): number {
 }
 
 function removalsOf(veth: Link, filters: readonly Filter[]): Request[] {
-  const preferences = new Set(filters.map(({ preference }) => preference));
-  return [...preferences].map(preference => removeIngressFiltersRequest(veth.index, preference));
+  const byPreference = new Map(filters.map(filter => [filter.preference, filter]));
+  return [...byPreference.values()].map(filter => removeIngressFiltersRequest(veth.index, filter));
 }
 
 /** Our qdiscs have the same handles as the reference's: `1:` at the root, and the queue of the limited class. */

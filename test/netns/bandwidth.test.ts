@@ -547,6 +547,16 @@ describeKernel('bandwidth CHECK', () => {
       'no filter redirects its ingress traffic',
     ],
     [
+      'the redirect is for one protocol only',
+      async (lab, veth, ifb) => {
+        await lab.tc(lab.host, 'filter', 'del', 'dev', veth, 'ingress');
+        const all = 'u32 match u32 0 0 action mirred egress redirect dev'.split(' ');
+        const place = ['dev', veth, 'ingress', 'pref', '1', 'protocol', 'ip'];
+        await lab.tc(lab.host, 'filter', 'add', ...place, ...all, ifb);
+      },
+      'no filter redirects its ingress traffic',
+    ],
+    [
       'the ingress qdisc was removed',
       (lab, veth) => lab.tc(lab.host, 'qdisc', 'del', 'dev', veth, 'ingress'),
       'it has no ingress qdisc',
@@ -562,6 +572,7 @@ describeKernel('bandwidth CHECK', () => {
       expect(await fail(lab, callOf('CHECK', pod))).toContain(message);
       await succeed(lab, callOf('ADD', pod));
       await succeed(lab, callOf('CHECK', pod));
+      expect(await redirectsOf(lab, pod.veth)).toEqual([interfaces[2].name]);
     });
   });
 

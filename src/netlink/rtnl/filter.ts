@@ -155,8 +155,8 @@ export function sameSelector(a: U32Selector, b: U32Selector): boolean {
   );
 }
 
-/** linux/if_ether.h */
-const ETH_P_ALL = 0x0003;
+/** linux/if_ether.h: every protocol */
+export const ETH_P_ALL = 0x0003;
 const ETH_P_IP = 0x0800;
 const ETH_P_IPV6 = 0x86dd;
 
@@ -178,7 +178,7 @@ export interface Filter {
   readonly protocol: number;
   /** True for an actual filter: each u32 preference also lists itself and its hash tables. */
   readonly matches: boolean;
-  /** For redirects of every packet: index of the target device, 0 when that no longer exists. */
+  /** For redirects of every packet of the protocol: index of the target device, 0 when that no longer exists. */
   readonly redirectAllTo: number | undefined;
   /** For kind `u32`: handle of the class for matching packets, 0 for none. */
   readonly classid: number;
@@ -239,12 +239,15 @@ export function protocolOf({ ip }: Cidr): number {
 }
 
 /**
- * The request that deletes the u32 filters for every protocol of one preference; ENOENT, ENODEV or EINVAL if there are none.
+ * The request that deletes the u32 filters of one preference, which are for one protocol; ENOENT, ENODEV or EINVAL if there are none.
  * Same as: `tc filter del dev <link> ingress pref <preference> protocol all u32`
  */
-export function removeIngressFiltersRequest(index: number, preference: number): Request {
+export function removeIngressFiltersRequest(
+  index: number,
+  { preference, protocol }: Pick<Filter, 'preference' | 'protocol'>,
+): Request {
   const op = `delete ingress filters of preference ${preference} from link with index ${index}`;
-  const place = { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, ETH_P_ALL) };
+  const place = { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, protocol) };
   return filterMessage.remove(op, place, { kind: 'u32' });
 }
 

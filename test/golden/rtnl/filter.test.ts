@@ -263,7 +263,9 @@ const REMOVE = `
 `;
 
 test('removeIngressFiltersRequest() names preference, protocol and kind', () => {
-  expect(sentBy(socket => socket.request(removeIngressFiltersRequest(3, 1)))).toEqual(bytesOf(REMOVE));
+  expect(
+    sentBy(socket => socket.request(removeIngressFiltersRequest(3, { preference: 1, protocol: 3 }))),
+  ).toEqual(bytesOf(REMOVE));
 });
 
 // The answers of Linux 6.18 to: tc filter show dev veth0 ingress
