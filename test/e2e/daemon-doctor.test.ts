@@ -1,8 +1,9 @@
 // Is a daemon reported that runs and serves no client?
 import { expect, test } from 'bun:test';
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { catena, PROGRAM } from '../helpers/catena.ts';
 import { startDaemon } from '../helpers/daemon.ts';
+import { wholeLines } from '../helpers/lines.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, copyPlugins } from '../helpers/plugin.ts';
 import { bridgeOf, stateOf } from '../helpers/plugin-calls.ts';
@@ -27,10 +28,7 @@ describeRoot('calls that a daemon declines', () => {
     expect(await stateOf(daemon)).toMatchObject({ declined: { build: { count: 3 } } });
     const page = await (await daemon.fetch('/metrics')).text();
     expect(page).toContain('catena_declined_total{reason="build"} 3');
-    const lines = readFileSync(log, 'utf8')
-      .trim()
-      .split('\n')
-      .map(line => JSON.parse(line));
+    const lines = wholeLines(log).map(line => JSON.parse(line));
     const told = lines.filter(({ message }) => message.startsWith('declined calls'));
     expect(told).toMatchObject([{ level: 'warn', reason: 'build', calls: 1 }]);
     const found = (await findings(lab, binDir)).join('\n');

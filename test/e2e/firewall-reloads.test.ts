@@ -1,12 +1,12 @@
 // Do pods get their traffic back after another firewall on the node is reloaded or loaded, however often that happens?
 
 import { expect, setDefaultTimeout, test } from 'bun:test';
-import { readFileSync } from 'node:fs';
 import { DOCKER_RULES, UFW_RULES } from '../fixtures/foreign-firewalls.ts';
 import type { Daemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { startFirewalld } from '../helpers/firewalld.ts';
 import { requiresFirewalld } from '../helpers/firewalld-packages.ts';
+import { wholeLines } from '../helpers/lines.ts';
 import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
@@ -107,7 +107,7 @@ async function playAll(lab: Lab, daemon: Daemon, probe: Probe, acts: readonly Ac
   } finally {
     process.stdout.write(`${lines.join('\n')}\n`);
   }
-  const log = readFileSync(`${lab.tmp}/daemon.log`, 'utf8').split('\n');
+  const log = wholeLines(`${lab.tmp}/daemon.log`);
   const wanted = acts.filter(([, , outcome]) => outcome === 'given up').length;
   expect(log.filter(line => line.includes('cannot be repaired'))).toHaveLength(wanted);
 }

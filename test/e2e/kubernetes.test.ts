@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import { run, TEST_PATH } from '../helpers/command.ts';
 import { startKubelet } from '../helpers/kubelet.ts';
 import { type ApiServer, startApiServer } from '../helpers/kubernetes.ts';
+import { wholeLines } from '../helpers/lines.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { FIXTURE_PLUGINS, type Recorded, readCalls } from '../helpers/noop-chain.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -26,7 +27,7 @@ interface Node {
     more?: Row,
     args?: string,
   ): Promise<{ exitCode: number; reply: Row; order: string[] }>;
-  /** What the last call of a link had. */
+  /** What the last ADD of a link had. */
   last(): { args: string; runtimeConfig: Row; request: Row };
   /** The link of a network that reports an interface with that address. */
   link(label: string, ifname: string, address: string): Row;
@@ -39,7 +40,8 @@ function withNode(body: (node: Node) => Promise<void>): Promise<void> {
     const log = `${lab.tmp}/calls`;
     const order = () => readCalls(log).map(({ command, request }) => `${command} ${request.label}`);
     const last: Node['last'] = () => {
-      const { env, request } = readCalls(log).at(-1) as Recorded;
+      // The watch of a daemon may check after it what was added.
+      const { env, request } = readCalls(log).findLast(({ command }) => command === 'ADD') as Recorded;
       return { args: env.CNI_ARGS ?? '', runtimeConfig: request.runtimeConfig as Row, request };
     };
     const link: Node['link'] = (label, ifname, address) => {
@@ -206,7 +208,7 @@ describeRoot(
           expect((await call('ADD')).reply.code).toBe(11);
           expect(await call('DEL')).toMatchObject({ exitCode: 0 });
           await until(() =>
-            fs.readFileSync(`${lab.tmp}/daemon.log`, 'utf8').includes('cannot watch a cluster'),
+            wholeLines(`${lab.tmp}/daemon.log`).some(line => line.includes('cannot watch a cluster')),
           );
         });
       });

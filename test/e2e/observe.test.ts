@@ -6,6 +6,7 @@ import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { connectCoil } from '../helpers/coil-client.ts';
 import { startDaemon } from '../helpers/daemon.ts';
+import { wholeLines } from '../helpers/lines.ts';
 import { type Container, directories, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
@@ -196,7 +197,9 @@ describeRoot('an observed daemon', () => {
     expect(await client.call('Add', wrong)).toMatchObject({ code: 3, errors: [{ code: 6 }] });
     client.close();
 
-    const calls = (await linesIn(log)).filter(({ message }) => message === 'call finished');
+    const areCalls = ({ message }: Row) => message === 'call finished';
+    const lines = await linesOnce(log, found => found.filter(areCalls).length >= 6);
+    const calls = lines.filter(areCalls);
     expect(calls.map(line => [line['grpc.method'], line['grpc.code']])).toEqual([
       ['Add', 'OK'],
       ['Check', 'OK'],
@@ -213,7 +216,7 @@ describeRoot('an observed daemon', () => {
       'grpc.method_type': 'unary',
       protocol: 'grpc',
     });
-    const links = (await linesIn(log)).filter(({ link, command }) => link && command === 'ADD');
+    const links = lines.filter(({ link, command }) => link && command === 'ADD');
     expect(links.slice(0, 4)).toMatchObject(
       ['bridge', 'portmap', 'bandwidth', 'tuning'].map(link => ({
         link,
@@ -285,17 +288,17 @@ async function trace(lab: Lab, ...args: string[]): Promise<string> {
   return stdout;
 }
 
-async function linesIn(file: string): Promise<Row[]> {
-  if (!fs.existsSync(file)) return [];
-  const lines = fs.readFileSync(file, 'utf8').split('\n').filter(Boolean);
-  return lines.map(line => JSON.parse(line));
+/** What the log has of requests, plugins and calls: the daemon tells of its watch there, too. */
+function linesIn(file: string): Row[] {
+  const lines = wholeLines(file).map(line => JSON.parse(line) as Row);
+  return lines.filter(line => 'command' in line || 'grpc.method' in line);
 }
 
 /** A reply reaches the client before its line reaches the log. */
 async function linesOnce(file: string, areThere: (lines: Row[]) => boolean): Promise<Row[]> {
   let lines: Row[] = [];
-  await until(async () => {
-    lines = await linesIn(file);
+  await until(() => {
+    lines = linesIn(file);
     return areThere(lines);
   });
   return lines;

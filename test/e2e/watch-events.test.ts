@@ -1,10 +1,11 @@
 // Does the cluster learn what the daemon's watch found and did about the networks of pods?
 
 import { expect, test } from 'bun:test';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { writeChain } from '../helpers/chain.ts';
 import { bringIntoLab } from '../helpers/into-lab.ts';
 import { startApiServer } from '../helpers/kubernetes.ts';
+import { wholeLines } from '../helpers/lines.ts';
 import { useLabs } from '../helpers/netns.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
@@ -88,8 +89,8 @@ describeRoot(
         await lab.run(lab.host, ['ip', 'addr', 'add', '10.61.0.1/24', 'dev', 'br-seen']);
         await lab.run(lab.host, ['ip', 'link', 'set', 'br-web', 'down']);
         await untilWatch(daemon, watch => watch.repairs.repaired === 4);
-        const log = () => readFileSync(`${lab.tmp}/daemon.log`, 'utf8');
-        await until(() => log().includes('cannot tell the cluster'));
+        const log = () => wholeLines(`${lab.tmp}/daemon.log`);
+        await until(() => log().some(line => line.includes('cannot tell the cluster')));
       } finally {
         leave();
         await api.close();

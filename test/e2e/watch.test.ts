@@ -3,7 +3,6 @@
 import { expect, test } from 'bun:test';
 import {
   chmodSync,
-  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -14,6 +13,7 @@ import {
 } from 'node:fs';
 import { writeChain } from '../helpers/chain.ts';
 import { withoutOurs } from '../helpers/journal.ts';
+import { wholeLines } from '../helpers/lines.ts';
 import { type Container, type Row, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { converse } from '../helpers/traffic.ts';
@@ -153,7 +153,7 @@ describeRoot('a daemon that watches', () => {
     await untilWatch(daemon, ({ givenUp }) => givenUp.length === 2);
     await Bun.sleep(1_500);
     remover.kill('SIGKILL');
-    const log = readFileSync(`${lab.tmp}/daemon.log`, 'utf8').split('\n');
+    const log = wholeLines(`${lab.tmp}/daemon.log`);
     for (const { id } of [container, lost.container]) {
       expect(log.filter(line => line.includes(id) && line.includes('cannot be repaired'))).toHaveLength(1);
     }
@@ -241,8 +241,7 @@ describeRoot('a daemon that watches', () => {
     await attach(lab, whole, 8080);
     const daemon = await startWatcher(lab, { watchSeconds: 3600 });
     const told = () =>
-      (existsSync(log) ? readFileSync(log, 'utf8') : '')
-        .split('\n')
+      wholeLines(log)
         .filter(line => line.includes('a list has other plugins than before'))
         .map(line => JSON.parse(line));
     writeFileSync(file, JSON.stringify(less));
@@ -282,8 +281,7 @@ describeRoot('a daemon that watches', () => {
     chmodSync(file, 0o640);
     await attach(lab, whole, 8080);
     await startWatcher(lab, { watchSeconds: 3600 });
-    const said = (what: string) =>
-      (existsSync(log) ? readFileSync(log, 'utf8') : '').split('\n').filter(line => line.includes(what));
+    const said = (what: string) => wholeLines(log).filter(line => line.includes(what));
     const types = () => JSON.parse(readFileSync(file, 'utf8')).plugins.map(({ type }: Row) => type);
     const own = less.plugins.map(({ type }: Row) => type);
     const mesh = { type: 'mesh-cni', kubeconfig: '/etc/mesh' };
@@ -347,7 +345,7 @@ describeRoot('a daemon that watches', () => {
     const daemon = await startWatcher(lab, { watchSeconds: 0.5, leftoverSeconds: 0.5 });
     for (const name of ['ours', 'others', 'observed']) await lab.remove(made[name] as Container);
     await untilWatch(daemon, one => one.attachments === 2 && one.outlived === 1);
-    const log = () => readFileSync(`${lab.tmp}/daemon.log`, 'utf8').split('\n');
+    const log = () => wholeLines(`${lab.tmp}/daemon.log`);
     await until(() => log().some(line => line.includes('outlived its namespace')));
     await Bun.sleep(1_500);
     const reported = log().filter(line => line.includes('outlived its namespace'));

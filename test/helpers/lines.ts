@@ -1,4 +1,11 @@
-// How does a test wait for the next line of a program, but not forever?
+// How does a test read lines of a program: the next one, but not forever; or those of a file that it still writes?
+import fs from 'node:fs';
+
+/** The whole lines of a file, none before it is there: the process that writes it may have made it, or written half a line. */
+export function wholeLines(file: string): string[] {
+  const text = fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
+  return text.split('\n').slice(0, -1);
+}
 
 /** Reads a stream line by line; the rest at its end. */
 export function lineReader(stream: ReadableStream<Uint8Array>): () => Promise<string> {

@@ -7,6 +7,7 @@ import { type Conflist, parseNetwork } from '../../src/chain/config/conflist.ts'
 import type { Attachment, Runtime } from '../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { endClaims } from './journal.ts';
+import { wholeLines } from './lines.ts';
 import { ROOT } from './source-tree.ts';
 
 /** Directory of the plugins `noop`, `fail`, `hang` and `garbage`. */
@@ -37,11 +38,9 @@ export interface NoopChain {
 /** The default attachment of tests. */
 export const ATTACHMENT: Attachment = { containerId: 'c1', netns: '/run/netns/none', ifname: 'eth0' };
 
-/** The calls that `commandLog` has: whole lines, as a plugin that runs may have made the file and not written to it yet. */
+/** The calls that `commandLog` has so far. */
 export function readCalls(file: string): Recorded[] {
-  const text = fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
-  const lines = text.split('\n').slice(0, -1);
-  return lines.map(line => JSON.parse(line));
+  return wholeLines(file).map(line => JSON.parse(line));
 }
 
 /** Creates the directory; call dispose() at the end. */
