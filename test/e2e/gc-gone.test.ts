@@ -8,7 +8,7 @@ import { withoutOurs } from '../helpers/journal.ts';
 import { type Container, directories, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
-import { until } from '../helpers/until.ts';
+import { until, untilExecuted } from '../helpers/until.ts';
 
 describeRoot('catena gc --gone', () => {
   const makeLab = useLabs();
@@ -46,8 +46,7 @@ describeRoot('catena gc --gone', () => {
     withoutOurs(`${lab.tmp}/cni/results/podnet-${others.id}-eth0`);
     fs.rmSync(`${lab.tmp}/podnet.conflist`);
     // A namespace without a name, which a process is in.
-    lab.start(unnamed, ['sleep', '1000']);
-    await Bun.sleep(200);
+    await untilExecuted(lab.start(unnamed, ['sleep', '1000']), 'sleep');
     await runOk(['ip', 'netns', 'delete', unnamed.name]);
     for (const one of [ours, others]) await lab.remove(one);
     // The kernel deletes a namespace in the background.

@@ -1,6 +1,6 @@
 // Does GC leave concurrent attachments alone, whichever runtime makes them and by whichever way?
 import { expect, setDefaultTimeout, test } from 'bun:test';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
 import { startDaemon } from '../helpers/daemon.ts';
@@ -8,6 +8,7 @@ import { deadline } from '../helpers/deadline.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 setDefaultTimeout(deadline(120_000));
 
@@ -201,7 +202,7 @@ describeRoot('GC', () => {
       await chain.add(kept as Container);
       // An IPAM plugin that takes its time: the pair is made long after GC has looked.
       const slow = `${lab.tmp}/slow`;
-      const script = `#!/bin/sh\nread -r _ < ${lab.tmp}/go\nexec ${BIN_DIR}/host-local\n`;
+      const script = `#!/bin/sh\n: > ${lab.tmp}/begun\nread -r _ < ${lab.tmp}/go\nexec ${BIN_DIR}/host-local\n`;
       await Bun.write(slow, script);
       expect((await lab.run(lab.host, ['chmod', '+x', slow])).exitCode).toBe(0);
       expect((await lab.run(lab.host, ['mkfifo', `${lab.tmp}/go`])).exitCode).toBe(0);
@@ -209,7 +210,7 @@ describeRoot('GC', () => {
       const conf = { cniVersion: '1.1.0', name: 'podnet', ...bridge, ipam: { ...bridge.ipam, type: 'slow' } };
       const call = { command: 'ADD', conf, container: late as Container, cniPath: lab.tmp };
       const adding = lab.plugin('bridge', call);
-      await Bun.sleep(300);
+      await until(() => existsSync(`${lab.tmp}/begun`));
       const plan = await chain.run('gc', kept as Container, {
         args: ['--valid', `${kept?.id}/eth0`, '--dry-run'],
       });

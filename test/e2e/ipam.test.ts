@@ -9,6 +9,7 @@ import { type Chain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
 import { directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
+import { untilExecuted } from '../helpers/until.ts';
 
 function listOf(lab: Lab): Row {
   const ipam = {
@@ -116,7 +117,7 @@ describeRoot('catena ipam', () => {
       const container = await lab.container();
       await chain.add(container);
       const sleeper = lab.start(container, ['sleep', '60']);
-      await Bun.sleep(200);
+      await untilExecuted(sleeper, 'sleep');
       const { stdout } = await ipam('why', 'podnet', '10.88.0.2');
       expect(stdout).toContain(
         `10.88.0.2 of network "podnet" is leased to container "${container.id}", interface "eth0"\n`,

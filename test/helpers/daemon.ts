@@ -2,8 +2,8 @@
 
 import { existsSync } from 'node:fs';
 import { CATENA } from './catena.ts';
-import { deadline } from './deadline.ts';
 import { directories, type Lab } from './netns.ts';
+import { until } from './until.ts';
 
 /** A daemon inside the fake host, with the lab's run directory. */
 export interface Daemon {
@@ -40,15 +40,17 @@ export async function startDaemonWith(
   const variables = Object.entries({ ...directories(lab.tmp), ...env }).map(pair => pair.join('='));
   const argv = ['env', `--chdir=${cwd}`, ...variables];
   const child = lab.start(lab.host, [...argv, CATENA, 'daemon', ...args]);
-  const listening = child.stderr.getReader();
-  const first = await Promise.race([listening.read(), Bun.sleep(deadline(20_000))]);
-  let text = first?.value ? new TextDecoder().decode(first.value) : '';
-  if (!text.includes('listening') || !existsSync(socket)) {
-    throw new Error(`Cannot start the daemon: it said "${text}"`);
-  }
-  void drain(listening, more => {
+  let text = '';
+  let hasEnded = false;
+  void drain(child.stderr.getReader(), more => {
     text += more;
+  }).finally(() => {
+    hasEnded = true;
   });
+  // What it says first may come in parts, and need not be that.
+  const isListening = () => text.includes('listening') && existsSync(socket);
+  await until(() => isListening() || hasEnded).catch(() => undefined);
+  if (!isListening()) throw new Error(`Cannot start the daemon: it said "${text}"`);
   return {
     pid: child.pid,
     socket,

@@ -1,5 +1,6 @@
 // Does a long TCP transfer go on without a pause while something else happens?
 import path from 'node:path';
+import { deadline } from './deadline.ts';
 import { lineReader, within } from './lines.ts';
 import type { Lab, Namespace } from './netns.ts';
 
@@ -22,18 +23,18 @@ export async function startTransfer(
   way: { readonly from: Namespace; readonly to: Namespace; readonly address: string },
 ): Promise<() => Promise<Transferred>> {
   const sender = lab.start(way.to, [process.execPath, TRANSFER, 'send', String(PORT)]);
-  await within(10_000, 'sender of a transfer', lineReader(sender.stdout)());
+  await within(deadline(10_000), 'sender of a transfer', lineReader(sender.stdout)());
   const argv = [process.execPath, TRANSFER, 'receive', way.address, String(PORT)];
   const receiver = Bun.spawn(['nsenter', `--net=${way.from.path}`, '--', ...argv], {
     stdin: 'pipe',
     stdout: 'pipe',
   });
   const nextLine = lineReader(receiver.stdout);
-  await within(10_000, 'connection of a transfer', nextLine());
+  await within(deadline(10_000), 'connection of a transfer', nextLine());
   return async () => {
     receiver.stdin.write('how\n');
     receiver.stdin.flush();
-    const seen = JSON.parse(await within(10_000, 'report of a transfer', nextLine()));
+    const seen = JSON.parse(await within(deadline(10_000), 'report of a transfer', nextLine()));
     return { ...seen, lost: await lostBy(lab, way.to) };
   };
 }

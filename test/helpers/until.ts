@@ -25,6 +25,11 @@ export async function until(
   }
 }
 
+/** A program of another namespace is in it before it is executed. @param program its name, of which the kernel keeps 15 characters */
+export function untilExecuted({ pid }: { readonly pid: number }, program: string): Promise<void> {
+  return until(() => fs.readFileSync(`/proc/${pid}/comm`, 'utf8') === `${program}\n`);
+}
+
 /** The kernel lets go of the parent, which has a child then, before the new program's environment can be read. */
 export function untilStarted({ pid }: { readonly pid: number }, variable: string): Promise<void> {
   return until(() => fs.readFileSync(`/proc/${pid}/environ`, 'utf8').includes(`${variable}=`));

@@ -4,6 +4,7 @@ import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
 
 const HAND_MADE = '02:00:00:00:00:77';
 
@@ -117,12 +118,12 @@ describeRoot('bridge, on an existing bridge', () => {
     await withHost(async lab => {
       const container = await lab.container();
       await prepare(lab, 'ip link add br0 up type bridge', 'ip addr add 10.88.0.1/24 dev br0');
-      // ADD waits until the container's addresses are settled, long enough for another program's step.
+      // ADD waits until the container's addresses are settled: for three seconds, as another program's step may take a while.
+      await lab.sysctl(container, 'net/ipv6/conf/default/dad_transmits', 3);
       const adding = call(lab, 'ADD', confOf(lab, { enabledad: true }), container);
       const addresses = async () =>
         (await lab.ip(container, 'addr', 'show', 'up')).flatMap(one => one.addr_info ?? []);
-      while (!(await addresses()).some((one: { family?: string }) => one.family === 'inet'))
-        await Bun.sleep(20);
+      await until(async () => (await addresses()).some((one: { family?: string }) => one.family === 'inet'));
       await prepare(lab, `ip link set br0 address ${HAND_MADE}`);
       expect((await adding).interfaces[0].mac).toBe(HAND_MADE);
     });

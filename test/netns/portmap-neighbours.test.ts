@@ -1,6 +1,7 @@
 // Does portmap leave alone what others translate, and the ports of ::1, also on a host that an earlier release set up?
 
 import { describe, expect, test } from 'bun:test';
+import { deadline } from '../helpers/deadline.ts';
 import { type Lab, type Namespace, useLabs } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';
 import {
@@ -178,7 +179,7 @@ async function prioritiesOf(lab: Lab): Promise<unknown[]> {
 async function refusal(lab: Lab, from: Namespace, address: string, port: number): Promise<string> {
   const script = `
     const socket = require('node:net').connect(${port}, '${address}');
-    setTimeout(() => { console.log('nothing'); process.exit(0) }, 1000);
+    setTimeout(() => { console.log('nothing'); process.exit(0) }, ${deadline(1_000)});
     socket.on('error', error => { console.log(error.code); process.exit(0) });
     socket.on('connect', () => { console.log('connected'); process.exit(0) });`;
   return (await lab.run(from, [process.execPath, '-e', script])).stdout.trim();
