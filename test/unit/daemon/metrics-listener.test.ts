@@ -3,6 +3,9 @@ import net from 'node:net';
 import { listenForMetrics, parseMetricsAddress } from '../../../src/daemon/metrics-listener.ts';
 import { until } from '../../helpers/until.ts';
 
+/** An address of this process: on one that others use, a port that is free at a look may be theirs a moment later. */
+const HOST = `127.${1 + (process.pid >> 16)}.${(process.pid >> 8) & 255}.${1 + (process.pid % 254)}`;
+
 test.each([
   ['127.0.0.1:9464', '127.0.0.1', 9464],
   ['[fd00::5]:80', 'fd00::5', 80],
@@ -31,9 +34,9 @@ test.each([
 });
 
 test('listenForMetrics() waits for an address that another process has, and says so once', async () => {
-  const other = net.createServer().listen(0, '127.0.0.1');
+  const port = 9464;
+  const other = net.createServer().listen(port, HOST);
   await until(() => other.listening);
-  const { port } = other.address() as net.AddressInfo;
   const told: string[] = [];
   const close = listen(port, told);
   try {
@@ -42,19 +45,16 @@ test('listenForMetrics() waits for an address that another process has, and says
     other.close();
     await until(() => told.length > 1);
     expect(told).toEqual(['failing', 'listening']);
-    expect(await (await fetch(`http://127.0.0.1:${port}/healthz`)).text()).toBe('ok\n');
+    expect(await (await fetch(`http://${HOST}:${port}/healthz`)).text()).toBe('ok\n');
   } finally {
     close();
     other.close();
   }
-  await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow();
+  await expect(fetch(`http://${HOST}:${port}/healthz`)).rejects.toThrow();
 });
 
 test('listenForMetrics() makes one page for scrapers that come at the same time', async () => {
-  const free = net.createServer().listen(0, '127.0.0.1');
-  await until(() => free.listening);
-  const { port } = free.address() as net.AddressInfo;
-  await new Promise(resolve => free.close(resolve));
+  const port = 9465;
   let pages = 0;
   const close = listen(port, [], async () => {
     pages++;
@@ -62,7 +62,7 @@ test('listenForMetrics() makes one page for scrapers that come at the same time'
     return 'page\n';
   });
   try {
-    const read = async () => (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+    const read = async () => (await fetch(`http://${HOST}:${port}/metrics`)).text();
     expect(await Promise.all([read(), read(), read()])).toEqual(['page\n', 'page\n', 'page\n']);
     expect(pages).toBe(1);
     await read();
@@ -73,25 +73,22 @@ test('listenForMetrics() makes one page for scrapers that come at the same time'
 });
 
 test('listenForMetrics() keeps 16 connections, of which the oldest goes for another one', async () => {
-  const free = net.createServer().listen(0, '127.0.0.1');
-  await until(() => free.listening);
-  const { port } = free.address() as net.AddressInfo;
-  await new Promise(resolve => free.close(resolve));
+  const port = 9466;
   const close = listen(port, [], async () => 'x'.repeat(3_000_000));
   const closed: number[] = [];
   const strangers = Array.from({ length: 60 }, (_, i) => {
-    const stranger = net.connect(port, '127.0.0.1').on('error', () => {});
+    const stranger = net.connect(port, HOST).on('error', () => {});
     return stranger.on('close', () => closed.push(i));
   });
   try {
     await until(() => closed.length >= 60 - 16);
-    expect(await (await fetch(`http://127.0.0.1:${port}/healthz`)).text()).toBe('ok\n');
-    expect((await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()).length).toBe(3_000_000);
+    expect(await (await fetch(`http://${HOST}:${port}/healthz`)).text()).toBe('ok\n');
+    expect((await (await fetch(`http://${HOST}:${port}/metrics`)).text()).length).toBe(3_000_000);
     expect(closed.length).toBeLessThanOrEqual(60 - 14);
     expect(closed.every(i => i < 60 - 14)).toBe(true);
     const said = (text: string) =>
       new Promise<string>(resolve => {
-        const client = net.connect(port, '127.0.0.1', () => client.write(text));
+        const client = net.connect(port, HOST, () => client.write(text));
         client.on('data', data => resolve(data.toString().split('\r\n')[0] ?? ''));
         client.on('error', () => {}).on('close', () => resolve('closed'));
       });
@@ -107,7 +104,7 @@ test('listenForMetrics() keeps 16 connections, of which the oldest goes for anot
 
 function listen(port: number, told: string[], render = async () => ''): () => void {
   return listenForMetrics(
-    { hostname: '127.0.0.1', port },
+    { hostname: HOST, port },
     { contentType: 'text/plain', render },
     { failing: () => told.push('failing'), listening: () => told.push('listening') },
   );

@@ -8,6 +8,7 @@ import { takeLock } from '../../../src/attachments/lock.ts';
 import { PluginConfig } from '../../../src/cni/schemas.ts';
 import { definePlugin, nothingToDo, type PluginDefinition } from '../../../src/plugin/define.ts';
 import { serve } from '../../../src/plugin/serve.ts';
+import { until } from '../../helpers/until.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -64,11 +65,11 @@ describe('ADD', () => {
     const lock = takeLock({ stateDir: '/nowhere', env: { CATENA_RUN_DIR: dir } }, ID, 'remove');
     if ('holder' in lock) throw new Error('the attachment is held');
     const adding = call('ADD', pluginWith({ add }));
-    await Bun.sleep(100);
     // The removal sees that it has begun.
+    await until(() => tokenOf() !== undefined);
     const token = tokenOf();
-    expect(token).toBeString();
-    expect(added).toBe(false);
+    await Bun.sleep(100);
+    expect([added, tokenOf()]).toEqual([false, token]);
     // Its plugins remove the note, which another removal has to see.
     await call('DEL');
     lock.release();

@@ -7,6 +7,8 @@ import type { ExecOutcome } from '../../../src/chain/run/exec-plugin.ts';
 import type { Segment } from '../../../src/chain/run/segment.ts';
 import { ownSegments } from '../../../src/worker/client.ts';
 import { ownWorker, WorkerProcess } from '../../../src/worker/process.ts';
+import { deadline } from '../../helpers/deadline.ts';
+import { until } from '../../helpers/until.ts';
 
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));
@@ -102,14 +104,17 @@ test('close() ends the worker once it has answered; a later call starts another 
 
 test('ownSegments() starts no further plugin after an interruption', async () => {
   const abort = new AbortController();
-  setTimeout(() => abort.abort(), 500);
-  const { outcomes } = await run(['hang', 'b'], { signal: abort.signal });
+  const running = run(['hang', 'b'], { signal: abort.signal });
+  await until(() => begun().includes('hang'));
+  abort.abort();
+  const { outcomes } = await running;
   expect(begun()).toEqual(['hang']);
   expect(outcomes.map(({ ended }) => ended)).toEqual(['interrupt']);
 });
 
 test('ownSegments() gives every plugin its own deadline', async () => {
-  const { outcomes } = await run(['a', 'hang', 'b'], { deadlineMs: 2_000 });
+  // The first one has the start of the worker in its time.
+  const { outcomes } = await run(['a', 'hang', 'b'], { deadlineMs: deadline(3_000) });
   expect(outcomes).toMatchObject([{ exitCode: 0 }, { ended: 'deadline' }]);
 });
 
