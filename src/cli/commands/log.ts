@@ -30,7 +30,8 @@ import { styleOf, widthOf } from '../terminal/lines.ts';
 export function parseMoment(text: string, now = Date.now()): number {
   const [, amount = '', unit = ''] = /^(\d+) ?(s|m|min|h|d|w)( ago)?$/.exec(text.trim()) ?? [];
   const size = UNITS[unit];
-  if (size !== undefined) return now - Number(amount) * size;
+  // A date cannot be of any year.
+  if (size !== undefined) return Math.max(0, now - Number(amount) * size);
   const midnight = new Date(now);
   midnight.setHours(0, 0, 0, 0);
   if (text === 'today') return midnight.getTime();
@@ -57,13 +58,13 @@ export async function run(call: CommandCall): Promise<number> {
   if (call.positionals.length || call.on('requests')) return showRequests(call);
   const since = parseMoment(call.text('since') ?? '1d');
   const { stateDir = '' } = runtimeOf(call);
-  const before = readHistory(stateDir).length;
   const node = await readNodeFor(call);
-  const entries = readTimeline({ node, stateDir });
+  const history = readHistory(stateDir);
+  const entries = readTimeline(node, history);
   const shown = entries.filter(one => Date.parse(one.time) >= since && isWanted(call, one));
   if (call.on('follow')) {
     await print(call, shown);
-    return follow(call, stateDir, before);
+    return follow(call, stateDir, history.at(-1));
   }
   const nothing = `nothing is on record since ${new Date(since).toISOString()}\n`;
   const gap = await gapIn(call);
@@ -83,18 +84,31 @@ async function gapIn(call: CommandCall): Promise<string> {
 }
 
 /** Prints what the history gets; each event is an answer of its own. */
-async function follow(call: CommandCall, stateDir: string, before: number): Promise<number> {
-  let seen = before;
+async function follow(
+  call: CommandCall,
+  stateDir: string,
+  before: HistoryEvent | undefined,
+): Promise<number> {
+  let last = before;
   while (!call.signal.aborted) {
     await pause(LOOK_AGAIN_MS, undefined, { signal: call.signal }).catch(() => undefined);
-    const events = readHistory(stateDir);
-    // After a rotation it is shorter: what remains has been shown, except for the last.
-    const fresh = events.slice(events.length < seen ? -1 : seen);
-    seen = events.length;
+    const fresh = eventsAfter(last, readHistory(stateDir));
+    last = fresh.at(-1) ?? last;
     const entries = fresh.map(fromHistory).filter(one => isWanted(call, one));
     await print(call, entries);
   }
   return 0;
+}
+
+/** What follows an event that was shown; it, and any number before it, may have gone with a rotation, or be looked at during one. */
+export function eventsAfter(
+  shown: HistoryEvent | undefined,
+  events: readonly HistoryEvent[],
+): readonly HistoryEvent[] {
+  if (shown === undefined) return events;
+  const text = JSON.stringify(shown);
+  const at = events.findLastIndex(one => one.time === shown.time && JSON.stringify(one) === text);
+  return at < 0 ? events.filter(({ time }) => time > shown.time) : events.slice(at + 1);
 }
 
 async function print(call: CommandCall, entries: readonly LogEntry[]): Promise<void> {
@@ -113,10 +127,17 @@ function namesIn(entries: readonly LogEntry[]): string[] {
   return [...new Set(entries.map(nameIn))].filter(Boolean);
 }
 
-function isWanted(call: CommandCall, { network, containerId, podName }: LogEntry): boolean {
-  const [wanted, container] = [call.text('network'), call.text('container')];
-  if (wanted !== undefined && network !== wanted) return false;
-  return container === undefined || containerId?.startsWith(container) === true || podName === container;
+function isWanted(call: CommandCall, entry: LogEntry): boolean {
+  const [network, container] = [call.text('network'), call.text('container')];
+  if (network !== undefined && entry.network !== network) return false;
+  return container === undefined || isOf(entry, container);
+}
+
+/** Whether an entry is about a container: by the beginning of its id, or by a name, with its namespace or without. */
+export function isOf(entry: LogEntry, container: string): boolean {
+  return (
+    entry.containerId?.startsWith(container) === true || [entry.podName, nameIn(entry)].includes(container)
+  );
 }
 
 /** One line for each entry, in local time. @param wide with whole ids, of the container and of the trace */
@@ -157,9 +178,8 @@ const SAME_MS = 60_000;
  * Everything on this node that has a time, oldest first. The history comes first: what another source says of the same operation is left
  * out.
  */
-export function readTimeline({ node, stateDir }: { node: NodeModel; stateDir: string }): LogEntry[] {
-  const history = byChain(readHistory(stateDir).map(fromHistory));
-  const entries = [...history];
+export function readTimeline(node: NodeModel, history: readonly HistoryEvent[]): LogEntry[] {
+  const entries = byChain(history.map(fromHistory));
   for (const one of [...fromRecords(node), ...fromLeases(node)]) {
     if (!entries.some(other => isSame(one, other))) entries.push(one);
   }

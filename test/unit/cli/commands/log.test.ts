@@ -4,11 +4,11 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { parseMoment, readTimeline } from '../../../../src/cli/commands/log.ts';
+import { eventsAfter, isOf, parseMoment, readTimeline } from '../../../../src/cli/commands/log.ts';
 import { eventsOfRepair, recoveryEvent } from '../../../../src/cli/log/events.ts';
 import { CniError, ErrorCode } from '../../../../src/cni/errors.ts';
 import type { NodeModel } from '../../../../src/node/model.ts';
-import { appendHistory, type HistoryEvent } from '../../../../src/observe/history.ts';
+import { appendHistory, type HistoryEvent, readHistory } from '../../../../src/observe/history.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -21,7 +21,7 @@ const EMPTY = { attachments: [], networks: [] } as unknown as NodeModel;
 
 function rowsOf(events: readonly HistoryEvent[]) {
   appendHistory(dir, events);
-  const entries = readTimeline({ node: EMPTY, stateDir: dir });
+  const entries = readTimeline(EMPTY, readHistory(dir));
   return entries.map(({ what, by, code, message }) => [what, by, code, message]);
 }
 
@@ -64,7 +64,7 @@ test('what knows only the id of a container gets its name from the attachment, o
     repair,
     { ...repair, containerId: 'c2' },
   ]);
-  const entries = readTimeline({ node, stateDir: dir });
+  const entries = readTimeline(node, readHistory(dir));
   expect(entries.map(({ what, podName }) => [what, podName])).toEqual([
     ['ADD', 'web'],
     ['REPAIR', 'web'],
@@ -99,4 +99,29 @@ test.each([
 
 test.each(['', 'soon', '2', '-2h', '2026-13-40'])('parseMoment() refuses "%s"', text => {
   expect(() => parseMoment(text, NOW)).toThrow(`Cannot read time "${text}": expected such as 15min`);
+});
+
+test('parseMoment() of more years than there are dates is the first moment', () => {
+  expect(parseMoment('99999999999w', NOW)).toBe(0);
+});
+
+test('what follows is each later event once, also when the history was rotated or is being rotated', () => {
+  const all = [1, 2, 3, 4, 5].map(second => called('ADD', 'bridge', second));
+  const [, second, , fourth, fifth] = all;
+  expect(eventsAfter(undefined, all)).toEqual(all);
+  expect(eventsAfter(second, all)).toEqual(all.slice(2));
+  expect(eventsAfter(fifth, all)).toEqual([]);
+  // The older file is gone, with what was shown or without.
+  expect(eventsAfter(second, all.slice(1))).toEqual(all.slice(2));
+  expect(eventsAfter(second, all.slice(3))).toEqual(all.slice(3));
+  // The newer file has become the older one, and was not seen under either name.
+  expect(eventsAfter(fourth, all.slice(0, 2))).toEqual([]);
+});
+
+test('an entry is of a container by its id, its name, and its pod as the log writes it', () => {
+  const entry = { ...ID, time: '', what: 'ADD', by: 'command', code: 0, source: 'history' } as const;
+  const ofPod = { ...entry, podNamespace: 'shop', podName: 'web' };
+  const isFound = (one: Parameters<typeof isOf>[0], ...words: string[]) => words.map(word => isOf(one, word));
+  expect(isFound(ofPod, 'c', 'c1', 'web', 'shop/web')).toEqual([true, true, true, true]);
+  expect(isFound(ofPod, '1', 'shop', 'other/web', 'eth0')).toEqual([false, false, false, false]);
 });
