@@ -315,15 +315,21 @@ function openChanges(
     GROUPS,
     tell(message => matters(message, concerned())),
   );
-  const rules = openMonitor(
-    NETLINK_NETFILTER,
-    NFT_GROUPS,
-    tell(message => decodeNftDeletion(message, table => table === SPARE_TABLE.name) !== undefined),
-  );
-  return () => {
+  try {
+    const rules = openMonitor(
+      NETLINK_NETFILTER,
+      NFT_GROUPS,
+      tell(message => decodeNftDeletion(message, table => table === SPARE_TABLE.name) !== undefined),
+    );
+    return () => {
+      routes.close();
+      rules.close();
+    };
+  } catch (error) {
+    // It is tried again every few seconds.
     routes.close();
-    rules.close();
-  };
+    throw error;
+  }
 }
 
 /** Whether a notification is about what we made, or about what a plan is made from. */

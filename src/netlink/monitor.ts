@@ -50,7 +50,7 @@ interface Monitor {
  * @param groups RTNLGRP_* of linux/rtnetlink.h, NFNLGRP_* of linux/netfilter/nfnetlink.h
  * @param options.filter what is notified of; default: everything
  * @param options.bufferBytes size of the socket's buffer
- * @throws SystemError if the socket cannot be opened
+ * @throws SystemError if the socket cannot be opened, Error if it cannot be read
  */
 export function openMonitor(
   protocol: number,
@@ -58,11 +58,10 @@ export function openMonitor(
   events: MonitorEvents,
   options: MonitorOptions = {},
 ): Monitor {
-  let reader: { cancel(): Promise<void> } | undefined;
+  let reader: Listening['reader'] | undefined;
   let isClosed = false;
   /** @returns why the stream ended */
-  const read = async (fd: number): Promise<string> => {
-    const own = Bun.file(fd).stream().getReader();
+  const read = async ({ fd, reader: own }: Listening): Promise<string> => {
     reader = own;
     try {
       for (;;) {
@@ -79,7 +78,7 @@ export function openMonitor(
     }
   };
   /** @returns undefined if the monitor has been closed */
-  const rejoin = async (): Promise<number | undefined> => {
+  const rejoin = async (): Promise<Listening | undefined> => {
     for (let failures = 1; ; failures++) {
       await Bun.sleep(REOPEN_MS);
       if (isClosed) return undefined;
@@ -90,11 +89,11 @@ export function openMonitor(
       }
     }
   };
-  const follow = async (first: number): Promise<void> => {
-    for (let fd: number | undefined = first; fd !== undefined; ) {
-      const why = await read(fd);
-      fd = await rejoin();
-      if (fd !== undefined) events.lost(why);
+  const follow = async (first: Listening): Promise<void> => {
+    for (let on: Listening | undefined = first; on !== undefined; ) {
+      const why = await read(on);
+      on = await rejoin();
+      if (on !== undefined) events.lost(why);
     }
   };
   void follow(join(protocol, groups, options));
@@ -110,24 +109,39 @@ function describeThrown(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
 
+/** A socket that has joined, and what reads it. */
+interface Listening {
+  readonly fd: number;
+  readonly reader: ReturnType<typeof readerOf>;
+}
+
 function join(
   protocol: number,
   groups: readonly number[],
   { bufferBytes = BUFFER_BYTES, filter }: MonitorOptions,
-): number {
+): Listening {
   const fd = openNetlink(protocol);
   enlargeReceiveBuffer(fd, bufferBytes);
   return subscribe(fd, filter, () => {
     for (const group of groups) joinGroup(fd, group);
+    return { fd, reader: readerOf(fd) };
   });
 }
 
-/** Filters before it joins, so that nothing else is received. @returns the socket, which is closed if that fails */
-function subscribe(fd: number, filter: readonly Instruction[] | undefined, joinAll: () => void): number {
+/** @throws Error where no descriptor is left: the stream has one of its own */
+function readerOf(fd: number) {
+  try {
+    return Bun.file(fd).stream().getReader();
+  } catch (error) {
+    throw new Error(`Cannot read a netlink socket: ${describeThrown(error)}`, { cause: error });
+  }
+}
+
+/** Filters before it joins, so that nothing else is received. @returns what joining returns; if it fails, the socket is closed */
+function subscribe<T>(fd: number, filter: readonly Instruction[] | undefined, joinAll: () => T): T {
   try {
     if (filter) attachFilter(fd, filter);
-    joinAll();
-    return fd;
+    return joinAll();
   } catch (error) {
     closeLater(fd);
     throw error;
@@ -420,5 +434,6 @@ function listen(protocol: number, groups: readonly number[], filter: readonly In
   return subscribe(fd, filter, () => {
     setMembership(fd, NETLINK_LISTEN_ALL_NSID, 1, whose);
     for (const group of groups) joinGroup(fd, group, whose);
+    return fd;
   });
 }

@@ -46,39 +46,45 @@ interface SourceEvents {
 export function openSources(confDir: string, events: SourceEvents): () => void {
   const hints = new DeviceHints([]);
   const tell = (read: () => readonly Hint[]): void => told(events, read, events.lost);
-  const devices = openMonitor(
-    NETLINK_ROUTE,
-    ROUTE_GROUPS,
-    {
-      changed: messages => tell(() => hints.hintsOf(messages)),
-      lost(why) {
-        try {
-          hints.reset(listDevices());
-        } catch {
-          // Every attachment is checked now.
-          hints.reset(undefined);
-        }
-        events.lost(why);
-      },
-      interrupted: events.interrupted,
-    },
-    { filter: ROUTE_FILTER },
-  );
-  const rules = openMonitor(NETLINK_NETFILTER, NFT_GROUPS, {
-    changed: messages => tell(() => hintsOfRules(messages)),
-    lost: events.lost,
-    interrupted: events.interrupted,
-  });
-  // After the socket: a device that is made in between is listed, and reported once more.
-  hints.reset(listDevices());
-  const closePeers = listenInside(hints, events);
-  const closeFiles = watchDirectory(confDir, events.configured);
-  return () => {
-    closePeers();
-    devices.close();
-    rules.close();
-    closeFiles();
+  const opened: (() => void)[] = [];
+  const closeAll = (): void => {
+    for (const close of opened) close();
   };
+  try {
+    const devices = openMonitor(
+      NETLINK_ROUTE,
+      ROUTE_GROUPS,
+      {
+        changed: messages => tell(() => hints.hintsOf(messages)),
+        lost(why) {
+          try {
+            hints.reset(listDevices());
+          } catch {
+            // Every attachment is checked now.
+            hints.reset(undefined);
+          }
+          events.lost(why);
+        },
+        interrupted: events.interrupted,
+      },
+      { filter: ROUTE_FILTER },
+    );
+    opened.push(devices.close);
+    const rules = openMonitor(NETLINK_NETFILTER, NFT_GROUPS, {
+      changed: messages => tell(() => hintsOfRules(messages)),
+      lost: events.lost,
+      interrupted: events.interrupted,
+    });
+    opened.push(rules.close);
+    // After the socket: a device that is made in between is listed, and reported once more.
+    hints.reset(listDevices());
+    opened.push(listenInside(hints, events), watchDirectory(confDir, events.configured));
+    return closeAll;
+  } catch (error) {
+    // It is tried again every few seconds: what stayed open would use up the descriptors that it waits for.
+    closeAll();
+    throw error;
+  }
 }
 
 function told(events: SourceEvents, read: () => readonly Hint[], unread: (why: string) => void): void {

@@ -86,13 +86,17 @@ export function startWatching(parts: WatchParts, first: WatchSettings): Watching
   let watch: Watch | undefined;
   let ending: Promise<void> = Promise.resolve();
   let release: (() => void) | undefined;
+  let told = '';
   const takeSeat = (): void => {
     if (watch || settings.policy === 'off') return;
     try {
       release ??= holdFlock(lockOf(parts), { mode: 0o600, directoryMode: 0o700 });
       if (release) watch = new Watch(parts, () => settings);
+      told = '';
     } catch (error) {
-      parts.log('warn', 'cannot watch for changes of attachments', { problem: describeError(error) });
+      const problem = describeError(error);
+      if (problem !== told) parts.log('warn', 'cannot watch for changes of attachments', { problem });
+      told = problem;
     }
   };
   takeSeat();

@@ -6,6 +6,7 @@ import { useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
 const PEERS = path.join(import.meta.dirname, '../fixtures/peer-monitor.ts');
+const STARVED = path.join(import.meta.dirname, '../fixtures/sources-starved.ts');
 const FLOOD = path.join(import.meta.dirname, '../fixtures/monitor-flood.ts');
 
 describeRoot('a monitor of other namespaces', () => {
@@ -75,6 +76,20 @@ describeRoot('a monitor whose buffer is too small', () => {
       expect.stringContaining('interrupted: '),
       expect.stringContaining('lost: ENOBUFS'),
       'noticed',
+    ]);
+  });
+});
+
+describeRoot('the sources of the watch', () => {
+  const makeLab = useLabs();
+
+  test('leave no socket open when one of them cannot be opened', async () => {
+    const lab = await makeLab();
+    const argv = ['prlimit', '--nofile=64', process.execPath, STARVED];
+    const { stdout } = await lab.run(lab.host, argv, { timeoutMs: 30_000 });
+    expect(stdout.trim().split('\n')).toEqual([
+      ...Array(4).fill(expect.stringMatching(/^Cannot (open|read) a netlink socket: /)),
+      '0',
     ]);
   });
 });
