@@ -4,7 +4,7 @@ import { findOwner, renderOwner } from '../cni/attachment.ts';
 import { visitNamespaces } from '../ipam/holders.ts';
 import { isLease } from '../ipam/lease-files.ts';
 import { findOwnerOf } from '../ipam/range-use.ts';
-import { findIp, renderIp } from '../net/ip.ts';
+import { findCidr, findIp, renderIp } from '../net/ip.ts';
 import { type FieldValue, renderFields } from '../netlink/nft/table.ts';
 import { Tables } from '../netlink/tables.ts';
 import { findNetnsIdentity } from '../sys/netns-identity.ts';
@@ -59,7 +59,8 @@ export function findWho(node: NodeModel, text: string): Owned[] {
 }
 
 function parseQuery(text: string): Query {
-  const ip = findIp(text);
+  // As results and ip(8) show it, with the length of its prefix.
+  const ip = findIp(text) ?? findCidr(text)?.ip;
   const [, digits, protocol] = /^:?(\d{1,5})(?:\/(tcp|udp|sctp))?$/.exec(text) ?? [];
   const [, handle] = /^(?:handle )?(\d+)$/.exec(text) ?? [];
   return {

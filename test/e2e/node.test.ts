@@ -155,6 +155,7 @@ describeRoot('a node', () => {
       expect(address).toContain(`interface "eth0" in namespace "${pod.path}", with no process`);
       expect(address).toMatch(/element .*10\.88\.0\.2.* in table inet catena_/);
       expect(await evidenceOf('FD88::2')).toContain('fd88::2/64');
+      expect(await evidenceOf('10.88.0.2/16')).toBe(address);
       expect(await evidenceOf('192.0.2.7')).toContain('interface "eth0" in namespace');
       expect(await evidenceOf(link.address)).toContain('its interface "eth0" has it');
       expect(await evidenceOf(peer.ifname)).toContain('is the other end of its interface "eth0"');

@@ -236,11 +236,12 @@ async function askAddressing(
   const { mayUseDhcp } = kind;
   // Containers may have addresses of the node's own LAN.
   const taken = kind.onLan ? inUse.ranges : inUse.addresses;
-  if (call.texts('subnet').length) return readAddressing(call.texts('subnet'), taken, mayUseDhcp);
-  const free = kernelFamilies().map(family => renderCidr(suggestSubnet(family, taken)));
+  const families = kernelFamilies();
+  if (call.texts('subnet').length) return readAddressing(call.texts('subnet'), taken, mayUseDhcp, families);
+  const free = families.map(family => renderCidr(suggestSubnet(family, taken)));
   const words = `a subnet of one or both families${mayUseDhcp ? ', dhcp' : ''} or none; the suggested are free on this node`;
   return ask(`2/4 Which addresses? (${words})`, free.join(' '), answer =>
-    readAddressing(answer.split(/[\s,]+/), taken, mayUseDhcp),
+    readAddressing(answer.split(/[\s,]+/), taken, mayUseDhcp, families),
   );
 }
 

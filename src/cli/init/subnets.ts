@@ -26,12 +26,12 @@ export interface Taken {
 /** How the containers of a network get addresses: of subnets, of a server of the LAN, or not at all. */
 export type Addressing = readonly Cidr[] | 'server' | 'none';
 
-/** Words that stand for subnets: a free one of each family, or of one. */
-const FAMILIES: Readonly<Record<string, readonly (4 | 6)[] | undefined>> = {
-  auto: [4, 6],
-  auto4: [4],
-  auto6: [6],
-};
+/** Words that stand for free subnets: one of each family that the kernel has, or of one family. */
+function familiesOf(word: string, ofKernel: readonly (4 | 6)[]): readonly (4 | 6)[] | undefined {
+  if (word === 'auto') return ofKernel;
+  if (word === 'auto4') return [4];
+  return word === 'auto6' ? [6] : undefined;
+}
 
 /**
  * A subnet that nothing on the node uses: in IPv4 a /24 away from those that Kubernetes, podman, docker and home routers use, in
@@ -50,12 +50,14 @@ export function suggestSubnet(family: 4 | 6, taken: readonly Taken[], random = r
  * What a user answered or gave as options.
  * @param words subnets, `auto`, `auto4`, `auto6`, `dhcp` or `none`
  * @param taken by what a given subnet must not overlap
+ * @param ofKernel the families that the kernel has
  * @throws Error that says which word cannot be used, and why
  */
 export function readAddressing(
   words: readonly string[],
   taken: readonly Taken[],
   mayUseDhcp: boolean,
+  ofKernel: readonly (4 | 6)[],
 ): Addressing {
   const [alone] = words;
   if (words.length === 1 && alone === 'none') return 'none';
@@ -67,7 +69,7 @@ export function readAddressing(
   }
   const subnets: Cidr[] = [];
   for (const word of words) {
-    const families = FAMILIES[word];
+    const families = familiesOf(word, ofKernel);
     const given = families?.map(family => suggestSubnet(family, taken)) ?? [readSubnet(word, taken)];
     for (const subnet of given) {
       const other = subnets.find(one => cidrsOverlap(one, subnet));

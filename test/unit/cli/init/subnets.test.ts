@@ -30,7 +30,7 @@ describe('suggestSubnet()', () => {
 
 describe('readAddressing()', () => {
   const read = (...words: string[]) => {
-    const found = readAddressing(words, takenBy('10.7.0.0/16'), false);
+    const found = readAddressing(words, takenBy('10.7.0.0/16'), false, [4, 6]);
     return typeof found === 'string' ? found : found.map(renderCidr);
   };
 
@@ -39,7 +39,13 @@ describe('readAddressing()', () => {
     expect(read('auto4')).toEqual(['10.200.0.0/24']);
     expect(read('auto')).toHaveLength(2);
     expect(read('none')).toBe('none');
-    expect(readAddressing(['dhcp'], [], true)).toBe('server');
+    expect(readAddressing(['dhcp'], [], true, [4])).toBe('server');
+  });
+
+  test('"auto" is of the families that the kernel has, "auto6" is what was asked for', () => {
+    const count = (word: string) => readAddressing([word], [], false, [4]).length;
+    expect([count('auto'), count('auto4'), count('auto6')]).toEqual([1, 1, 1]);
+    expect(readAddressing(['auto'], [], false, [4])).toMatchObject([{ ip: { family: 4 } }]);
   });
 
   test.each([
