@@ -6,7 +6,7 @@ import { pickCniArgs } from '../cni/env.ts';
 import { attempt, invalidConfig } from '../cni/errors.ts';
 import { isUnicastMac, parseMac, renderMac } from '../net/interface.ts';
 import { findLink, findLinks } from '../netlink/rtnl/link.ts';
-import { listRoutes, type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import { listRoutes, type Route, RT_TABLE_MAIN, waysOf } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 
@@ -102,8 +102,9 @@ export function resolveMtu(socket: NetlinkSocket, mtu: ConfiguredMtu, uplink?: s
 function uplinkMtu(socket: NetlinkSocket, uplink: string | undefined): number {
   if (uplink) return findLink(socket, uplink)?.mtu ?? 0;
   const [route] = listDefaultRoutes(socket);
-  const link = route && findLink(socket, route.oif);
-  return link ? Math.min(link.mtu, route.mtu ?? link.mtu) : 0;
+  const links = route ? findLinks(socket, [...new Set(waysOf(route).map(({ oif }) => oif))]) : [];
+  const known = links.flatMap(link => link?.mtu ?? []);
+  return known.length ? Math.min(...known, route?.mtu ?? Infinity) : 0;
 }
 
 /** The default routes of the main table: IPv4's before IPv6's, and of one family those that the kernel prefers first. */

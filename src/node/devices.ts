@@ -4,7 +4,7 @@ import { defined } from '../cni/json.ts';
 import { renderCidr, renderIp } from '../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { IFF_UP, type Link, netnsIdOf } from '../netlink/rtnl/link.ts';
-import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import { RT_TABLE_MAIN, waysOf } from '../netlink/rtnl/route.ts';
 import type { Rule } from '../netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
@@ -41,7 +41,11 @@ export function readHostRoutes({ links, routes }: Tables): HostRoute[] {
   const nameOf = new Map(links.map(({ index, name }) => [index, name]));
   return routes
     .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
-    .map(({ dst, oif }) => ({ destination: renderCidr(dst), device: nameOf.get(oif) ?? '' }));
+    .flatMap(route => {
+      const destination = renderCidr(route.dst);
+      const devices = new Set(waysOf(route).map(({ oif }) => nameOf.get(oif) ?? ''));
+      return [...devices].map(device => ({ destination, device }));
+    });
 }
 
 /** Routing rules of type blackhole, unreachable or prohibit that come before the main table, for packets without a mark. */
@@ -108,9 +112,14 @@ function insideOf(tables: Tables, hostId: number): ReadonlyMap<string, Inside> {
   const routes = tables.routes.filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN);
   return new Map(
     tables.links.map(link => {
-      const own = routes.filter(({ oif }) => oif === link.index);
-      const shown = own.map(({ dst, gateway }) => {
-        return { destination: renderCidr(dst), ...defined({ gateway: gateway && renderIp(gateway) }) };
+      const shown = routes.flatMap(route => {
+        const own = waysOf(route).filter(({ oif }) => oif === link.index);
+        return own.map(({ gateway }) => {
+          return {
+            destination: renderCidr(route.dst),
+            ...defined({ gateway: gateway && renderIp(gateway) }),
+          };
+        });
       });
       const isOnHost = link.peer > 0 && link.attrs.linkNetnsId === hostId;
       const hostIndex = isOnHost ? link.peer : undefined;

@@ -155,6 +155,44 @@ describeRoot('networks of running containers', () => {
     });
   });
 
+  test('a second default route of IPv6 is refused, which the kernel merges with the first', async () => {
+    await withPod(async (lab, pod) => {
+      for (const [name, subnet] of [
+        ['six', 'fd96::/64'],
+        ['more', 'fd95::/64'],
+      ] as const) {
+        const ipam = { type: 'host-local', subnet, dataDir: `${lab.tmp}/leases` };
+        const bridge = { type: 'bridge', bridge: `br-${name}`, isDefaultGateway: true, ipam };
+        fs.writeFileSync(
+          `${lab.tmp}/conf/${name}.conflist`,
+          JSON.stringify({ cniVersion: '1.1.0', name, plugins: [bridge] }),
+        );
+      }
+      expect(await catena(lab, 'attach', pod.id, 'six')).toMatchObject(DONE);
+      const routes = await lab.ip(pod, '-6', 'route', 'show', 'default');
+      expect(routes).toMatchObject([{ gateway: 'fd96::1', dev: 'net1' }]);
+      const refused = await catena(lab, 'attach', pod.id, 'more');
+      expect([refused.exitCode, refused.stderr]).toEqual([
+        1,
+        expect.stringContaining('it adds a second default route (::/0)'),
+      ]);
+      expect(await namesIn(lab, pod)).toEqual(['eth0', 'lo', 'net1']);
+      expect(await lab.ip(pod, '-6', 'route', 'show', 'default')).toEqual(routes);
+      expect(await catena(lab, 'attach', pod.id, 'more', '--default-route')).toMatchObject(DONE);
+      const shown = await lab.run(lab.host, [CATENA, 'ls', '--json'], { env: directories(lab.tmp) });
+      const { attachments } = JSON.parse(shown.stdout);
+      const routed = attachments.flatMap((one: Row) =>
+        one.routes.flatMap((route: Row) =>
+          route.destination === '::/0' ? [[one.network, route.gateway]] : [],
+        ),
+      );
+      expect(routed.sort()).toEqual([
+        ['more', 'fd95::1'],
+        ['six', 'fd96::1'],
+      ]);
+    });
+  });
+
   test('what fails or is killed leaves nothing, or all of it', async () => {
     await withPod(async (lab, pod) => {
       const before = await namesIn(lab, pod);

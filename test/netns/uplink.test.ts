@@ -218,6 +218,16 @@ describeRoot('"mtu": "auto"', () => {
       expect(await mtus()).toEqual({ check: 0, reported: 1400, inside: 1400 });
       await lab.ip(lab.host, 'route', 'add', 'default', 'via', '192.0.2.9', 'mtu', '1300');
       expect(await mtus()).toEqual({ check: 0, reported: 1300, inside: 1300 });
+      // Packets leave through either device.
+      await lab.batch(
+        lab.host,
+        'link add up9 mtu 1280 type bridge',
+        'link set up9 up',
+        'addr add 198.51.100.1/24 dev up9',
+        'route replace default nexthop via 192.0.2.9 dev up0 nexthop via 198.51.100.9 dev up9',
+      );
+      expect(await mtus()).toEqual({ check: 0, reported: 1280, inside: 1280 });
+      await lab.ip(lab.host, 'route', 'replace', 'default', 'via', '192.0.2.9', 'mtu', '1300');
       // A tunnel to other nodes, and then one that another program made.
       if (requiresVxlan() !== undefined) return;
       const tunnel = ['type', 'vxlan', 'id', '7', 'local', '192.0.2.1', 'dstport', '4789'];

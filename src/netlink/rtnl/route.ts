@@ -116,9 +116,14 @@ export function findTableProblem(table: number): string | undefined {
     : undefined;
 }
 
-/** Whether a route leads through a device. IPv6 merges routes with the same destination and metric into one. */
-export function leavesBy({ oif, ways = [] }: Route, index: number): boolean {
-  return oif === index || ways.some(way => way.oif === index);
+/** The next hops of a route, one or several. IPv6 merges routes with the same destination and metric into one, of several devices. */
+export function waysOf({ oif, gateway, ways }: Pick<Route, 'oif' | 'gateway' | 'ways'>): readonly Nexthop[] {
+  return ways ?? [{ oif, gateway }];
+}
+
+/** Whether a route leads through a device. */
+export function leavesBy(route: Route, index: number): boolean {
+  return waysOf(route).some(way => way.oif === index);
 }
 
 /** Whether a route needs another one to reach its gateway. */
