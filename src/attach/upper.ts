@@ -4,7 +4,7 @@ import { findOwner, interimName, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import type { Result, ResultInterface } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
-import { visitNamespaces } from '../ipam/holders.ts';
+import { type NamespaceVisit, visitNamespaces } from '../ipam/holders.ts';
 import { findIfnameProblem } from '../net/interface.ts';
 import { createUpper, type NewUpper, requireLinkKind, type UpperKind } from '../netlink/rtnl/kinds.ts';
 import {
@@ -274,7 +274,7 @@ export async function removeStaleUppers(
 
 function removeStale(call: Call, kind: UpperKind, kept: KeptAttachments): void {
   const problems: unknown[] = [];
-  visitNamespaces(({ socket, hostId }) => {
+  const removeIn = ({ socket, hostId }: NamespaceVisit): void => {
     if (hostId === undefined) return;
     for (const { index, name, kind: present, attrs } of listLinks(socket)) {
       const owner = present === kind && attrs.linkNetnsId === hostId ? findOwner(attrs.alias) : undefined;
@@ -286,6 +286,6 @@ function removeStale(call: Call, kind: UpperKind, kept: KeptAttachments): void {
         problems.push(thrown);
       }
     }
-  });
-  throwAll(problems);
+  };
+  tryAll([() => void visitNamespaces(removeIn), () => throwAll(problems)]);
 }

@@ -10,7 +10,7 @@ import { cniCacheDir, notesDirs, runDir } from '../cni/directories.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { bootId, RUNNER_VARIABLE } from '../files/process-stat.ts';
-import { fileExists, namesIn } from '../files/read-file.ts';
+import { fileExists, namesIfThere, UNREADABLE } from '../files/read-file.ts';
 import { pause } from '../wait.ts';
 import { isBeingRemoved } from './lock.ts';
 
@@ -82,10 +82,10 @@ export function findGeneration(runDir: string, attachment: AttachmentId): Genera
   return readNote(noteFileOf(runDir, attachment));
 }
 
-/** Every note of a network. */
+/** Every note of a network. @throws CniError 5 when they cannot be listed */
 export function listGenerations(runDir: string, network: string): Generation[] {
   const dir = join(notesDirs(runDir).generations, directoryOf(network));
-  return namesIn(dir).flatMap(name => readNote(join(dir, name)) ?? []);
+  return namesIfThere(dir, 'notes of ADDs', UNREADABLE).flatMap(name => readNote(join(dir, name)) ?? []);
 }
 
 /** A note younger than this may be of an ADD that has made nothing yet. */

@@ -37,7 +37,7 @@ import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
-import { fileFailure, namesIn } from '../files/read-file.ts';
+import { fileFailure, namesIfThere, UNREADABLE } from '../files/read-file.ts';
 import { hostCookie, identifyNetns } from '../sys/netns-identity.ts';
 import { type Entry, type Made, type MadeByUs, readEvenAside, removeEntry, renderEntry } from './entries.ts';
 import { findGeneration, type Generation } from './generation.ts';
@@ -288,11 +288,16 @@ export function noteFiles(stateDir: string, network: string | undefined): string
   });
 }
 
-/** What the directories of entries are that a journal has used. The usual one is known even if the state directory was lost. */
+/**
+ * What the directories of entries are that a journal has used. The usual one is known even if the state directory was lost.
+ * @throws CniError 5 when that cannot be listed
+ */
 export function cacheDirsOf(stateDir: string): string[] {
   const dir = cachesDir(stateDir);
   const targetOf = (name: string) => attempt(() => readlinkSync(join(dir, name)));
-  const noted = namesIn(dir).flatMap(name => targetOf(name)?.slice(MARK.length) ?? []);
+  const noted = namesIfThere(dir, 'directories of entries', UNREADABLE).flatMap(
+    name => targetOf(name)?.slice(MARK.length) ?? [],
+  );
   const ours = usualStateDir();
   const isUsual = stateDir === ours || stateDir === runnerJournals(ours).delegates;
   return isUsual ? [...new Set([cniCacheDir(), ...noted])] : noted;

@@ -1,7 +1,7 @@
 // How are directories of files read that seldom change?
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { namesIn } from './read-file.ts';
+import { namesIfThere, UNREADABLE } from './read-file.ts';
 
 /** What changes within this time of a look may leave the same stamp, as long as the clock of file times takes for a tick. */
 const SURE_MS = 1_000;
@@ -38,7 +38,10 @@ export class FileCache<T extends object> {
     this.#isLasting = isLasting;
   }
 
-  /** @param scope `new`: directories that have not changed are not read, and files whose values last are not looked at */
+  /**
+   * @param scope `new`: directories that have not changed are not read, and files whose values last are not looked at
+   * @throws CniError 5 when a directory cannot be listed for want of descriptors or memory
+   */
   list(dirs: readonly string[], scope: 'all' | 'new' = 'all'): T[] {
     const before = this.#folders;
     this.#folders = new Map(dirs.map(dir => [dir, this.#look(dir, before.get(dir), scope)]));
@@ -50,7 +53,7 @@ export class FileCache<T extends object> {
     const now = stampOf(dir, 'isDirectory') ?? { stamp: '', isSure: true };
     const hasChanged = scope === 'all' || !before?.isSure || before.stamp !== now.stamp;
     const files = new Map<string, Read<T>>();
-    for (const name of hasChanged ? namesIn(dir) : before.files.keys()) {
+    for (const name of hasChanged ? namesIfThere(dir, 'files', UNREADABLE) : before.files.keys()) {
       const own = before?.files.get(name);
       const lasts =
         scope === 'new' && own?.isSure && own.value !== undefined && this.#isLasting(own.value, hasChanged);
@@ -63,15 +66,12 @@ export class FileCache<T extends object> {
   #lookAt(path: string, before: Read<T> | undefined): Read<T> | undefined {
     const now = stampOf(path, 'isFile');
     if (now === undefined) return undefined;
-    return { ...now, value: before?.stamp === now.stamp ? before.value : this.#tryRead(path) };
-  }
-
-  /** An unreadable file does not hide the others; the doctor names it. */
-  #tryRead(path: string): T | undefined {
+    if (before?.stamp === now.stamp) return { ...now, value: before.value };
     try {
-      return this.#read(path);
+      return { ...now, value: this.#read(path) };
     } catch {
-      return undefined;
+      // It does not hide the others; the doctor names it. It may be readable at the next look.
+      return { stamp: '', isSure: false, value: undefined };
     }
   }
 }

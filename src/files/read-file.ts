@@ -112,13 +112,14 @@ export function namesIn(dir: string): string[] {
 /**
  * Names in a directory; none if it does not exist.
  * @param what names its files in the error (`traces`)
+ * @param absent codes of errors that mean that there are none
  * @throws CniError 5 when it cannot be read
  */
-export function namesIfThere(dir: string, what: string): string[] {
+export function namesIfThere(dir: string, what: string, absent: readonly string[] = ['ENOENT']): string[] {
   try {
     return readdirSync(dir);
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (absent.includes((cause as NodeJS.ErrnoException).code ?? '')) return [];
     throw fileFailure(`list ${what} in`, dir, cause);
   }
 }
@@ -130,6 +131,8 @@ export function isDirectory(path: string): boolean {
 
 /** Nothing is there: neither the file, nor perhaps the directory that it would be in. */
 export const ABSENT: readonly string[] = ['ENOENT', 'ENOTDIR'];
+/** Nothing is there that could be read at another moment either: what fails otherwise, as for want of descriptors, may hold anything. */
+export const UNREADABLE: readonly string[] = [...ABSENT, 'EISDIR', 'ELOOP', 'EACCES', 'EPERM'];
 
 /** What the work returns; undefined if nothing is there. */
 export function ifThere<T>(work: () => T): T | undefined {

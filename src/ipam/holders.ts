@@ -1,12 +1,13 @@
 // Which network namespaces of this machine use an address, or hold the other end of a device?
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { namesIn, tryRead } from '../files/read-file.ts';
+import { namesIfThere, tryRead, UNREADABLE } from '../files/read-file.ts';
 import { renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { type Link, listLinks, netnsIdOf } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../sys/netns.ts';
+import { isShortage } from '../sys/errno.ts';
+import { closeNetns, findNetns, inNetns, type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
 
 export interface Holder {
   readonly ifname: string;
@@ -34,6 +35,7 @@ export interface Use {
  * end is in a namespace other than this process's: a node that runs inside this machine has containers of its own. Even so,
  * unrelated networks may use the same address.
  * @returns undefined when this process may not inspect namespaces
+ * @throws SystemError, NetlinkError or CniError 5 when one cannot be inspected for want of descriptors or memory: its addresses are in use
  */
 export function findUse(): Use | undefined {
   const holders = new Map<string, Holder[]>();
@@ -62,7 +64,7 @@ export function findUse(): Use | undefined {
   return looked ? { holders, farEnds } : undefined;
 }
 
-interface NamespaceVisit {
+export interface NamespaceVisit {
   readonly path: string;
   readonly pids: readonly number[];
   readonly socket: NetlinkSocket;
@@ -73,14 +75,17 @@ interface NamespaceVisit {
 /**
  * Calls the function with each network namespace that a process is in or a name refers to. What it throws ends that visit only.
  * @returns whether any namespace could be inspected
+ * @throws SystemError, NetlinkError or CniError 5, after all others were visited, when one could not be for want of descriptors or memory
  */
 export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
   const host = ownNetns();
   let looked = false;
+  const shortages: unknown[] = [];
   for (const [path, pids] of listNamespaces()) {
-    const netns = findNetns(path);
-    if (netns === undefined) continue;
+    let netns: Netns | undefined;
     try {
+      netns = findNetns(path);
+      if (netns === undefined) continue;
       const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
       try {
         const hostId = sameNetns(netns, host) ? undefined : netnsIdOf(socket, host.fd);
@@ -89,12 +94,14 @@ export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
       } finally {
         socket.close();
       }
-    } catch {
-      // We have no permission to enter it.
+    } catch (error) {
+      // Otherwise we have no permission to enter it.
+      if (isShortage(error)) shortages.push(error);
     } finally {
-      closeNetns(netns);
+      if (netns) closeNetns(netns);
     }
   }
+  if (shortages.length > 0) throw shortages[0];
   return looked;
 }
 
@@ -111,7 +118,8 @@ function listNamespaces(): Map<string, number[]> {
       // It has ended since it was listed.
     }
   };
-  for (const dir of NAME_DIRS) for (const name of namesIn(dir)) meet(join(dir, name));
-  for (const name of namesIn('/proc')) if (/^\d+$/.test(name)) meet(`/proc/${name}/ns/net`, Number(name));
+  const namesOf = (dir: string) => namesIfThere(dir, 'network namespaces', UNREADABLE);
+  for (const dir of NAME_DIRS) for (const name of namesOf(dir)) meet(join(dir, name));
+  for (const name of namesOf('/proc')) if (/^\d+$/.test(name)) meet(`/proc/${name}/ns/net`, Number(name));
   return new Map(Array.from(byInode.values(), ({ path, pids }) => [path, pids]));
 }

@@ -19,7 +19,7 @@ import { join } from 'node:path';
 import { findContainerIdProblem } from '../cni/attachment.ts';
 import { bootId } from '../files/process-stat.ts';
 import { putFile, removeFile, writeOverLeftover } from '../files/put-file.ts';
-import { fileFailure, namesIn, tryRead } from '../files/read-file.ts';
+import { fileFailure, namesIfThere, tryRead, UNREADABLE } from '../files/read-file.ts';
 import { isIp } from '../net/ip.ts';
 import { findXattr, setXattr, xattrMatcher } from '../sys/xattr.ts';
 
@@ -135,9 +135,9 @@ export function listLeases(dir: string): string[] {
   return readdirSync(dir).filter(isLease);
 }
 
-/** The same, but a directory that is missing or unreadable has none. */
+/** The same, but a directory that is missing, or that this user may not read, has none. @throws CniError 5 */
 export function tryListLeases(dir: string): string[] {
-  return namesIn(dir).filter(isLease);
+  return namesIfThere(dir, 'leases', UNREADABLE).filter(isLease);
 }
 
 export function isLease(name: string): boolean {

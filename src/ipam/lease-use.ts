@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { findOwner } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
-import { namesIn, tryRead } from '../files/read-file.ts';
+import { namesIfThere, readIfThere, UNREADABLE } from '../files/read-file.ts';
 import { findCidr, type Ip, renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
@@ -98,6 +98,7 @@ function exists(path: string): boolean {
  * Those of the addresses whose container was never deleted and is gone: its lease is of this boot and older than an ADD may take,
  * no interface in any namespace has the address, no pair leads to the container, and no record of libcni names a namespace of it
  * that exists. Without the right to inspect namespaces, none.
+ * @throws SystemError, NetlinkError or CniError 5 when that cannot be looked at for want of descriptors or memory
  * @param dir the network's leases, which no other process changes during the call
  */
 export function findDeadLeases(dir: string, network: string, addresses: readonly string[]): string[] {
@@ -120,9 +121,9 @@ export function findDeadLeases(dir: string, network: string, addresses: readonly
  */
 function isOnRecord(containerId: string, ifname: string | undefined): boolean {
   const root = cniCacheDir();
-  const dirs = ['', ...namesIn(root)].map(name => join(root, name, 'results'));
+  const dirs = ['', ...recordsIn(root)].map(name => join(root, name, 'results'));
   return dirs.some(dir =>
-    namesIn(dir)
+    recordsIn(dir)
       .filter(name => name.includes(`-${containerId}-`))
       .some(name => exists(netnsIn(readRecord(join(dir, name)), ifname) ?? '')),
   );
@@ -153,7 +154,7 @@ interface LostLease {
  */
 export function findLostLeases(network: string): LostLease[] {
   const dir = join(cniCacheDir(), 'results');
-  const files = namesIn(dir).filter(name => name.startsWith(`${network}-`));
+  const files = recordsIn(dir).filter(name => name.startsWith(`${network}-`));
   return files.flatMap(name => lostIn(readRecord(join(dir, name)), network));
 }
 
@@ -186,9 +187,18 @@ function addressesIn(path: string): ReadonlySet<string> {
   }
 }
 
-/** A record of libcni; empty if it cannot be read. */
+function recordsIn(dir: string): string[] {
+  return namesIfThere(dir, RECORD, UNREADABLE);
+}
+
+const RECORD = 'cached results';
+
+/**
+ * A record of libcni; empty if it is none.
+ * @throws CniError 5 when it cannot be read for want of descriptors or memory
+ */
 function readRecord(file: string): JsonObject {
-  const record = tryParse(tryRead(file) ?? '');
+  const record = tryParse(readIfThere(file, RECORD, UNREADABLE) ?? '');
   return isObject(record) ? record : {};
 }
 

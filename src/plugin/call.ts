@@ -10,7 +10,7 @@ import {
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/segment.ts';
 import { type CniArgs, type CniEnv, type Command, parseCniArgs } from '../cni/env.ts';
-import { attempt, type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
+import { type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
 import { failureOf, type Outcome, parseHandoverReply, parseReply } from '../cni/invocation.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { parseResult, type Result, type SpecVersion } from '../cni/result.ts';
@@ -18,6 +18,7 @@ import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/schemas.ts';
 import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
+import { isShortage } from '../sys/errno.ts';
 import { type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
 import type { Call, CallFacts, Delegate, Done, KeptAttachments } from './define.ts';
 import { type CallPlugin, ContainerNetns, HostSockets, type WorkerState } from './invocation.ts';
@@ -314,7 +315,8 @@ export class LiveCall implements Call<never> {
     try {
       this.#netns ??= workplace ? workplace.netns.open(path) : new ContainerNetns(path);
     } catch (cause) {
-      throw new CniError(ErrorCode.invalidNetns, (cause as Error).message, { cause });
+      const code = isShortage(cause) ? ErrorCode.tryAgainLater : ErrorCode.invalidNetns;
+      throw new CniError(code, (cause as Error).message, { cause });
     }
     return this.#netns;
   }
@@ -322,7 +324,13 @@ export class LiveCall implements Call<never> {
   /** Like {@link #openNetns}, but undefined when there is no namespace at the path. */
   #findNetns(): ContainerNetns | undefined {
     if (this.env.netns === '') return undefined;
-    return attempt(() => this.#openNetns());
+    try {
+      return this.#openNetns();
+    } catch (error) {
+      // A DEL that takes it for gone would leave undone what is to be done in it.
+      if (error instanceof CniError && error.code === ErrorCode.tryAgainLater) throw error;
+      return undefined;
+    }
   }
 
   /** Undoes the steps of a failed ADD, last first. @returns what could not be undone */

@@ -3,7 +3,7 @@ import { closeSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject, tryParse } from '../cni/json.ts';
 import { putFile, putNewFile, removeFile, unfinishedName } from '../files/put-file.ts';
-import { fileFailure, namesIn, readIfThere } from '../files/read-file.ts';
+import { fileFailure, namesIfThere, readIfThere } from '../files/read-file.ts';
 import { withFlock } from '../sys/flock.ts';
 import type { ObjectKind, ObjectStore, StoredObject } from './held.ts';
 
@@ -16,7 +16,7 @@ export function directoryStore(dir: string): ObjectStore {
   return {
     find: async (kind, name) => find(kind, name),
     async *pages(kind, labels) {
-      const all = namesIn(join(dir, kind)).flatMap(name => find(kind, name) ?? []);
+      const all = namesIfThere(join(dir, kind), kind).flatMap(name => find(kind, name) ?? []);
       yield all.filter(object =>
         Object.entries(labels).every(([key, value]) => object.labels[key] === value),
       );

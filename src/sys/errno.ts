@@ -18,6 +18,7 @@ const ERRNO = {
   ENOTDIR: [20, 'not a directory'],
   EISDIR: [21, 'is a directory'],
   EINVAL: [22, 'invalid argument'],
+  ENFILE: [23, 'too many open files on this machine'],
   EMFILE: [24, 'too many open files'],
   ENOSPC: [28, 'no space left'],
   EROFS: [30, 'read-only file system'],
@@ -61,4 +62,15 @@ export function errnoName(errno: number): string {
 export function renderErrno(errno: number): string {
   const name = NAMES.find(one => ERRNO[one][0] === errno);
   return name ? `${ERRNO[name][1]} (${name})` : `error ${errno}`;
+}
+
+const SHORTAGES: readonly number[] = [ERRNO.ENFILE[0], ERRNO.EMFILE[0], ERRNO.ENOMEM[0], ERRNO.ENOBUFS[0]];
+
+/**
+ * Whether descriptors or memory were short, by the error of a system call, of netlink or of `node:fs`. It says nothing of what was asked
+ * for: what could not be looked at is not what is not there.
+ */
+export function isShortage(thrown: unknown): boolean {
+  const { errno } = (thrown ?? {}) as { readonly errno?: unknown };
+  return typeof errno === 'number' && SHORTAGES.includes(Math.abs(errno));
 }

@@ -1,6 +1,7 @@
 // How does a thread enter another network namespace and reliably return?
 
 import { closeSync, fstatSync, openSync } from 'node:fs';
+import { isShortage } from './errno.ts';
 import { AF, checked, cString, libc, ptr, SOCK, SystemError } from './libc.ts';
 
 /** linux/sched.h */
@@ -48,12 +49,16 @@ export function openNetns(path: string): Netns {
   return { path, fd, dev, ino };
 }
 
-/** Like {@link openNetns}, but undefined when there is no namespace at the path. */
+/**
+ * Like {@link openNetns}, but undefined when there is no namespace at the path, or none that this process may open.
+ * @throws SystemError when descriptors or memory are short
+ */
 export function findNetns(path: string): Netns | undefined {
   if (path === '') return undefined;
   try {
     return openNetns(path);
-  } catch {
+  } catch (error) {
+    if (isShortage(error)) throw error;
     return undefined;
   }
 }

@@ -294,7 +294,13 @@ class Watch {
   }
 
   #relist(scope: 'all' | 'new'): void {
-    this.#attachments = withPods(this.#list(scope), this.#pods(scope));
+    try {
+      this.#attachments = withPods(this.#list(scope), this.#pods(scope));
+    } catch (error) {
+      // For want of descriptors or memory: those that were listed last are watched until the next look.
+      this.#parts.log('warn', 'cannot list the attachments', { problem: describeError(error) });
+      return;
+    }
     const all = [...this.#attachments.values()];
     this.#checked = all.flatMap(({ key, isCheckedInParts }) => (isCheckedInParts ? [] : key));
     this.#caretaker.forgetAllBut(new Set(this.#checked));

@@ -12,6 +12,8 @@ import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '.
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
 
+const STARVED = join(import.meta.dirname, '../fixtures/leases-starved.ts');
+
 describeRoot('host-local', () => {
   let lab: Lab;
   let networks = 0;
@@ -187,6 +189,35 @@ describeRoot('host-local', () => {
     expect(leases()['10.1.0.50']).toStartWith('two');
     expect((await call('DEL', 'one')).exitCode).toBe(0);
     expect(leases()['10.1.0.50']).toStartWith('two');
+  });
+
+  test('an address is not taken from a container that cannot be looked at, for want of descriptors', async () => {
+    const { name, call, dir } = network({ ranges: [[{ subnet: '10.1.8.0/24' }]] });
+    expect((await call('ADD', 'one', { args: 'IP=10.1.8.50' })).exitCode).toBe(0);
+    const anHourAgo = Date.now() / 1000 - 3600;
+    utimesSync(join(dir, '10.1.8.50'), anHourAgo, anHourAgo);
+    const container = await lab.container();
+    const cache = join(lab.tmp, 'starved');
+    const record = join(cache, 'results', `${name}-one-eth0`);
+    const judge = async () => {
+      const argv = ['prlimit', '--nofile=64', process.execPath, STARVED, dir, '10.1.8.50'];
+      const env = { CATENA_CNI_CACHE_DIR: cache };
+      return (await lab.run(lab.host, argv, { env, timeoutMs: 30_000 })).stdout.split('\n');
+    };
+    // An interface has the address; then only a record of libcni tells of the container.
+    await lab.run(container, ['ip', 'addr', 'add', '10.1.8.50/32', 'dev', 'lo']);
+    const byInterface = await judge();
+    await lab.run(container, ['ip', 'addr', 'del', '10.1.8.50/32', 'dev', 'lo']);
+    mkdirSync(join(cache, 'results'), { recursive: true });
+    writeFileSync(record, JSON.stringify({ kind: 'cniCacheV1', netns: container.path }));
+    const byRecord = await judge();
+    for (const said of [byInterface, byRecord]) {
+      expect(said).toContain('dead: ');
+      expect(said).not.toContain('dead: 10.1.8.50');
+      expect(said).toContainEqual(expect.stringMatching(/^Cannot .*(EMFILE|too many open files)/));
+    }
+    rmSync(record);
+    expect(await judge()).toContain('dead: 10.1.8.50');
   });
 
   test('ADD with a full set names it and leaves no lease of the other sets', async () => {

@@ -114,8 +114,8 @@ test('while the devices of a request are deleted, others are served, and those w
     const first = pool.enter({ network: 'net' }) as Turn;
     const order: string[] = [];
     const second = Promise.resolve(pool.enter({ network: 'net' })).then(() => order.push('served'));
-    const removed = first.remove?.([7], { deadlineMs: 1_000 }).then(() => order.push('removed'));
-    await first.remove?.([], { deadlineMs: 1_000 }).then(() => order.push('nothing to remove'));
+    const removed = first.remove?.([7], { deadlineMs: 20_000 }).then(() => order.push('removed'));
+    await first.remove?.([], { deadlineMs: 20_000 }).then(() => order.push('nothing to remove'));
     await Promise.all([second, removed]);
     expect(order.at(-1)).toBe('removed');
     expect(order).toHaveLength(3);
