@@ -20,6 +20,7 @@ import {
 import {
   allow,
   checkAdmission,
+  correctClosed,
   findDead,
   formerOwners,
   isForgettable,
@@ -27,6 +28,7 @@ import {
   removalOf,
   restoreRules,
   revoke,
+  revokeStrays,
   sweep,
   sweepLeftovers,
   tryAdmission,
@@ -87,6 +89,7 @@ export const plugin = definePlugin({
       () => {
         restoreRules(call.hostNft, plan);
         allow(call, plan, owner, names.adminChain);
+        correctClosed(call.hostNft);
       },
     );
     await checkOthers(call.hostNft, plan, names).catch(() => tellOthers(call.hostNft, plan, names));
@@ -133,14 +136,20 @@ export const plugin = definePlugin({
     const pods = planAccess(call.prevResult ?? {}, 'open').pods;
     const isForeign = isForgettable(call, pods);
     await remove(call.hostNft, [owner]);
-    if (isForeign) await forgetForeign(call.hostNft, pods, zoneOf(call.conf));
+    // As in GC: what is left now had no claims.
+    const wasTorn = revokeStrays(call.hostNft, owner, pods);
+    if (isForeign || (wasTorn && isForgettable(call, pods)))
+      await forgetForeign(call.hostNft, pods, zoneOf(call.conf));
   },
 
   async gc(call) {
     const { kept } = call;
     if (kept === undefined) return;
     await remove(call.hostNft, findDead(call.hostNft, call.network, kept));
-    sweep(call.hostNft, call.network, kept);
+    // What is left now had no claims, which say whether other packet filters were told.
+    const torn = sweep(call.hostNft, call.network, kept);
+    const forgettable = torn.filter(pod => isForgettable(call, [pod]));
+    if (forgettable.length) await forgetForeign(call.hostNft, forgettable, zoneOf(call.conf));
     sweepLeftovers(call);
   },
 

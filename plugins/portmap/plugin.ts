@@ -52,7 +52,14 @@ import {
   sweepHostportRules,
   sweepIptablesPorts,
 } from './kernel/reference.ts';
-import { findClaims, findDead, releasePorts, sweepElements } from './kernel/release.ts';
+import {
+  correctTaken,
+  findClaims,
+  findDead,
+  releasePorts,
+  releaseStrays,
+  sweepElements,
+} from './kernel/release.ts';
 import {
   type Backend,
   type FamilyPlan,
@@ -157,6 +164,7 @@ export const plugin = definePlugin({
       () => {
         restoreRules(call.hostNft, wanted);
         forgetFlows(call, plans, replace(call, wanted));
+        correctTaken(call.hostNft);
       },
     );
     if (call.conf.snat) openLocalhost(call.host, plans);
@@ -374,6 +382,7 @@ async function removePorts(
     () => onLost(chains.flatMap(chain => removeIptablesPorts(nft, chain, tables))),
     // Rules first: a retry needs what the sets record.
     () => onLost(isKnown ? releasePorts(nft, owner) : []),
+    () => isKnown && releaseStrays(nft, owner, pods),
     () => onLost(attachment ? removeHostportRules(nft, attachment.containerId, pods, tables) : []),
   ]);
 }

@@ -129,12 +129,13 @@ export function check(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply>
   });
 }
 
-/** Calls DEL, without the result of ADD. */
+/** Calls DEL, without the result of ADD unless it is given. */
 export function del(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply> {
   return lab.plugin('firewall', {
     command: 'DEL',
     container: pod,
     conf: confOf(call),
+    ...('prevResult' in call ? { prevResult: call.prevResult } : {}),
     env: { ...NO_BUS, ...call.env },
   });
 }

@@ -285,6 +285,33 @@ describeRoot(
       expect((await check(lab, b, closed)).exitCode).toBe(0);
     });
 
+    test('after others deleted claims, repair counts again, and DEL and GC remove what no claim leads to', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      const closed = { conf: { ingressPolicy: 'isolated' }, prevResult: prevResultOf(a) };
+      await add(lab, a, closed);
+      const before = await elementsOf(lab);
+      const flush = async () => {
+        for (const name of ['claims4', 'claims6']) await nft(lab, `flush map inet catena_firewall ${name}`);
+      };
+      await flush();
+      expect(await check(lab, a, { ...closed, env: { CATENA_REPAIR: '1' } })).toMatchObject({ exitCode: 0 });
+      expect((await elementsOf(lab)).tally).toEqual(before.tally);
+      await del(lab, a, closed);
+      expect(await elementsOf(lab)).toEqual({});
+      const collect = async () => {
+        // What iptables accepts stays for as long as a pod has the address.
+        await lab.ip(a, 'addr', 'flush', 'dev', 'eth0');
+        return await gc(lab, []);
+      };
+      for (const release of [() => del(lab, a, closed), collect]) {
+        await add(lab, a, closed);
+        await flush();
+        expect(await release()).toMatchObject({ exitCode: 0 });
+        expect(await elementsOf(lab)).toEqual({});
+        expect((await rulesOf(lab)).filter(rule => rule.includes(a.v4))).toEqual([]);
+      }
+    });
+
     test('GC removes invalid attachments, of its own network only', async () => {
       const { lab, a, b, c } = await twoBridges(createLab);
       const closed = { conf: { ingressPolicy: 'isolated' } };

@@ -1,6 +1,7 @@
 // Do mapped ports lead where they should, for whom they should, and does nothing stay behind?
 
 import { afterEach, describe, expect, test } from 'bun:test';
+import { ownerOf } from '../../plugins/portmap/plan.ts';
 import type { Dump } from '../helpers/dump.ts';
 import { type Lab, type Namespace, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
@@ -413,6 +414,36 @@ describeInOrder(
       expect((await check(lab, neighbour, [second])).exitCode).toBe(0);
       const everywhere = { hostPort: 8082, containerPort: 80 };
       expect((await add(lab, pod, [everywhere])).error).toMatchObject({ code: 100 });
+    });
+
+    test('after others deleted claims, repair counts again, and DEL and GC remove what no claim leads to', async () => {
+      const { lab, pod } = await podsOnBridge(createLab);
+      const mappings = [
+        { hostPort: 8080, containerPort: 80 },
+        { hostPort: 8081, containerPort: 80, hostIP: '10.201.0.1' },
+        { hostPort: 8082, containerPort: 80, hostIP: '10.201.0.1' },
+      ];
+      const conf = { conditionsV4: ['ip', 'saddr', '10.201.0.0/24'] };
+      const call = (command: string, more: object = {}) => {
+        const runtimeConfig = { portMappings: mappings };
+        const request = { conf: confOf({ conf }, { runtimeConfig }), prevResult: resultOf(pod) };
+        return lab.plugin('portmap', { command, container: pod, ...request, ...more });
+      };
+      expect(await call('ADD')).toMatchObject({ exitCode: 0 });
+      const before = await elementsOf(lab);
+      const { handle } = ownerOf({ network: 'podnet', containerId: pod.id, ifname: 'eth0' });
+      await load(lab, `delete element inet catena_portmap claims4 { "${handle}" . 1 }`);
+      expect(await call('CHECK', { env: { CATENA_REPAIR: '1' } })).toMatchObject({ exitCode: 0 });
+      expect((await elementsOf(lab)).hostips4).toEqual(before.hostips4);
+      expect((await elementsOf(lab)).tally4).toEqual(before.tally4);
+      await call('DEL');
+      expect(await elementsOf(lab)).toEqual({});
+      for (const release of [() => call('DEL'), () => gc(lab, [])]) {
+        expect(await call('ADD')).toMatchObject({ exitCode: 0 });
+        await load(lab, 'flush map inet catena_portmap claims4', 'flush map inet catena_portmap claims6');
+        expect(await release()).toMatchObject({ exitCode: 0 });
+        expect(await elementsOf(lab)).toEqual({});
+      }
     });
 
     test('ADD replaces the elements of the address’s previous owner', async () => {

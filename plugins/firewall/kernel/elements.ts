@@ -13,6 +13,7 @@ import { cidrContains, FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
 import {
   addEntries,
+  correctCounts,
   deleteElements,
   deletePlaces,
   type ElementPlace,
@@ -33,6 +34,7 @@ import {
   restoreSkeleton,
   type Skeleton,
   skeletonChanges,
+  sweepOwned,
 } from '../../../src/netlink/nft/skeleton.ts';
 import { findLink, type Link, listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { findWay, listRoutes } from '../../../src/netlink/rtnl/route.ts';
@@ -116,15 +118,37 @@ export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttac
   return listOwners(socket, CLAIM_SETS, note => isStaleNote(note, network, kept)).map(filterOwnerOfNote);
 }
 
-/** Removes the elements of the network's attachments that GC does not keep. Reads every element. */
-export function sweep(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
+/**
+ * Removes the elements of the network's attachments that GC does not keep. Reads every element.
+ * @returns addresses of pods that had any
+ */
+export function sweep(socket: NetlinkSocket, network: string, kept: KeptAttachments): Ip[] {
+  let pods: Ip[] = [];
   commitAfterReading(socket, () => {
     const dead = listOwned(socket, OWNED_SETS, note => isStaleNote(note, network, kept));
     const claims = dead
       .filter(({ set }) => CLAIM_SETS.includes(set))
       .map(({ element }) => decodeClaim(element));
+    pods = dead.flatMap(({ set, element }) =>
+      set === SETS[4].pods || set === SETS[6].pods ? [element.key[0] as Ip] : [],
+    );
     return [...deletePlaces(dead.map(placeOf)), ...countClosed(socket, [], claims)];
   });
+  correctClosed(socket);
+  return pods;
+}
+
+/**
+ * Removes what no claim of an attachment leads to, because another program has deleted claims. Reads every element if there is anything.
+ * @param pods the attachment's addresses
+ * @returns whether there was anything
+ */
+export function revokeStrays(socket: NetlinkSocket, { note }: FilterOwner, pods: readonly Ip[]): boolean {
+  const isOwn = (pod: Ip) => findElement(socket, SETS[pod.family].pods, [pod])?.comment === note;
+  if (!pods.some(isOwn)) return false;
+  sweepOwned(socket, OWNED_SETS, one => one === note);
+  correctClosed(socket);
+  return true;
 }
 
 /** The claims of an attachment. They are numbered, so each is found at constant cost. */
@@ -152,6 +176,19 @@ function countClosed(socket: NetlinkSocket, come: readonly Behind[], went: reado
         .filter(isHere).length;
     const closed = { set: CLOSED, element: { key: [home] } };
     return recount(socket, { set: TALLY, key: [home] }, tally, count, closed);
+  });
+}
+
+/** Counts again what {@link countClosed} counts: another program may have deleted claims. Reads every claim. */
+export function correctClosed(socket: NetlinkSocket): void {
+  commitAfterReading(socket, () => {
+    const claims = CLAIM_SETS.flatMap(set => listElements(socket, set)).map(decodeClaim);
+    return correctCounts(
+      socket,
+      TALLY,
+      ({ key: [home] }) => claims.filter(claim => claim.home === home).length,
+      ({ key }) => ({ set: CLOSED, element: { key } }),
+    );
   });
 }
 

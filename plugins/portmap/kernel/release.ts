@@ -5,6 +5,7 @@ import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
 import {
   addElements,
+  correctCounts,
   deleteElements,
   deletePlaces,
   type Element,
@@ -159,8 +160,27 @@ export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttac
 
 /** Removes remaining elements of the network's attachments that GC does not keep, even without a claim. Reads every element. */
 export function sweepElements(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
+  sweepElementsOf(socket, note => isStaleNote(note, network, kept));
+  correctTaken(socket);
+}
+
+function sweepElementsOf(socket: NetlinkSocket, isGone: (note: string) => boolean): void {
   const conditional = listSets(socket, TABLE).flatMap(name => findConditionalSet(name) ?? []);
-  sweepOwned(socket, [...SWEPT_SETS, ...conditional], note => isStaleNote(note, network, kept));
+  sweepOwned(socket, [...SWEPT_SETS, ...conditional], isGone);
+}
+
+/**
+ * Removes what no claim of an attachment leads to, because another program has deleted claims. Reads every element if there is anything.
+ * @param pods the attachment's addresses
+ */
+export function releaseStrays(socket: NetlinkSocket, owner: Owner, pods: readonly Ip[]): void {
+  const found = findElements(
+    socket,
+    pods.map(ip => ({ set: SETS[ip.family].pods, key: [ip] })),
+  );
+  if (!found.some(element => element?.comment === owner.note)) return;
+  sweepElementsOf(socket, note => note === owner.note);
+  correctTaken(socket);
 }
 
 /** Sets whose elements belong to one attachment each. */
@@ -199,6 +219,22 @@ export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: 
     const isCounted = (place: ElementPlace) => placeName(place) === name;
     const count = () => listClaims(socket).filter(claim => countedPlaces(claim).some(isCounted)).length;
     return recount(socket, sum.place, sum, count, evaluation(sum.place));
+  });
+}
+
+/** Counts again what {@link countTaken} counts: another program may have deleted claims. Reads every claim. */
+export function correctTaken(socket: NetlinkSocket): void {
+  commitAfterReading(socket, () => {
+    const counts = new Map<string, number>();
+    for (const place of listClaims(socket).flatMap(countedPlaces)) {
+      const name = placeName(place);
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+    }
+    const countOf = (place: ElementPlace) => counts.get(placeName(place)) ?? 0;
+    return FAMILIES.flatMap(family => {
+      const { hostips, tally } = SETS[family];
+      return [hostips, tally].flatMap(set => correctCounts(socket, set, countOf, evaluation));
+    });
   });
 }
 

@@ -313,3 +313,23 @@ export function recount(
     ...deletePlaces(after === 0 && found ? sharedPlaces : []),
   ];
 }
+
+/**
+ * The changes that make counts right again, after another program has deleted some of what is counted. Call within `commitAfterReading`.
+ * @param countOf how many there are
+ * @param sharedOf as in {@link recount}
+ */
+export function correctCounts(
+  socket: NetlinkSocket,
+  set: NftSet,
+  countOf: (place: ElementPlace) => number,
+  sharedOf: (place: ElementPlace) => Entry | undefined = () => undefined,
+): Request[] {
+  return listElements(socket, set).flatMap(({ key, data }) => {
+    const place = { set, key };
+    const [noted = 0] = (data ?? []) as readonly number[];
+    const come = countOf(place);
+    if (come === noted) return [];
+    return recount(socket, place, { come, went: noted }, () => noted, sharedOf(place));
+  });
+}
