@@ -92,3 +92,15 @@ function writeToStderr(text: string): void {
   // Writes to the descriptor, not to the process's stream: the streams cost 9 ms.
   writeSync(2, text);
 }
+
+/**
+ * Has a problem told once, until there is another one or none.
+ * @returns what to call with the problem of each try, undefined for none
+ */
+export function changesOnly(tell: (problem: string) => void): (problem: string | undefined) => void {
+  let told: string | undefined;
+  return problem => {
+    if (problem !== undefined && problem !== told) tell(problem);
+    told = problem;
+  };
+}

@@ -33,9 +33,9 @@ import {
   IFF_PROMISC,
   type Link,
   OPERSTATES,
-  PORT_STATES,
   type PortSettings,
   portDataOf,
+  portStateOf,
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
@@ -120,8 +120,8 @@ function checkPort(call: Call<BridgeConf>, prevResult: Result, bridge: Link, con
 
 /** How it is set as a port of its bridge; a port that is not said to be stopped forwards. */
 function settingsOf(port: Link): Required<PortSettings> {
-  const { hairpin, isolated, state = -1 } = portDataOf(port) ?? {};
-  return { hairpin: hairpin === 1, isolated: isolated === 1, state: PORT_STATES[state] ?? 'forwarding' };
+  const { hairpin, isolated } = portDataOf(port) ?? {};
+  return { hairpin: hairpin === 1, isolated: isolated === 1, state: portStateOf(port) ?? 'forwarding' };
 }
 
 /**

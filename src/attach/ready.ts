@@ -14,15 +14,7 @@ import { isLegacyDropping } from '../netlink/iptables/nat.ts';
 import { renderTable } from '../netlink/nft/message.ts';
 import { listDroppingChains } from '../netlink/nft/table.ts';
 import { listIpv6Groups } from '../netlink/rtnl/addr.ts';
-import {
-  findLinks,
-  getLink,
-  IFF_NOARP,
-  type Link,
-  OPERSTATES,
-  PORT_STATES,
-  portDataOf,
-} from '../netlink/rtnl/link.ts';
+import { findLinks, getLink, IFF_NOARP, type Link, OPERSTATES, portStateOf } from '../netlink/rtnl/link.ts';
 import { findWay } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
@@ -95,7 +87,7 @@ function lookAtDevices(stages: readonly Stage[]): readonly (Link | undefined)[] 
 function lookAtDevice({ socket, link }: Stage, seen = getLink(socket, link.index)): Seen {
   const state = OPERSTATES[seen.attrs.operstate ?? 0] ?? 'unknown';
   if (state !== 'up' && state !== 'unknown') return { problem: `its state is "${state}"` };
-  const portState = PORT_STATES[portDataOf(seen)?.state ?? -1];
+  const portState = portStateOf(seen);
   if (portState === 'disabled') return { problem: 'its bridge port is disabled' };
   return { isListening: portState !== undefined && portState !== 'forwarding' };
 }

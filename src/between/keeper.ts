@@ -2,10 +2,10 @@
 import { join } from 'node:path';
 import { attempt, describeError } from '../cni/errors.ts';
 import { fileExists } from '../files/read-file.ts';
-import type { LogFields, LogLevel } from '../log.ts';
+import { changesOnly, type LogFields, type LogLevel } from '../log.ts';
 import { findCidr } from '../net/ip.ts';
 import type { Envelope } from '../netlink/codec.ts';
-import { decodeNftDeletion, NFT_GROUPS, openMonitor } from '../netlink/monitor.ts';
+import { decodeNftDeletion, NFT_GROUPS, openAll, openMonitor } from '../netlink/monitor.ts';
 import { linkMessage } from '../netlink/rtnl/link.ts';
 import { ndmsg } from '../netlink/rtnl/neighbour.ts';
 import { rtmsg } from '../netlink/rtnl/route.ts';
@@ -52,12 +52,9 @@ export function startKeeping(parts: KeeperParts, first: BetweenSettings): Keepin
   let settings = first;
   let release: (() => void) | undefined;
   let session: Session | undefined;
-  let told = '';
-  const complain = (problem: string): void => {
-    if (problem !== '' && problem !== told)
-      parts.log('warn', 'cannot keep the routes to other nodes', { problem });
-    told = problem;
-  };
+  const complain = changesOnly(problem =>
+    parts.log('warn', 'cannot keep the routes to other nodes', { problem }),
+  );
   const begin = (): void => {
     if (session) return;
     try {
@@ -109,8 +106,7 @@ export function startKeeping(parts: KeeperParts, first: BetweenSettings): Keepin
 class Session {
   readonly #parts: KeeperParts;
   readonly #settings: BetweenSettings;
-  /** Logs a problem once, until there is another one or none. */
-  readonly #complain: (problem: string) => void;
+  readonly #complain: (problem: string | undefined) => void;
   readonly #closeChanges: () => void;
   readonly #changes = { planned: 0, repaired: 0 };
   #limits: RouteLimits | undefined;
@@ -127,7 +123,11 @@ class Session {
   #dueAt = Number.POSITIVE_INFINITY;
   #lookedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(parts: KeeperParts, settings: BetweenSettings, complain: (problem: string) => void) {
+  constructor(
+    parts: KeeperParts,
+    settings: BetweenSettings,
+    complain: (problem: string | undefined) => void,
+  ) {
     [this.#parts, this.#settings, this.#complain] = [parts, settings, complain];
     // What another daemon was told: until the source answers, it counts.
     const last = lastNote(parts.runDir);
@@ -180,7 +180,7 @@ class Session {
     const within = this.#settings.clusterCidrs?.flatMap(text => findCidr(text) ?? []);
     [this.#sourceProblem, this.#refused, this.#nodes] = [undefined, problems, nodes];
     this.#limits = { within, never };
-    this.#complain('');
+    this.#complain(undefined);
     try {
       writeNote(this.#parts.runDir, { ...this.#choices, limits: this.#limits, nodes });
     } catch (error) {
@@ -310,26 +310,20 @@ function openChanges(
     lost: changed,
     interrupted,
   });
-  const routes = openMonitor(
-    NETLINK_ROUTE,
-    GROUPS,
-    tell(message => matters(message, concerned())),
-  );
-  try {
-    const rules = openMonitor(
-      NETLINK_NETFILTER,
-      NFT_GROUPS,
-      tell(message => decodeNftDeletion(message, table => table === SPARE_TABLE.name) !== undefined),
-    );
-    return () => {
-      routes.close();
-      rules.close();
-    };
-  } catch (error) {
-    // It is tried again every few seconds.
-    routes.close();
-    throw error;
-  }
+  return openAll([
+    () =>
+      openMonitor(
+        NETLINK_ROUTE,
+        GROUPS,
+        tell(message => matters(message, concerned())),
+      ).close,
+    () =>
+      openMonitor(
+        NETLINK_NETFILTER,
+        NFT_GROUPS,
+        tell(message => decodeNftDeletion(message, table => table === SPARE_TABLE.name) !== undefined),
+      ).close,
+  ]);
 }
 
 /** Whether a notification is about what we made, or about what a plan is made from. */

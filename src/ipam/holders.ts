@@ -82,27 +82,36 @@ export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
   let looked = false;
   const shortages: unknown[] = [];
   for (const [path, pids] of listNamespaces()) {
-    let netns: Netns | undefined;
     try {
-      netns = findNetns(path);
-      if (netns === undefined) continue;
-      const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
-      try {
-        const hostId = sameNetns(netns, host) ? undefined : netnsIdOf(socket, host.fd);
-        visit({ path, pids, socket, hostId });
-        looked = true;
-      } finally {
-        socket.close();
-      }
+      if (visitOne({ path, pids, host }, visit)) looked = true;
     } catch (error) {
       // Otherwise we have no permission to enter it.
       if (isShortage(error)) shortages.push(error);
-    } finally {
-      if (netns) closeNetns(netns);
     }
   }
   if (shortages.length > 0) throw shortages[0];
   return looked;
+}
+
+/** @returns false when it does not exist any longer, or may not be opened */
+function visitOne(
+  { path, pids, host }: Pick<NamespaceVisit, 'path' | 'pids'> & { readonly host: Netns },
+  visit: (one: NamespaceVisit) => void,
+): boolean {
+  const netns = findNetns(path);
+  if (netns === undefined) return false;
+  try {
+    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+    try {
+      const hostId = sameNetns(netns, host) ? undefined : netnsIdOf(socket, host.fd);
+      visit({ path, pids, socket, hostId });
+      return true;
+    } finally {
+      socket.close();
+    }
+  } finally {
+    closeNetns(netns);
+  }
 }
 
 /** A path for each namespace, with the processes in it. Names come first, because they say more than a process does. */

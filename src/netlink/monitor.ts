@@ -105,6 +105,26 @@ export function openMonitor(
   };
 }
 
+/**
+ * Opens several listeners, in their order, or none of them. What had been opened is closed when one cannot be: those who try again would
+ * use up the descriptors that it waits for.
+ * @param openers each returns what closes its listener
+ * @returns a function that closes all
+ */
+export function openAll(openers: readonly (() => () => void)[]): () => void {
+  const opened: (() => void)[] = [];
+  const closeAll = (): void => {
+    for (const close of opened) close();
+  };
+  try {
+    for (const open of openers) opened.push(open());
+    return closeAll;
+  } catch (error) {
+    closeAll();
+    throw error;
+  }
+}
+
 function describeThrown(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }

@@ -11,6 +11,7 @@ import {
   decodeRouteNotification,
   NFT_GROUPS,
   type NftDeletion,
+  openAll,
   openMonitor,
   openPeerMonitor,
   PEER_GROUPS,
@@ -46,45 +47,36 @@ interface SourceEvents {
 export function openSources(confDir: string, events: SourceEvents): () => void {
   const hints = new DeviceHints([]);
   const tell = (read: () => readonly Hint[]): void => told(events, read, events.lost);
-  const opened: (() => void)[] = [];
-  const closeAll = (): void => {
-    for (const close of opened) close();
+  const lost = (why: string): void => {
+    try {
+      hints.reset(listDevices());
+    } catch {
+      // Every attachment is checked now.
+      hints.reset(undefined);
+    }
+    events.lost(why);
   };
-  try {
-    const devices = openMonitor(
-      NETLINK_ROUTE,
-      ROUTE_GROUPS,
-      {
-        changed: messages => tell(() => hints.hintsOf(messages)),
-        lost(why) {
-          try {
-            hints.reset(listDevices());
-          } catch {
-            // Every attachment is checked now.
-            hints.reset(undefined);
-          }
-          events.lost(why);
-        },
-        interrupted: events.interrupted,
-      },
-      { filter: ROUTE_FILTER },
-    );
-    opened.push(devices.close);
-    const rules = openMonitor(NETLINK_NETFILTER, NFT_GROUPS, {
-      changed: messages => tell(() => hintsOfRules(messages)),
-      lost: events.lost,
-      interrupted: events.interrupted,
-    });
-    opened.push(rules.close);
-    // After the socket: a device that is made in between is listed, and reported once more.
-    hints.reset(listDevices());
-    opened.push(listenInside(hints, events), watchDirectory(confDir, events.configured));
-    return closeAll;
-  } catch (error) {
-    // It is tried again every few seconds: what stayed open would use up the descriptors that it waits for.
-    closeAll();
-    throw error;
-  }
+  const { interrupted } = events;
+  const devices = {
+    changed: (them: readonly Envelope[]) => tell(() => hints.hintsOf(them)),
+    lost,
+    interrupted,
+  };
+  const rules = {
+    changed: (them: readonly Envelope[]) => tell(() => hintsOfRules(them)),
+    lost: events.lost,
+    interrupted,
+  };
+  return openAll([
+    () => openMonitor(NETLINK_ROUTE, ROUTE_GROUPS, devices, { filter: ROUTE_FILTER }).close,
+    () => openMonitor(NETLINK_NETFILTER, NFT_GROUPS, rules).close,
+    () => {
+      // After the socket: a device that is made in between is listed, and reported once more.
+      hints.reset(listDevices());
+      return listenInside(hints, events);
+    },
+    () => watchDirectory(confDir, events.configured),
+  ]);
 }
 
 function told(events: SourceEvents, read: () => readonly Hint[], unread: (why: string) => void): void {

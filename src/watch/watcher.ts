@@ -5,7 +5,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { VisitQueue } from '../chain/run/visits.ts';
 import { runDir } from '../cni/directories.ts';
 import { describeError } from '../cni/errors.ts';
-import type { LogFields } from '../log.ts';
+import { changesOnly, type LogFields } from '../log.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { letGoFirst } from '../wait.ts';
 import {
@@ -86,17 +86,17 @@ export function startWatching(parts: WatchParts, first: WatchSettings): Watching
   let watch: Watch | undefined;
   let ending: Promise<void> = Promise.resolve();
   let release: (() => void) | undefined;
-  let told = '';
+  const complain = changesOnly(problem =>
+    parts.log('warn', 'cannot watch for changes of attachments', { problem }),
+  );
   const takeSeat = (): void => {
     if (watch || settings.policy === 'off') return;
     try {
       release ??= holdFlock(lockOf(parts), { mode: 0o600, directoryMode: 0o700 });
       if (release) watch = new Watch(parts, () => settings);
-      told = '';
+      complain(undefined);
     } catch (error) {
-      const problem = describeError(error);
-      if (problem !== told) parts.log('warn', 'cannot watch for changes of attachments', { problem });
-      told = problem;
+      complain(describeError(error));
     }
   };
   takeSeat();
@@ -140,6 +140,9 @@ class Watch {
   readonly #timers = makeTimers(this.#end.signal);
   readonly #list: ReturnType<typeof attachmentLister>;
   readonly #pods: ReturnType<typeof podLister>;
+  readonly #unlisted = changesOnly(problem =>
+    this.#parts.log('warn', 'cannot list the attachments', { problem }),
+  );
   readonly #doubted = new WeakSet<object>();
   readonly #deletions: BegunDeletions;
   readonly #caretaker: Caretaker;
@@ -296,9 +299,10 @@ class Watch {
   #relist(scope: 'all' | 'new'): void {
     try {
       this.#attachments = withPods(this.#list(scope), this.#pods(scope));
+      this.#unlisted(undefined);
     } catch (error) {
       // For want of descriptors or memory: those that were listed last are watched until the next look.
-      this.#parts.log('warn', 'cannot list the attachments', { problem: describeError(error) });
+      this.#unlisted(describeError(error));
       return;
     }
     const all = [...this.#attachments.values()];

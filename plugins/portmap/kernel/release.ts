@@ -161,12 +161,12 @@ export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttac
 /** Removes remaining elements of the network's attachments that GC does not keep, even without a claim. Reads every element. */
 export function sweepElements(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
   sweepElementsOf(socket, note => isStaleNote(note, network, kept));
-  correctTaken(socket);
 }
 
 function sweepElementsOf(socket: NetlinkSocket, isGone: (note: string) => boolean): void {
   const conditional = listSets(socket, TABLE).flatMap(name => findConditionalSet(name) ?? []);
   sweepOwned(socket, [...SWEPT_SETS, ...conditional], isGone);
+  correctTaken(socket);
 }
 
 /**
@@ -180,7 +180,6 @@ export function releaseStrays(socket: NetlinkSocket, owner: Owner, pods: readonl
   );
   if (!found.some(element => element?.comment === owner.note)) return;
   sweepElementsOf(socket, note => note === owner.note);
-  correctTaken(socket);
 }
 
 /** Sets whose elements belong to one attachment each. */

@@ -240,7 +240,7 @@ export function protocolOf({ ip }: Cidr): number {
 
 /**
  * The request that deletes the u32 filters of one preference, which are for one protocol; ENOENT, ENODEV or EINVAL if there are none.
- * Same as: `tc filter del dev <link> ingress pref <preference> protocol all u32`
+ * Same as: `tc filter del dev <link> ingress pref <preference> protocol <protocol> u32`
  */
 export function removeIngressFiltersRequest(
   index: number,

@@ -447,6 +447,11 @@ export function portDataOf({ attrs: { linkinfo } }: Link) {
   return data instanceof Uint8Array ? undefined : data;
 }
 
+/** The state of a device as a port of a bridge; undefined if it is none, or in a state that the kernel does not say. */
+export function portStateOf(link: Link): (typeof PORT_STATES)[number] | undefined {
+  return PORT_STATES[portDataOf(link)?.state ?? -1];
+}
+
 /** Settings of a bridge port; absent ones are left unchanged. */
 export interface PortSettings {
   readonly hairpin?: boolean;

@@ -3,7 +3,7 @@
 import { readlinkSync } from 'node:fs';
 import { namesIn, tryRead } from '../../files/read-file.ts';
 import { cidrContains, parseIp, renderCidr, renderIp } from '../../net/ip.ts';
-import { IFF_LOWER_UP, IFF_UP, type Link, PORT_STATES, portDataOf } from '../../netlink/rtnl/link.ts';
+import { IFF_LOWER_UP, IFF_UP, type Link, portDataOf, portStateOf } from '../../netlink/rtnl/link.ts';
 import { type RouteLookup, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import type { Listener } from '../../netlink/sock-diag.ts';
 import { NO_LABELS, type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
@@ -556,7 +556,7 @@ function* judgePort(node: Site, packet: Packet, port: Link): Walk {
   const { name, flags } = port;
   if (!(flags & IFF_UP))
     yield stops(node, packet, 'device', `"${name}" is down`, `ip link set dev ${name} up`);
-  const state = PORT_STATES[portDataOf(port)?.state ?? -1];
+  const state = portStateOf(port);
   // Without a carrier, a port is disabled, and its other end is down.
   if (state === undefined || state === 'forwarding' || !(flags & IFF_LOWER_UP)) return;
   const words = `"${name}" is in state ${state} of its bridge's spanning tree`;
