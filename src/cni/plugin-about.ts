@@ -103,8 +103,9 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
   /**
    * Says which valid options do nothing, or not what they seem to.
    * @param entry the configuration as written
+   * @param earlier the configurations of the plugins before it in its list, as written
    */
-  advise?(conf: z.output<S>, entry: JsonObject): PluginAdvice[];
+  advise?(conf: z.output<S>, entry: JsonObject, earlier: readonly JsonObject[]): PluginAdvice[];
   /** The MTU that it gives the container's end of what another plugin made, and that end alone. */
   mtuOf?(conf: JsonObject): number | undefined;
   /** True when its containers cannot use a gateway outside of their subnet. */

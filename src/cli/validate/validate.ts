@@ -165,7 +165,7 @@ async function judgeFile(
 ): Promise<Finding[]> {
   if (network === undefined) return findings;
   const inside = network.plugins.flatMap((placed, index) => [
-    ...judgePlugin(placed, executables.isForeign),
+    ...judgePlugin(placed, network.plugins.slice(0, index), executables.isForeign),
     ...judgeCapabilities(placed),
     ...judgePlace(placed, index, network.plugins),
   ]);
@@ -244,13 +244,17 @@ function judgePlace(placed: PlacedPlugin, index: number, plugins: readonly Place
  * @param isForeign whether a third-party executable of that name exists, which may be less strict: what only ours refuses is a
  *   warning then, unless it has a schema of its own
  */
-function judgePlugin(plugin: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+function judgePlugin(
+  plugin: PlacedPlugin,
+  earlier: readonly PlacedPlugin[],
+  isForeign: (type: string) => boolean,
+): Finding[] {
   const shape = judgeShape(plugin, isForeign);
   const options = shape.some(({ severity }) => severity === 'error')
     ? judgeRest(plugin, isForeign)
     : [
         ...judgeOptions(plugin, isForeign),
-        ...(shape.length ? [] : adviseOn(plugin, isForeign)),
+        ...(shape.length ? [] : adviseOn(plugin, earlier, isForeign)),
         ...judgeGateways(plugin),
       ];
   return [...shape, ...options, ...judgeUnknownKeys(plugin), ...judgeReservedKeys(plugin)];
@@ -307,11 +311,16 @@ function judgeRest(placed: PlacedPlugin, isForeign: (type: string) => boolean): 
 }
 
 /** What is valid and does nothing, or not what it seems to. */
-function adviseOn(placed: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+function adviseOn(
+  placed: PlacedPlugin,
+  earlier: readonly PlacedPlugin[],
+  isForeign: (type: string) => boolean,
+): Finding[] {
   const { conf, named } = placed;
+  const before = earlier.map(one => one.conf);
   return named.flatMap(({ about, type }) => {
     if (about?.advise === undefined || isForeign(type)) return [];
-    const advice = about.advise(decode(about.config, conf, type), conf);
+    const advice = about.advise(decode(about.config, conf, type), conf, before);
     return advice.map(({ path, message }) => inPlugin(placed, path, ['warning', 'option', message]));
   });
 }

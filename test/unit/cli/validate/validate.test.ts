@@ -263,6 +263,29 @@ describe('the order of plugins', () => {
   });
 });
 
+describe('a hardware address that tuning sets', () => {
+  const mac = '02:00:00:00:00:01';
+  const takes = { capabilities: { mac: true } };
+  const guard = { ...BRIDGE, macspoofchk: true };
+  const warned = async (...plugins: unknown[]) =>
+    (await validateList(...plugins)).filter(one => one.includes('macspoofchk'));
+
+  test('is warned of behind a bridge that lets through only its own', async () => {
+    expect(await warned(guard, { type: 'tuning', mac })).toEqual([
+      expect.stringContaining(
+        'warning option "macspoofchk" of "bridge" drops what the container sends from an address that "tuning" sets later',
+      ),
+    ]);
+    expect(await warned(guard, { type: 'tuning', ...takes })).toHaveLength(1);
+  });
+
+  test('is nothing to warn of if the bridge sets the same, or drops nothing', async () => {
+    expect(await warned({ ...guard, ...takes }, { type: 'tuning', ...takes })).toEqual([]);
+    expect(await warned(BRIDGE, { type: 'tuning', mac })).toEqual([]);
+    expect(await warned(guard, { type: 'tuning', mac: '', mtu: 1400 })).toEqual([]);
+  });
+});
+
 describe('capabilities', () => {
   const findings = async (conf: object) =>
     (await validateList(BRIDGE, conf)).map(one => one.slice(one.indexOf(' ') + 1));
