@@ -31,12 +31,12 @@ import {
   inOrder,
   isGatewayed,
   isUnreached,
-  leavesBy,
   listRoutes,
   prependRoute,
   type Route,
   RT_TABLE_MAIN,
   removeRoute,
+  routeThrough,
 } from '../netlink/rtnl/route.ts';
 import { isNetlinkError, NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
@@ -110,7 +110,7 @@ function gatewaysOf({ gateway, ways = [] }: Pick<Route, 'gateway' | 'ways'>): Ip
 
 /** The kernel has already made the subnet's own route, and IPAM may list a route twice. */
 function comeBefore(socket: NetlinkSocket, index: number, route: Route): void {
-  const isMade = listRoutes(socket).some(one => leavesBy(one, index) && isSamePlace(one, route));
+  const isMade = routesThrough(socket, { index }).some(one => isSamePlace(one, route));
   if (!isMade) prependRoute(socket, route);
 }
 
@@ -147,18 +147,23 @@ function putRoutesRight(socket: NetlinkSocket, link: Link, routes: readonly Plan
   addRoutes(socket, link, routes);
 }
 
-/** Routes of the interface to the same places by other gateways. */
+/** Routes of the interface to the same places that do not lead to all the gateways. */
 function wrongRoutes(socket: NetlinkSocket, link: Link, routes: readonly PlannedRoute[]): Route[] {
-  const isWrong = (found: Route): boolean => {
-    const planned = routes.filter(one => isSamePlace(found, { ...one, oif: link.index }));
-    return planned.length > 0 && !planned.some(one => isSameRoute(found, one));
-  };
-  return listRoutes(socket).filter(one => one.oif === link.index && isGatewayed(one) && isWrong(one));
+  const merged = mergeWays(routes, link.index);
+  return routesThrough(socket, link).filter(found => {
+    const planned = merged.filter(one => isSamePlace(found, one));
+    return isGatewayed(found) && planned.length > 0 && !planned.some(one => isSameRoute(found, one));
+  });
+}
+
+/** The interface's own routes: the kernel shows those of IPv6 together with the ways that lead out by other interfaces. */
+function routesThrough(socket: NetlinkSocket, { index }: Pick<Link, 'index'>): Route[] {
+  return listRoutes(socket).flatMap(route => routeThrough(route, index) ?? []);
 }
 
 /** @throws Error naming the first route that is missing from the interface, in any table */
 export function checkRoutes(socket: NetlinkSocket, link: Link, wanted: readonly PlannedRoute[]): void {
-  const present = listRoutes(socket).filter(route => leavesBy(route, link.index));
+  const present = routesThrough(socket, link);
   const presentTo = bySubnet(present);
   for (const route of wanted) {
     if (presentTo(route.dst).some(one => isSameRoute(one, route))) continue;
@@ -201,8 +206,8 @@ function isSamePlace(found: Route, wanted: Route): boolean {
 function isSameRoute(found: Route, wanted: PlannedRoute): boolean {
   // A later plugin, such as sbr, may have moved it.
   if (wanted.table && wanted.table !== found.table) return false;
-  if (wanted.gateway && !gatewaysOf(found).some(gateway => sameGateway(gateway, wanted.gateway)))
-    return false;
+  const gateways = gatewaysOf(found);
+  if (!gatewaysOf(wanted).every(ip => gateways.some(one => sameIp(one, ip)))) return false;
   if (wanted.source && !sameGateway(found.source, wanted.source)) return false;
   // IPv6 has no scopes.
   if (wanted.scope && wanted.dst.ip.family === 4 && wanted.scope !== found.scope) return false;

@@ -1,6 +1,7 @@
 // Does a real kernel take what we send, and does it then show what we meant?
 import { describe, expect, test } from 'bun:test';
-import { renderIp } from '../../src/net/ip.ts';
+import { checkRoutes, repairRoutes } from '../../src/attach/container.ts';
+import { parseCidr, parseIp, renderIp } from '../../src/net/ip.ts';
 import { requireLinkChanges, requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
   createLink,
@@ -11,6 +12,7 @@ import {
   removeLinks,
 } from '../../src/netlink/rtnl/link.ts';
 import { listPermanentNeighbours } from '../../src/netlink/rtnl/neighbour.ts';
+import { findWay } from '../../src/netlink/rtnl/route.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import {
   closeNetns,
@@ -81,7 +83,89 @@ describeRoot('links', () => {
   });
 });
 
-describeRoot('addresses and routes', () => {});
+describeRoot('addresses and routes', () => {
+  /** Two devices with a subnet of each family, and the default routes of this family. */
+  const makeDevices = async (lab: Lab, host: NetlinkSocket, family: 4 | 6, ways: readonly string[]) => {
+    const links = [];
+    for (const [i, name] of ['one', 'two'].entries()) {
+      createLink(host, { name, kind: 'veth', peer: { name: `${name}p` } });
+      for (const device of [name, `${name}p`]) await lab.ip(lab.host, 'link', 'set', device, 'up');
+      await lab.ip(lab.host, 'addr', 'add', `10.1.${i}.2/24`, 'dev', name);
+      await lab.ip(lab.host, 'addr', 'add', `fd0${i}::2/64`, 'dev', name, 'nodad');
+      links.push(getLink(host, name));
+    }
+    for (const way of ways) await lab.ip(lab.host, `-${family}`, 'route', 'append', ...way.split(' '));
+    const [one, two] = links;
+    if (!one || !two) throw new Error('There are no devices');
+    return [one, two] as const;
+  };
+  const planned = (...gateways: readonly string[]) =>
+    gateways.map(text => ({
+      dst: parseCidr(text.includes(':') ? '::/0' : '0.0.0.0/0'),
+      gateway: parseIp(text),
+    }));
+  const waysOf = async (lab: Lab, family: 4 | 6): Promise<string[]> => {
+    const routes = await lab.ip(lab.host, `-${family}`, 'route', 'show', 'default');
+    const ways = routes.flatMap(({ dev, gateway, nexthops = [{ dev, gateway }] }) => nexthops);
+    return ways.map((way: Row) => `${way.dev} ${way.gateway}`).sort();
+  };
+
+  for (const isFirst of [true, false]) {
+    test(`repairRoutes() corrects the ${isFirst ? 'first' : 'second'} way of a route by two devices`, async () => {
+      await withSocket(async (lab, host) => {
+        const [right, wrong] = ['default via fd00::1 dev one', 'default via fd01::9 dev two'];
+        const [one, two] = await makeDevices(lab, host, 6, isFirst ? [wrong, right] : [right, wrong]);
+        expect(() => checkRoutes(host, two, planned('fd00::1'))).toThrow('via fd00::1');
+        repairRoutes(host, two, planned('fd01::1'));
+        expect(await waysOf(lab, 6)).toEqual(['one fd00::1', 'two fd01::1']);
+        repairRoutes(host, one, planned('fd00::1', 'fd00::7'));
+        expect(await waysOf(lab, 6)).toEqual(['one fd00::1', 'one fd00::7', 'two fd01::1']);
+      });
+    });
+  }
+
+  for (const family of [4, 6] as const) {
+    test(`repairRoutes() puts one of several gateways of IPv${family} right`, async () => {
+      await withSocket(async (lab, host) => {
+        const [net, dev] = [family === 4 ? '10.1.0.' : 'fd00::', ['dev', 'one']];
+        const wanted = planned(`${net}1`, `${net}3`);
+        const isRight = async () => expect(await waysOf(lab, family)).toEqual([`one ${net}1`, `one ${net}3`]);
+        const [one] = await makeDevices(lab, host, family, []);
+        const ip = (...words: string[]) => lab.ip(lab.host, `-${family}`, 'route', ...words);
+        repairRoutes(host, one, wanted);
+        await isRight();
+        await ip(
+          'replace',
+          'default',
+          'nexthop',
+          'via',
+          `${net}1`,
+          ...dev,
+          'nexthop',
+          'via',
+          `${net}9`,
+          ...dev,
+        );
+        repairRoutes(host, one, wanted);
+        await isRight();
+        await ip('replace', 'default', 'via', `${net}1`, ...dev);
+        repairRoutes(host, one, wanted);
+        await isRight();
+      });
+    });
+  }
+
+  test('findWay() finds a gateway of the other family', async () => {
+    await withSocket(async (lab, host) => {
+      const ways = ['10.9.0.0/24 via inet6 fd00::1 dev one'];
+      const [one] = await makeDevices(lab, host, 4, ways);
+      expect(findWay(host, parseIp('10.9.0.7'))).toMatchObject({
+        oif: one.index,
+        gateway: parseIp('fd00::1'),
+      });
+    });
+  });
+});
 
 describeRoot('qdiscs and filters', () => {}, requiresLinkKind('ifb'));
 

@@ -513,7 +513,7 @@ function questionFor({ destination, source, iif }: RouteQuestion): Request {
 
 function decodeLookup(reply: Uint8Array): RouteLookup {
   const { header, attrs } = routeMessage.decode(reply);
-  const { oif = 0, gateway, prefsrc } = attrs;
+  const { oif = 0, via, gateway = via, prefsrc } = attrs;
   return { local: header.type === RTN_LOCAL, oif, gateway, source: prefsrc };
 }
 
