@@ -11,7 +11,7 @@ import { ifaddrmsg } from './rtnl/addr.ts';
 import { IFF_UP, linkMessage } from './rtnl/link.ts';
 import { AF, messages, rtm } from './rtnl/message.ts';
 import { tcmsg } from './rtnl/qdisc.ts';
-import { routeMessage } from './rtnl/route.ts';
+import { decodeRoute, waysOf } from './rtnl/route.ts';
 import { enlargeReceiveBuffer, joinGroup, openNetlink, SOL_NETLINK, setMembership } from './socket.ts';
 
 /** A firewall reload on a full node is some MiB of notifications, which arrive faster than they are read. */
@@ -232,46 +232,36 @@ function routeFilter(types: readonly number[]): Instruction[] {
   ];
 }
 
-/** @returns undefined for an addition, and for what no attachment consists of */
-export function decodeRouteNotification({ type, body }: Envelope): RouteNotification | undefined {
+/** @returns nothing for an addition, and for what no attachment consists of; of a route by several devices one for each */
+export function decodeRouteNotification({ type, body }: Envelope): readonly RouteNotification[] {
   if (type === NEWLINK || type === DELLINK) return decodeDevice(type, body);
-  if (type === DELADDR) return { what: 'address', index: ifaddrmsg.decode(body).index };
+  if (type === DELADDR) return [{ what: 'address', index: ifaddrmsg.decode(body).index }];
   if (type === DELQDISC || type === DELTFILTER) {
     const { index, handle } = tcmsg.decode(body);
     // The kernel's default, which the first discipline takes the place of.
     const isDefault = type === DELQDISC && handle === 0;
-    return isDefault ? undefined : { what: 'traffic control', index };
+    return isDefault ? [] : [{ what: 'traffic control', index }];
   }
   if (type === DELROUTE) {
-    const index = routeMessage.decode(body).attrs.oif;
-    return index === undefined ? undefined : { what: 'route', index };
+    const indexes = new Set(waysOf(decodeRoute(body)).map(({ oif }) => oif));
+    return [...indexes].flatMap(index => (index === 0 ? [] : { what: 'route', index }));
   }
-  if (type !== NEWNETCONF) return undefined;
+  if (type !== NEWNETCONF) return [];
   const { index, forwarding } = netconfMessage.decode(body).attrs;
-  if (forwarding !== 0 || index === undefined) return undefined;
-  if (index === NETCONFA_IFINDEX_ALL) return { what: 'forwarding', index: undefined };
+  if (forwarding !== 0 || index === undefined) return [];
+  if (index === NETCONFA_IFINDEX_ALL) return [{ what: 'forwarding', index: undefined }];
   // -2 is the default for devices to come.
-  return index > 0 ? { what: 'forwarding', index } : undefined;
+  return index > 0 ? [{ what: 'forwarding', index }] : [];
 }
 
-function decodeDevice(type: number, body: Uint8Array): RouteNotification | undefined {
+function decodeDevice(type: number, body: Uint8Array): RouteNotification[] {
   const { header, attrs: own } = linkMessage.decode(body);
   const { index, flags, family } = header;
   // A bridge reports its ports, too; one that leaves it is deleted for the bridge alone.
-  if (own.ifname === undefined || family === AF.bridge) return undefined;
-  const isGone = type === DELLINK;
-  return {
-    what: 'device',
-    index,
-    name: own.ifname,
-    isGone,
-    isUp: (flags & IFF_UP) !== 0,
-    master: own.master ?? 0,
-    mac: own.address,
-    mtu: own.mtu ?? 0,
-    peer: own.link ?? 0,
-    nsid: own.linkNetnsId,
-  };
+  if (own.ifname === undefined || family === AF.bridge) return [];
+  const place = { index, name: own.ifname, isGone: type === DELLINK, isUp: (flags & IFF_UP) !== 0 };
+  const { master = 0, address: mac, mtu = 0, link: peer = 0, linkNetnsId: nsid } = own;
+  return [{ what: 'device', ...place, master, mac, mtu, peer, nsid }];
 }
 
 /** linux/netfilter/nfnetlink.h: NFNLGRP_NFTABLES. Changes made by iptables-nft arrive here, too; those of iptables-legacy do not. */

@@ -201,11 +201,12 @@ export class DeviceHints {
   /** Hints from what other namespaces notified, about devices whose other end has changed, or lost something. */
   hintsInside(notifications: readonly PeerMessages[]): Hint[] {
     const all = notifications.flatMap(({ nsid, messages }) => messages.map(message => ({ nsid, message })));
-    return all.flatMap(({ nsid, message }) => {
-      const change = decodeRouteNotification(message);
-      const device = change && this.#ends.get(endOf(nsid, change.index));
-      return device ? hintsAbout(device, change) : [];
-    });
+    return all.flatMap(({ nsid, message }) =>
+      decodeRouteNotification(message).flatMap(change => {
+        const device = this.#ends.get(endOf(nsid, change.index));
+        return device ? hintsAbout(device, change) : [];
+      }),
+    );
   }
 
   #learn(index: number, device: Omit<HostDevice, 'index'>, isNew: boolean): void {
@@ -223,12 +224,10 @@ export class DeviceHints {
   }
 
   hintsOf(messages: readonly Envelope[]): Hint[] {
-    return messages.flatMap(message => this.#hintOf(message) ?? []);
+    return messages.flatMap(decodeRouteNotification).flatMap(change => this.#hintOf(change) ?? []);
   }
 
-  #hintOf(message: Envelope): Hint | undefined {
-    const change = decodeRouteNotification(message);
-    if (change === undefined) return undefined;
+  #hintOf(change: RouteNotification): Hint | undefined {
     if (change.what === 'forwarding' && change.index === undefined)
       return { of: 'all', isLikely: true, why: 'forwarding' };
     const before = this.#known.get(change.index ?? 0);

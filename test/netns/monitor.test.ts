@@ -38,9 +38,13 @@ describeRoot('a monitor of other namespaces', () => {
     expect(await nextLine()).toBe('ready');
     await lab.ip(container, 'link', 'set', 'two', 'up');
     await lab.ip(container, 'addr', 'add', '10.1.0.2/24', 'dev', 'two');
-    await lab.ip(container, 'addr', 'del', '10.1.0.2/24', 'dev', 'two');
     const [two] = await lab.ip(container, 'link', 'show', 'two');
     const heard: string[] = [];
+    const way = (gateway: string) => ['nexthop', 'via', gateway, 'dev', 'two'];
+    await lab.ip(container, 'route', 'add', 'default', ...way('10.1.0.1'), ...way('10.1.0.3'));
+    await lab.ip(container, 'route', 'del', 'default');
+    while (!heard.includes(`route ${two?.ifindex}`)) heard.push(await nextLine());
+    await lab.ip(container, 'addr', 'del', '10.1.0.2/24', 'dev', 'two');
     while (!heard.includes(`address ${two?.ifindex}`)) heard.push(await nextLine());
     expect(heard).toContain(`device ${two?.ifindex}`);
     // More than is read at one look.
