@@ -9,7 +9,7 @@ export interface Target {
 }
 
 /** `a` and `b`: see networks.ts. `f` has a foreign IPAM plugin and a foreign chained plugin. */
-export type NetLetter = 'a' | 'b' | 'f' | 'm' | 't';
+export type NetLetter = 'a' | 'b' | 'f' | 'm' | 'p' | 't';
 
 /** Who calls: our command, or a runtime that calls plugins one by one, ours or the reference's. */
 export type Caller = 'command' | 'plugins' | 'reference';

@@ -29,7 +29,7 @@ export function compare(model: Model, seen: Look): Violation[] {
 /** What of an attachment should be there and is not. */
 export function missing(entry: Entry, model: Model, seen: Look): string[] {
   const { net, pod, slot, result, rates } = entry;
-  const { ifname, bridge, name } = NETS[net];
+  const { ifname, bridge, name, sbr } = NETS[net];
   const problems: string[] = [];
   if (result === undefined) return ['it has no result'];
   const owner = `${podId(pod)}/${ifname}`;
@@ -43,6 +43,11 @@ export function missing(entry: Entry, model: Model, seen: Look): string[] {
   for (const { address } of result.ips ?? []) {
     const has = (inside.addr_info ?? []).some(one => sameAddress(`${one.local}/${one.prefixlen}`, address));
     if (!has) problems.push(`address ${address} of ${ifname}`);
+  }
+  for (const address of addressesOf(entry)) {
+    const isRouted =
+      sbr === undefined || !address.startsWith(sbr) || seen.sources.get(slot)?.includes(address);
+    if (!isRouted) problems.push(`rule from ${address} in its namespace`);
   }
   for (const device of hostDevicesOf(entry)) {
     const found = seen.host.find(one => one.ifname === device);
@@ -80,7 +85,7 @@ interface Listed {
 /** What of an attachment is there. */
 export function left(entry: Entry, model: Model, seen: Look): string[] {
   const { net, pod, slot } = entry;
-  const { ifname, name } = NETS[net];
+  const { ifname, name, sbr } = NETS[net];
   const note = noteOf(entry);
   const problems: string[] = [];
   const owner = `${podId(pod)}/${ifname}`;
@@ -110,6 +115,9 @@ export function left(entry: Entry, model: Model, seen: Look): string[] {
   if (!shared && model.isInPlace(entry)) {
     const inside = seen.inside.get(slot)?.find(device => device.ifname === ifname);
     if (inside !== undefined) problems.push(`interface ${ifname}`);
+    const sources = seen.sources.get(slot) ?? [];
+    for (const source of sources.filter(one => sbr !== undefined && one.startsWith(sbr)))
+      problems.push(`rule from ${source} in its namespace`);
   }
   return problems;
 }

@@ -39,6 +39,8 @@ export interface Look {
   readonly rules: string;
   /** Devices in the namespaces that are there. */
   readonly inside: ReadonlyMap<number, readonly Device[]>;
+  /** Addresses for which they have rules of routing. */
+  readonly sources: ReadonlyMap<number, readonly string[]>;
   readonly leases: readonly Lease[];
   /** Files of records, caches, backups. */
   readonly files: readonly string[];
@@ -67,17 +69,19 @@ export class Looker {
 
   /** Looks at all of it. @param slots the namespaces that are there */
   async look(slots: readonly number[]): Promise<Look> {
-    const [host, queues, rules, ...inside] = await Promise.all([
+    const [host, queues, rules, inside] = await Promise.all([
       this.#ip.ask<Device>('addr show'),
       this.#tc.ask<Queue>('qdisc show'),
       tool(['nft', '-j', 'list', 'ruleset']),
-      ...slots.map(slot => this.#namespaces.devicesOf(slot)),
+      Promise.all(slots.map(slot => this.#namespaces.devicesOf(slot))),
     ]);
+    const sources = await Promise.all(slots.map(slot => this.#namespaces.sourcesOf(slot)));
     return {
       host,
       queues,
       rules,
       inside: new Map(slots.map((slot, i) => [slot, inside[i] ?? []])),
+      sources: new Map(slots.map((slot, i) => [slot, sources[i] ?? []])),
       leases: LETTERS.flatMap(letter => leasesOf(NETS[letter].name)),
       files: STATE.flatMap(filesBelow).filter(file => {
         return !TRACES.test(file) && !file.startsWith(`${LEASES}/`) && !isDeadLock(file);

@@ -10,13 +10,17 @@ export interface Net {
   readonly letter: NetLetter;
   readonly name: string;
   readonly ifname: string;
-  /** The device of the host by which containers are reached: a bridge, or the far end of the master; none where nothing is. */
+  /** The device of the host by which all containers are reached: a bridge, or the far end of the master. */
   readonly bridge?: string;
+  /** Containers answer the host. */
+  readonly isReached: boolean;
   /** The list as text, as in a file. */
   readonly source: string;
   readonly list: { readonly cniVersion: string; readonly plugins: readonly PluginConf[] };
   /** Bytes per second in each direction; none without a limit. */
   readonly rate?: number;
+  /** How its IPv4 addresses begin, if containers route by the source of their packets. */
+  readonly sbr?: string;
   /** Value of net.core.somaxconn in containers. */
   readonly somaxconn?: number;
   /** Ports of the host lead to its containers, and can be changed. */
@@ -36,11 +40,13 @@ function bridgeConf(bridge: string, v4: string, v6: string, ipam: string, more: 
   return { type: 'bridge', bridge, isGateway: true, ...more, ipam: { type: ipam, ranges } };
 }
 
-type Parts = Omit<Net, 'source' | 'list' | 'name' | 'hasPorts'>;
+type Parts = Omit<Net, 'source' | 'list' | 'name' | 'hasPorts' | 'isReached'> & { readonly isReached?: true };
 
 function netOf(net: Parts, cniVersion: string, plugins: PluginConf[]): Net {
   const list = { cniVersion, name: `net-${net.letter}`, plugins };
-  return { ...net, hasPorts: plugins.includes(PORTMAP), name: list.name, list, source: JSON.stringify(list) };
+  const isReached = net.isReached ?? net.bridge !== undefined;
+  const hasPorts = plugins.includes(PORTMAP);
+  return { ...net, isReached, hasPorts, name: list.name, list, source: JSON.stringify(list) };
 }
 
 /** The device that macvlans are made on, and the host that is all of the network behind it: the node itself. */
@@ -79,6 +85,20 @@ export const NETS: Readonly<Record<NetLetter, Net>> = {
   // On the network of a device of the host, where each address is asked for before it is used.
   m: netOf({ letter: 'm', ifname: 'eth3', bridge: LAN.far }, '1.1.0', [
     { type: 'macvlan', master: LAN.master, ipam: { type: 'host-local', ranges: [[{ subnet: LAN.subnet }]] } },
+  ]),
+  // A device of the host for each container, whose routes hold for its own addresses alone.
+  p: netOf({ letter: 'p', ifname: 'eth5', isReached: true, sbr: '10.93.0.' }, '1.1.0', [
+    {
+      type: 'ptp',
+      ipMasq: true,
+      ipam: {
+        type: 'host-local',
+        ranges: [[{ subnet: '10.93.0.0/29' }], [{ subnet: 'fd93::/125' }]],
+        routes: [{ dst: '10.99.0.0/16' }],
+      },
+    },
+    PORTMAP,
+    { type: 'sbr' },
   ]),
   // Packets of it go to a program of the container, which none has.
   t: netOf({ letter: 't', ifname: 'eth4' }, '1.0.0', [

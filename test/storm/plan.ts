@@ -345,7 +345,7 @@ export class Planner {
   }
 
   #net(): NetLetter {
-    return this.#random.weighted({ [LETTERS[0] as string]: 40, b: 25, f: 15, m: 15, t: 5 }) as NetLetter;
+    return this.#random.weighted({ a: 35, b: 25, f: 15, m: 10, p: 10, t: 5 });
   }
 }
 

@@ -3,7 +3,7 @@
 import { ask } from './actors/listeners.ts';
 import type { Namespaces } from './actors/namespaces.ts';
 import type { Violation } from './history.ts';
-import { addressesOf, type Entry, type Model } from './model.ts';
+import { addressesOf, type Entry, hostDevicesOf, type Model } from './model.ts';
 import { keyOf, LISTEN_PORT, NETS } from './networks.ts';
 import { tool } from './node.ts';
 
@@ -22,9 +22,7 @@ export async function findSilent(
   namespaces: Namespaces,
   watchesNeighbours: boolean,
 ): Promise<Violation[]> {
-  const standing = model
-    .list('present')
-    .filter(entry => model.isInPlace(entry) && NETS[entry.net].bridge !== undefined);
+  const standing = model.list('present').filter(entry => model.isInPlace(entry) && NETS[entry.net].isReached);
   await namespaces.listen([...new Set(standing.map(({ slot }) => slot))]);
   // The listener of a busy machine may be slow once; a neighbour's old entry lasts for eight seconds.
   const slow = await silentAmong(standing, model, namespaces);
@@ -35,7 +33,8 @@ export async function findSilent(
     namespaces,
   );
   if (first.length === 0) return [];
-  for (const { entry } of first) await tool(['ip', 'neigh', 'flush', 'dev', NETS[entry.net].bridge ?? '']);
+  const devices = first.flatMap(({ entry }) => NETS[entry.net].bridge ?? hostDevicesOf(entry));
+  for (const device of new Set(devices)) await tool(['ip', 'neigh', 'flush', 'dev', device]);
   let silent = await silentAmong(standing, model, namespaces);
   const rule = 'present: it answers only once the host has forgotten its neighbour';
   const ours = first.filter(({ entry }) => entry.by !== 'reference');

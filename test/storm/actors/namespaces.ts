@@ -81,8 +81,18 @@ export class Namespaces {
 
   /** Devices and addresses in a namespace. */
   devicesOf(index: number): Promise<readonly Device[]> {
+    return this.#askerOf(index).ask<Device>('addr show');
+  }
+
+  /** The sources by which a namespace chooses other tables of routes. */
+  async sourcesOf(index: number): Promise<readonly string[]> {
+    const rules = await this.#askerOf(index).ask<{ readonly src: string }>('rule show');
+    return rules.map(({ src }) => src).filter(src => src !== 'all');
+  }
+
+  #askerOf(index: number): Asker {
     const asker = this.#askers.get(index) ?? new Asker('ip', '-n', slotName(index), '-j', '-d');
     this.#askers.set(index, asker);
-    return asker.ask<Device>('addr show');
+    return asker;
   }
 }
