@@ -1,7 +1,9 @@
 // In which state is a process, when did it start, and in which boot of the machine?
 
 import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs';
+import { attempt } from '../cni/errors.ts';
 import { pause } from '../wait.ts';
+import { fileFailure } from './read-file.ts';
 
 /** Longer than any identity. */
 const ROOM_BYTES = 128;
@@ -60,7 +62,7 @@ interface ProcessStat {
   readonly start: string;
 }
 
-/** Undefined if there is no such process. */
+/** Undefined if there is no such process. @throws CniError 5 for want of descriptors or memory */
 export function readProcessStat(pid: number): ProcessStat | undefined {
   const text = textOf(`/proc/${pid}/stat`);
   if (text === '') return undefined;
@@ -104,10 +106,14 @@ export function processOf({ pid, start }: Pick<ProcessId, 'pid' | 'start'> = thi
   return `${pid}-${start}`;
 }
 
-/** Whether a process is alive; undefined if it is in another process id namespace, whose processes we cannot see. */
+/**
+ * Whether a process is alive; undefined if it cannot be seen: it is in another process id namespace, or this process is out of descriptors
+ * or memory.
+ */
 export function isRunning({ pid, start, pidns }: ProcessId): boolean | undefined {
   if (pidns !== thisProcess().pidns) return undefined;
-  return start !== '' && readRunningStat(pid)?.start === start;
+  const own = attempt(() => ({ stat: readRunningStat(pid) }));
+  return own && start !== '' && own.stat?.start === start;
 }
 
 /** The kernel reports times to user space in ticks of 10 ms on every machine (USER_HZ). */
@@ -154,12 +160,15 @@ function looksFrozen({ pid, start, pidns }: ProcessId): boolean {
   return readProcessStat(pid)?.state === 'T' || /freezer|refrigerator/.test(textOf(`/proc/${pid}/wchan`));
 }
 
-/** Empty if the process has ended, or may not be looked at. */
+const SHORTAGES = ['EMFILE', 'ENFILE', 'ENOMEM'];
+
+/** Empty if the process has ended, or may not be looked at. @throws CniError 5 for want of descriptors or memory: it may well be there */
 function textOf(path: string): string {
   try {
     return readFileSync(path, 'latin1');
-  } catch {
-    return '';
+  } catch (cause) {
+    if (!SHORTAGES.includes((cause as NodeJS.ErrnoException).code ?? '')) return '';
+    throw fileFailure('read', path, cause);
   }
 }
 

@@ -12,7 +12,7 @@ import {
   readSync,
   writeFileSync,
 } from 'node:fs';
-import { renderErrno } from './errno.ts';
+import { isShortage, renderErrno } from './errno.ts';
 import { faultAt } from './fault.ts';
 import { checked, cString, lazyLibc, ptr } from './libc.ts';
 
@@ -172,14 +172,15 @@ export function listDeviceNodes(): DeviceNode[] {
   });
 }
 
-/** Undefined if the device has just gone, or what is there is none, such as `bonding_masters`. */
+/** Undefined if the device has just gone, or what is there is none, such as `bonding_masters`. @throws Error for want of descriptors or memory */
 function findDeviceNode(path: string): DeviceNode | undefined {
   let fd: number | undefined;
   try {
     fd = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY);
     const { ino } = fstatSync(fd, { bigint: true });
     return { index: Number(readFileSync(`/proc/self/fd/${fd}/ifindex`, 'utf8')), node: String(ino) };
-  } catch {
+  } catch (error) {
+    if (isShortage(error)) throw error;
     return undefined;
   } finally {
     if (fd !== undefined) closeSync(fd);

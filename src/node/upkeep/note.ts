@@ -4,16 +4,17 @@
 // due, in one of its workers; until then nothing waits in a namespace. The note carries the plugin's own state, too, so one file
 // is all there is, and it works the same whether a daemon was there when it was written or not.
 
-import { readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import * as z from 'zod/mini';
 import { findGeneration } from '../../attachments/generation.ts';
 import { type AttachmentId, directoryOf, fileNameOf } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
-import { defined } from '../../cni/json.ts';
+import { defined, tryParse } from '../../cni/json.ts';
+import { FileCache } from '../../files/file-cache.ts';
 import { bootId } from '../../files/process-stat.ts';
 import { putFile, removeFile, unfinishedName } from '../../files/put-file.ts';
-import { namesIn } from '../../files/read-file.ts';
+import { namesIfThere, namesIn, tryRead, UNREADABLE } from '../../files/read-file.ts';
 import { holdFlock } from '../../sys/flock.ts';
 import { findNetnsCookie } from '../../sys/netns-identity.ts';
 
@@ -96,30 +97,18 @@ interface PluginNote {
   readonly note: UpkeepNote;
 }
 
-/** Lists the notes of all plugins each time it is called. A file that has not changed since is not read again. */
+/**
+ * Lists the notes of all plugins each time it is called. A file that has not changed since is not read again.
+ * @returns a function that throws CniError 5 when a directory cannot be listed for want of descriptors or memory
+ */
 export function upkeepLister(stateDir: string): () => PluginNote[] {
   const dir = upkeepDir(stateDir);
-  let known = new Map<string, { stamp: string; plugin: string; note: UpkeepNote | undefined }>();
-  return () => {
-    const before = known;
-    known = new Map();
-    for (const { plugin, path } of filesIn(dir)) {
-      const stat = statSync(path, { throwIfNoEntry: false });
-      // A note is replaced by another file, never written to.
-      const stamp = `${stat?.ino} ${stat?.mtimeMs}`;
-      const own = before.get(path);
-      known.set(path, own?.stamp === stamp ? own : { stamp, plugin, note: readNote(path) });
-    }
-    return [...known.values()].flatMap(({ plugin, note }) => (note ? [{ plugin, note }] : []));
-  };
-}
-
-function filesIn(dir: string): { plugin: string; path: string }[] {
-  return namesIn(dir).flatMap(plugin =>
-    namesIn(join(dir, plugin)).flatMap(network =>
-      namesIn(join(dir, plugin, network)).map(name => ({ plugin, path: join(dir, plugin, network, name) })),
-    ),
-  );
+  const cache = new FileCache<PluginNote>(path => {
+    const note = parseNote(readFileSync(path, 'utf8'));
+    return note && { plugin: basename(dirname(dirname(path))), note };
+  });
+  const below = (parent: string) => namesIfThere(parent, 'notes', UNREADABLE).map(name => join(parent, name));
+  return () => cache.list(below(dir).flatMap(below));
 }
 
 /** No interface has a colon in its name. */
@@ -129,12 +118,12 @@ function fileOf(stateDir: string, plugin: string, owner: UpkeepOwner): string {
 }
 
 function readNote(path: string): UpkeepNote | undefined {
-  try {
-    const { success, data } = Note.safeParse(JSON.parse(readFileSync(path, 'utf8')));
-    return success ? data : undefined;
-  } catch {
-    return undefined;
-  }
+  return parseNote(tryRead(path) ?? '');
+}
+
+function parseNote(text: string): UpkeepNote | undefined {
+  const { success, data } = Note.safeParse(tryParse(text));
+  return success ? data : undefined;
 }
 
 /** What tells an attachment, and its namespace, from a later one of the same name and path. */

@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test';
 import { isRunning, startedAt, thisProcess } from '../../../src/files/process-stat.ts';
+import { askStarved } from '../../helpers/starved.ts';
 
 test('isRunning() is true for this process, and false for another one with its id', () => {
   const own = thisProcess();
@@ -18,6 +19,10 @@ test('isRunning() is false for one that has exited, even before its parent reaps
 
 test('isRunning() cannot judge another process id namespace', () => {
   expect(isRunning({ ...thisProcess(), pidns: 'pid:[1]' })).toBeUndefined();
+});
+
+test('isRunning() takes no process for dead because there is no descriptor to look at it', async () => {
+  expect((await askStarved('/nonexistent')).map(one => one.isRunning)).toEqual(['undefined', 'true']);
 });
 
 test('startedAt() is before this program was executed, and behind its parent', () => {

@@ -13,6 +13,7 @@ import {
   type UpkeepNote,
   upkeepLister,
 } from '../../../../src/node/upkeep/note.ts';
+import { askStarved } from '../../../helpers/starved.ts';
 
 let dir = '';
 beforeEach(() => {
@@ -71,6 +72,14 @@ test('the list names each plugin, follows changes and leaves out what is no note
   expect(list().find(({ plugin }) => plugin === 'keeps')?.note.dueAt).toBe(9);
   removeUpkeep(dir, 'other', { ...OWNER, containerId: 'db' });
   expect(list()).toHaveLength(1);
+});
+
+test('the list is not empty for want of descriptors, and has all notes once there are some', async () => {
+  putUpkeep(dir, 'keeps', note());
+  expect((await askStarved(dir)).map(({ notes }) => notes)).toEqual([
+    expect.stringContaining('Cannot list notes'),
+    1,
+  ]);
 });
 
 test('another boot, namespace or generation is another attachment; an unknown generation is not', () => {
