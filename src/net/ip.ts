@@ -121,7 +121,13 @@ function findIpv6(text: string): Ip | undefined {
   for (const group of [...head, ...new Array<number>(missing).fill(0), ...tail]) {
     value = (value << 16n) | BigInt(group);
   }
-  return value >> 32n === 0xffffn ? { family: 4, value: value & 0xffffffffn } : { family: 6, value };
+  return withoutMapping({ family: 6, value });
+}
+
+/** The address itself, or the IPv4 address that an IPv4-mapped one contains. */
+export function withoutMapping(ip: Ip): Ip {
+  const isMapped = ip.family === 6 && ip.value >> 32n === 0xffffn;
+  return isMapped ? { family: 4, value: ip.value & 0xffffffffn } : ip;
 }
 
 /** 16-bit groups of one side of "::"; an embedded IPv4 address is only allowed at the end of the text. */

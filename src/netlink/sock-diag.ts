@@ -1,5 +1,5 @@
 // Which sockets of a namespace wait for packets?
-import { FAMILIES, type Ip, ipFromBytes } from '../net/ip.ts';
+import { FAMILIES, type Ip, ipFromBytes, withoutMapping } from '../net/ip.ts';
 import { attrs, bytes, layout, struct, u8, u16be, u32 } from './codec.ts';
 import { AF } from './rtnl/message.ts';
 import { NetlinkError, NetlinkSocket } from './socket.ts';
@@ -33,7 +33,8 @@ const answer = layout(
     _peerPort: u16be,
     address: room(16),
     _peer: room(16),
-    _rest: room(28),
+    device: u32,
+    _rest: room(24),
     inode: u32,
   }),
   attrs('socket', { onlyV6: [11, u8] }), // INET_DIAG_SKV6ONLY
@@ -41,8 +42,11 @@ const answer = layout(
 
 /** A socket that waits for connections or datagrams. */
 export interface Listener {
+  /** That of IPv4 if an IPv6 socket takes only what comes to that one. */
   readonly address: Ip;
   readonly port: number;
+  /** Index of the device from which alone it takes packets (SO_BINDTODEVICE); 0 for all. */
+  readonly device: number;
   /** False if an IPv6 socket takes IPv4 as well. */
   readonly onlyV6: boolean;
   /** Its number, by which processes have it open. */
@@ -61,9 +65,9 @@ export function listListeners(protocol: 6 | 17): Listener[] | undefined {
       const op = `list the sockets of IPv${family}`;
       return socket.dump({ op, type: SOCK_DIAG_BY_FAMILY, body }).map(one => {
         const { header, attrs: own } = answer.decode(one);
-        const room = header.address.subarray(0, family === 4 ? 4 : 16);
-        const { port, inode } = header;
-        return { address: ipFromBytes(room), port, inode, onlyV6: (own.onlyV6 ?? 0) !== 0 };
+        const address = withoutMapping(ipFromBytes(header.address.subarray(0, family === 4 ? 4 : 16)));
+        const { port, device, inode } = header;
+        return { address, port, device, inode, onlyV6: (own.onlyV6 ?? 0) !== 0 };
       });
     });
   } catch (error) {

@@ -319,14 +319,19 @@ function* listener(site: Site, packet: Packet): Walk {
     return;
   }
   const own = all.filter(one => one.port === port);
-  const takes = own.find(one => isOpen(one, packet));
+  const iif = site.link(packet.iif ?? '');
+  // One of a VRF takes what comes to each of its devices.
+  const isHeard = ({ device }: Listener) => [0, iif?.index, iif?.master].includes(device);
+  const takes = own.find(one => isHeard(one) && isOpen(one, packet));
   if (takes) {
     yield passes(site, packet, 'listener', `a process listens on ${renderIp(takes.address)} port ${port}`);
     return;
   }
-  const others = own.map(({ address }) => renderIp(address)).join(', ');
-  const words = others
-    ? `processes listen on port ${port} of ${others} only`
+  const others = own.map(one => {
+    return `${renderIp(one.address)}${isHeard(one) ? '' : ` on "${site.link(one.device)?.name}"`}`;
+  });
+  const words = others.length
+    ? `processes listen on port ${port} of ${others.join(', ')} only`
     : `no process listens on ${protocol === 6 ? 'TCP' : 'UDP'} port ${port}`;
   yield stops(site, packet, 'listener', words);
 }
@@ -340,8 +345,7 @@ function* echo(site: Site, packet: Packet): Walk {
 
 function isOpen({ address, onlyV6 }: Listener, { family, destination }: Packet): boolean {
   if (address.value === 0n) return address.family === family || (address.family === 6 && !onlyV6);
-  const text = renderIp(address);
-  return text === destination || text === `::ffff:${destination}`;
+  return renderIp(address) === destination;
 }
 
 /** Without a route to the block, the packet takes a wider one, such as the default route, and gets lost there. */
