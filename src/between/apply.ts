@@ -62,9 +62,8 @@ export interface Applied {
 
 const NOTHING: WaysPlan = { tunnels: [], ways: [], own: [], others: [], problems: [] };
 
-/** linux/rtnetlink.h: a route that is to be deleted does not exist. */
-const ESRCH = 3;
-const GONE: readonly number[] = [ESRCH, Errno.ENOENT, Errno.ENODEV, Errno.EADDRNOTAVAIL];
+/** What is to be deleted does not exist: a route, an entry, a device, an address. */
+const GONE: readonly number[] = [Errno.ESRCH, Errno.ENOENT, Errno.ENODEV, Errno.EADDRNOTAVAIL];
 
 /**
  * Makes devices, entries, routes and the table as planned. Only differences are sent: nothing, if there are none. What the kernel refuses does

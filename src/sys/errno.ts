@@ -4,6 +4,7 @@
 const ERRNO = {
   EPERM: [1, 'operation not permitted'],
   ENOENT: [2, 'no such object'],
+  ESRCH: [3, 'no such process or route'],
   EINTR: [4, 'interrupted'],
   EIO: [5, 'input/output error'],
   ENXIO: [6, 'no such device or address'],
@@ -14,6 +15,7 @@ const ERRNO = {
   EFAULT: [14, 'bad address'],
   EBUSY: [16, 'device or resource busy'],
   EEXIST: [17, 'object exists'],
+  EXDEV: [18, 'invalid cross-device link'],
   ENODEV: [19, 'no such device'],
   ENOTDIR: [20, 'not a directory'],
   EISDIR: [21, 'is a directory'],

@@ -104,7 +104,6 @@ const RTPROT_BOOT = 3;
 export const RTPROT_ASKED = 68;
 const RTN_UNICAST = 1;
 const RTN_UNREACHABLE = 7;
-const ESRCH = 3;
 
 /** Tables of the kernel's own. */
 export const RESERVED_TABLES: readonly number[] = [RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL];
@@ -363,7 +362,7 @@ export function replaceRoute(socket: NetlinkSocket, route: Route): void {
 /** Deletes a route of any origin; a missing one is ignored. Same as: `ip route del …` */
 export function removeRoute(socket: NetlinkSocket, route: Route): void {
   const request = routeMessage.remove(`delete ${describe(route)}`, ...messageOf(route, RTPROT_UNSPEC));
-  tolerating([ESRCH], () => socket.request(request));
+  tolerating([Errno.ESRCH], () => socket.request(request));
 }
 
 /** Unicast routes of every table, both families. Same as: `ip route show table all` and `ip -6 …` */
@@ -461,8 +460,9 @@ function describe({ dst, gateway, ways }: Route): string {
 }
 
 const RTN_LOCAL = 2;
-/** asm-generic/errno.h: no route, routes that refuse, and packets that may not arrive. */
-const UNREACHABLE = [3, 18, 101, 113, 13, 22];
+/** No route, routes that refuse, and packets that may not arrive. */
+const { ESRCH, EXDEV, ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL } = Errno;
+const UNREACHABLE: readonly number[] = [ESRCH, EXDEV, ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL];
 
 /** A packet whose route is asked for. */
 interface RouteQuestion {
@@ -531,7 +531,7 @@ export function addUnreachableDefault(socket: NetlinkSocket, family: 4 | 6, tabl
 export function removeUnreachableDefault(socket: NetlinkSocket, family: 4 | 6, table: number): void {
   const op = `delete unreachable IPv${family} default route of table ${table}`;
   const request = routeMessage.remove(op, ...unreachableDefault(family, table, RTPROT_UNSPEC));
-  tolerating([ESRCH], () => socket.request(request));
+  tolerating([Errno.ESRCH], () => socket.request(request));
 }
 
 /** The tables of a family that have such a route. Same as: `ip route show table all type unreachable` */
