@@ -76,18 +76,23 @@ export class Traffic {
     this.#wanted = wanted;
     const hasV6 = this.#node.sysctl('net/ipv6/conf/default/disable_ipv6') === '0';
     const families = hasV6 ? ([4, 6] as const) : ([4] as const);
-    const { near, far } = this.#freePair();
-    const host = openNamespace('host', openOwnNetns());
-    const outside = createNameless('outside', dir);
-    const ends = { host, outside, families };
+    const opened: Namespace[] = [];
+    const keep = (place: Namespace): Namespace => {
+      opened.push(place);
+      return place;
+    };
     try {
+      const { near, far } = this.#freePair();
+      const host = keep(openNamespace('host', openOwnNetns()));
+      const ends = { host, outside: keep(createNameless('outside', dir)), families };
       const [cable] = layOutside(ends, `probe${process.pid}`, near, far);
       this.#cable = cable.index;
+      this.#lab = { ...ends, hostAddress: ipsOf(near), outsideAddress: ipsOf(far) };
     } catch (error) {
-      for (const place of [host, outside]) closeNamespace(place);
+      opened.forEach(closeNamespace);
+      this.#node.close();
       throw error;
     }
-    this.#lab = { ...ends, hostAddress: ipsOf(near), outsideAddress: ipsOf(far) };
   }
 
   #freePair(): (typeof PAIRS)[number] {
