@@ -85,17 +85,19 @@ export function tryRead(path: string): string | undefined {
  * @param absent codes of errors that mean that there is none
  * @throws CniError 5 when it cannot be read: its content may still be needed
  */
-export function readIfThere(
-  path: string,
-  what: string,
-  absent: readonly string[] = ['ENOENT'],
-): string | undefined {
+export function readIfThere(path: string, what: string, absent = NOT_THERE): string | undefined {
+  return unless(absent, `read ${what}`, path, () => readFileSync(path, WITHOUT_WAITING));
+}
+
+const NOT_THERE: readonly string[] = ['ENOENT'];
+
+/** What the work returns; undefined after an error with one of the codes. @throws CniError 5 after another one */
+function unless<T>(codes: readonly string[], action: string, path: string, work: () => T): T | undefined {
   try {
-    return readFileSync(path, WITHOUT_WAITING);
+    return work();
   } catch (cause) {
-    const { code = '' } = cause as NodeJS.ErrnoException;
-    if (absent.includes(code)) return undefined;
-    throw fileFailure(`read ${what}`, path, cause);
+    if (codes.includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
+    throw fileFailure(action, path, cause);
   }
 }
 
@@ -115,13 +117,8 @@ export function namesIn(dir: string): string[] {
  * @param absent codes of errors that mean that there are none
  * @throws CniError 5 when it cannot be read
  */
-export function namesIfThere(dir: string, what: string, absent: readonly string[] = ['ENOENT']): string[] {
-  try {
-    return readdirSync(dir);
-  } catch (cause) {
-    if (absent.includes((cause as NodeJS.ErrnoException).code ?? '')) return [];
-    throw fileFailure(`list ${what} in`, dir, cause);
-  }
+export function namesIfThere(dir: string, what: string, absent = NOT_THERE): string[] {
+  return unless(absent, `list ${what} in`, dir, () => readdirSync(dir)) ?? [];
 }
 
 /** Whether a directory is there. Bun's stat throws for a path below a file, even where it may be missing. */
@@ -150,9 +147,5 @@ export function ifThere<T>(work: () => T): T | undefined {
  * @throws CniError 5 when it cannot be told
  */
 export function fileExists(path: string): boolean {
-  try {
-    return ifThere(() => statSync(path, { throwIfNoEntry: false })) !== undefined;
-  } catch (cause) {
-    throw fileFailure('look for', path, cause);
-  }
+  return unless(ABSENT, 'look for', path, () => statSync(path, { throwIfNoEntry: false })) !== undefined;
 }

@@ -4,7 +4,7 @@
 import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { listRawElements, type NotedElement, notedElementsOf, type RawElement } from './nft/element.ts';
-import { familyOf, type NftKind, nftType, type Table } from './nft/message.ts';
+import type { NftMessages, NftObject, Table } from './nft/message.ts';
 import {
   type Chain,
   chainMessage,
@@ -13,7 +13,6 @@ import {
   type Rule,
   ruleMessage,
   setMessage,
-  tableMessage,
   toChain,
   toRule,
 } from './nft/table.ts';
@@ -27,12 +26,6 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket, tolerating } from './s
 
 /** Runs a conversation with the kernel on a socket of a protocol. */
 type Ask = <T>(protocol: number, talk: (socket: NetlinkSocket) => T) => T;
-
-/** An object of nf_tables: its table, and its attributes as decoded. */
-interface NftObject<A> {
-  readonly table: Table;
-  readonly attrs: A;
-}
 
 /** A table of nf_tables with all that decides about packets. */
 export interface FilterTable {
@@ -98,16 +91,16 @@ export class Tables {
     return this.#once('nft tables', () => this.#nft(listTableNames));
   }
 
-  get nftChains(): readonly NftObject<ReturnType<typeof chainMessage.decode>['attrs']>[] {
-    return this.#once('chains', () => this.#dump('chains', 'CHAIN', chainMessage.decode));
+  get nftChains() {
+    return this.#objects('chains', chainMessage);
   }
 
-  get nftRules(): readonly NftObject<ReturnType<typeof ruleMessage.decode>['attrs']>[] {
-    return this.#once('rules', () => this.#dump('rules', 'RULE', ruleMessage.decode));
+  get nftRules() {
+    return this.#objects('rules', ruleMessage);
   }
 
-  get nftSets(): readonly NftObject<ReturnType<typeof setMessage.decode>['attrs']>[] {
-    return this.#once('sets', () => this.#dump('sets', 'SET', setMessage.decode));
+  get nftSets() {
+    return this.#objects('sets', setMessage);
   }
 
   /** Elements of our tables that have a comment. */
@@ -164,20 +157,8 @@ export class Tables {
     return this.#once(name, () => this.#ask(NETLINK_ROUTE, socket => list(socket)));
   }
 
-  /** All objects of one kind, of every table of the known families. */
-  #dump<A extends { readonly table?: string | undefined }>(
-    what: string,
-    kind: NftKind,
-    decode: (body: Uint8Array) => { readonly header: { readonly family: number }; readonly attrs: A },
-  ): NftObject<A>[] {
-    // Family 0 means every family, and without attributes all kinds of requests look the same.
-    const body = tableMessage.encode({ family: 0 }, {});
-    const request = { op: `list ${what}`, type: nftType('GET', kind), body };
-    return this.#nft(socket => socket.dump(request)).flatMap(body => {
-      const { header, attrs } = decode(body);
-      const family = familyOf(header.family);
-      return family === undefined ? [] : { table: { family, name: attrs.table ?? '' }, attrs };
-    });
+  #objects<A>(what: string, messages: NftMessages<A>): readonly NftObject<A>[] {
+    return this.#once(what, () => this.#nft(socket => messages.listAll(socket, `list ${what}`)));
   }
 
   #nft<T>(list: (socket: NetlinkSocket) => T[]): T[] {

@@ -7,6 +7,7 @@ import { findOwner } from '../cni/attachment.ts';
 import type { SharedChain } from '../cni/plugin-about.ts';
 import { namesIn } from '../files/read-file.ts';
 import { listLeases } from '../ipam/lease-files.ts';
+import { FAMILIES } from '../net/ip.ts';
 import { isInstalled, restoreTable, type SavedTable, saveTable } from '../netlink/iptables/program.ts';
 import { commit, renderTable } from '../netlink/nft/message.ts';
 import { deleteTable } from '../netlink/nft/table.ts';
@@ -129,11 +130,6 @@ class Remover {
   }
 }
 
-const FAMILIES = [
-  { family: 4, program: 'iptables-save', name: 'iptables' },
-  { family: 6, program: 'ip6tables-save', name: 'ip6tables' },
-] as const;
-
 /**
  * Removes chains that plugins share with the reference's, where only their fixed rules are left in them. The tables of iptables stay.
  * @param dryRun only look
@@ -141,7 +137,7 @@ const FAMILIES = [
  */
 export function purgeIptables(shared: readonly SharedChain[], dryRun: boolean): PurgeStep[] {
   const tables = [...new Set(shared.map(({ table }) => table))];
-  return FAMILIES.filter(({ program }) => isInstalled(program)).flatMap(({ family, name }) =>
+  return FAMILIES.filter(family => isInstalled(`${NAMES[family]}-save`)).flatMap(family =>
     tables.flatMap(table => {
       const names = shared.filter(one => one.table === table).map(one => one.name);
       const saved = saveTable(family, table);
@@ -150,11 +146,13 @@ export function purgeIptables(shared: readonly SharedChain[], dryRun: boolean): 
       if (why === undefined && there.length && !dryRun)
         restoreTable(family, table, removalLines(saved, there));
       const action = why === undefined ? ('remove' as const) : ('keep' as const);
-      const words = (chain: string) => `chain "${chain}" of ${name} -t ${table}`;
+      const words = (chain: string) => `chain "${chain}" of ${NAMES[family]} -t ${table}`;
       return there.map(chain => ({ action, what: words(chain), ...(why ? { why } : {}) }));
     }),
   );
 }
+
+const NAMES = { 4: 'iptables', 6: 'ip6tables' } as const;
 
 /** A rule of an attachment, or of the operator; one keeps all of the chains, as they lead to each other. */
 export function findUser({ rules }: SavedTable, chains: readonly string[]): string | undefined {

@@ -19,8 +19,8 @@ import {
   REG,
 } from './expr.ts';
 
-/** Signs that are words of their own, longer ones first. */
-const SIGNS = ['==', '!=', '<=', '>=', '<', '>', '{', '}', ',', '&', '!', '='];
+/** A blank; what quotes keep together; a sign, which is a word of its own, a word, or a quote without an end. */
+const WORD = /\s+|"([^"\p{Cc}]*)"|([!=<>]=|[<>{},&!=]|[^\s"{},&<>=!]+|")/gu;
 
 /** A match that cannot be parsed; `problem` completes a sentence that names the match. */
 export class MatchError extends Error {
@@ -38,26 +38,10 @@ export class MatchError extends Error {
  * @throws MatchError for an unterminated quote
  */
 function splitWords(text: string): string[] {
-  const words: string[] = [];
-  for (let at = 0; at < text.length; ) {
-    const rest = text.slice(at);
-    const blank = /^\s+/.exec(rest)?.[0];
-    const quoted = /^"([^"\p{Cc}]*)"/u.exec(rest);
-    const sign = SIGNS.find(one => rest.startsWith(one));
-    const word = /^[^\s"{},&<>=!]+/.exec(rest)?.[0];
-    if (blank) at += blank.length;
-    else if (quoted) {
-      words.push(quoted[1] ?? '');
-      at += quoted[0].length;
-    } else if (sign) {
-      words.push(sign);
-      at += sign.length;
-    } else if (word) {
-      words.push(word);
-      at += word.length;
-    } else throw new MatchError(text, 'a quote has no end');
-  }
-  return words;
+  return Array.from(text.matchAll(WORD)).flatMap(([, quoted, word]) => {
+    if (word === '"') throw new MatchError(text, 'a quote has no end');
+    return quoted ?? word ?? [];
+  });
 }
 
 /** A property that a match compares. */

@@ -25,7 +25,7 @@ export const IP_NFPROTO = { 4: NFPROTO.ip, 6: NFPROTO.ip6 } as const;
 export type NftFamily = keyof typeof NFPROTO;
 
 /** The family of a message by nft's name; undefined for others. */
-export function familyOf(number: number): NftFamily | undefined {
+function familyOf(number: number): NftFamily | undefined {
   return (Object.keys(NFPROTO) as NftFamily[]).find(name => NFPROTO[name] === number);
 }
 
@@ -42,7 +42,7 @@ const FIRST = { TABLE: 0, CHAIN: 3, RULE: 6, SET: 9, SETELEM: 12, GEN: 15 } as c
 const VERBS = ['NEW', 'GET', 'DEL'] as const;
 
 /** A kind of nf_tables object in the kernel's spelling. */
-export type NftKind = keyof typeof FIRST;
+type NftKind = keyof typeof FIRST;
 
 /**
  * Id of a set within a batch, which the kernel requires. It is used only when no set has the name that a rule gives, and our
@@ -78,6 +78,14 @@ export interface NftMessages<A> extends Layout<{ family: number }, A> {
    * @param only skips objects that contain none of these byte strings
    */
   list(socket: NetlinkSocket, op: string, table: Table, asked?: A, only?: readonly Uint8Array[]): A[];
+  /** The objects of every table of the known families. */
+  listAll(socket: NetlinkSocket, op: string): NftObject<A>[];
+}
+
+/** One object, and the table that it is in. */
+export interface NftObject<A> {
+  readonly table: Table;
+  readonly attrs: A;
 }
 
 /**
@@ -109,6 +117,18 @@ export function nftMessages<A extends object, N extends keyof A & string>(
       return socket.dump(request, only).flatMap(body => {
         const { header, attrs } = format.decode(body);
         return header.family === NFPROTO[table.family] && attrs[name] === table.name ? [attrs] : [];
+      });
+    },
+    listAll(socket, op) {
+      // The kernel lists only the requested family, or all if none is given.
+      const body = format.encode({ family: 0 }, {} as A);
+      return socket.dump({ op, type: nftType('GET', kind), body }).flatMap(one => {
+        const { header, attrs } = format.decode(one);
+        const family = familyOf(header.family);
+        const table = attrs[name];
+        return family === undefined || typeof table !== 'string'
+          ? []
+          : { table: { family, name: table }, attrs };
       });
     },
   };

@@ -95,12 +95,7 @@ export function skeletonChanges(
   skeleton: Skeleton,
   present: ReadonlyMap<string, ChainSummary> = new Map(),
 ): Request[] {
-  const note = versionNote(skeleton);
-  return writeChains(
-    skeleton,
-    present,
-    skeleton.chains.filter(plan => isDamaged(plan, present, note)),
-  );
+  return writeChains(skeleton, present, damagedOf(skeleton, present));
 }
 
 /** The changes that create what is missing, and empty and fill these chains again. */
@@ -131,18 +126,15 @@ function writeChains(
  * when the rules are those of another release.
  */
 export function isComplete(skeleton: Skeleton, present: ReadonlyMap<string, ChainSummary>): boolean {
-  const note = versionNote(skeleton);
-  return !skeleton.chains.some(plan => isDamaged(plan, present, note));
+  return damagedOf(skeleton, present).length === 0;
 }
 
-function isDamaged(
-  { name, rules }: ChainPlan,
-  present: ReadonlyMap<string, ChainSummary>,
-  note: string | undefined,
-): boolean {
-  if (rules === undefined) return false;
-  const { count = 0, comment } = present.get(name) ?? {};
-  return count !== rules.length || (count > 0 && comment !== note);
+function damagedOf(skeleton: Skeleton, present: ReadonlyMap<string, ChainSummary>): ChainPlan[] {
+  const note = versionNote(skeleton);
+  return skeleton.chains.filter(({ name, rules }) => {
+    const { count = 0, comment } = present.get(name) ?? {};
+    return rules && (count !== rules.length || (count > 0 && comment !== note));
+  });
 }
 
 /** The only problem of a skeleton whose table is gone, human-readable. */

@@ -21,7 +21,7 @@ import {
 } from '../codec.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { type Expression, expression, NF_DROP } from './expr.ts';
-import { familyOf, NFPROTO, nftMessages, nftType, renderTable, SET_ID, type Table } from './message.ts';
+import { nftMessages, renderTable, SET_ID, type Table } from './message.ts';
 
 /** Maximum size of user data in the kernel (linux/netfilter/nf_tables.h, NFT_USERDATA_MAXLEN). */
 const USERDATA_MAX_BYTES = 256;
@@ -36,16 +36,10 @@ const SET_DATABYTEORDER = 1;
 /** nftables, enum byteorder */
 const BYTEORDER = { mixed: 0, host: 1, big: 2 } as const;
 
-/** One entry: a byte for its type, a byte for its length, then the value. */
-interface Entry {
-  readonly type: number;
-  readonly value: Uint8Array;
-}
-
 /** User data that contains only a comment, as nft writes it. */
 export const comment: Field<string> = {
   encode(writer, text) {
-    const bytes = encodeEntries([{ type: COMMENT, value: zeroTerminated(text) }]);
+    const bytes = entryOf(COMMENT, new TextEncoder().encode(`${text}\0`));
     if (bytes.length > USERDATA_MAX_BYTES) {
       throw new Error(
         `Cannot encode comment "${text}": the kernel keeps ${USERDATA_MAX_BYTES - 3} bytes at most`,
@@ -54,44 +48,29 @@ export const comment: Field<string> = {
     writer.bytes(bytes);
   },
   decode(bytes) {
-    return str.decode(
-      decodeEntries(bytes).find(({ type }) => type === COMMENT)?.value ?? bytes.subarray(0, 0),
-      {},
-    );
+    for (let at = 0; at + 2 <= bytes.length; ) {
+      const end = at + 2 + (bytes[at + 1] ?? 0);
+      if (bytes[at] === COMMENT) return str.decode(bytes.subarray(at + 2, end), {});
+      at = end;
+    }
+    return '';
   },
 };
+
+/** One entry of user data: a byte for its type, a byte for its length, then the value. */
+function entryOf(type: number, value: Uint8Array): Uint8Array {
+  return new Uint8Array([type, value.length, ...value]);
+}
 
 /** Byte order in which nft should print the keys of a set, and the data of a map. */
 type ByteOrder = keyof typeof BYTEORDER;
 
 /** User data of a set: without the byte order, nft would print numbers and names of single-field keys reversed. */
 export function setUserdata(key: ByteOrder, data?: ByteOrder): Uint8Array {
-  const entry = (type: number, order: ByteOrder): Entry => ({
-    type,
-    value: new Uint8Array(new Uint32Array([BYTEORDER[order]]).buffer),
-  });
-  return encodeEntries([
-    entry(SET_KEYBYTEORDER, key),
-    ...(data === undefined ? [] : [entry(SET_DATABYTEORDER, data)]),
-  ]);
-}
-
-function encodeEntries(entries: readonly Entry[]): Uint8Array {
-  return new Uint8Array(entries.flatMap(({ type, value }) => [type, value.length, ...value]));
-}
-
-function decodeEntries(bytes: Uint8Array): Entry[] {
-  const entries: Entry[] = [];
-  for (let at = 0; at + 2 <= bytes.length; ) {
-    const length = bytes[at + 1] ?? 0;
-    entries.push({ type: bytes[at] ?? 0, value: bytes.subarray(at + 2, at + 2 + length) });
-    at += 2 + length;
-  }
-  return entries;
-}
-
-function zeroTerminated(text: string): Uint8Array {
-  return new TextEncoder().encode(`${text}\0`);
+  const entry = (type: number, order: ByteOrder) =>
+    entryOf(type, new Uint8Array(new Uint32Array([BYTEORDER[order]]).buffer));
+  const [ofKey, ofData] = [entry(SET_KEYBYTEORDER, key), data && entry(SET_DATABYTEORDER, data)];
+  return Uint8Array.of(...ofKey, ...(ofData ?? []));
 }
 
 /** A single value: an IP address, a number, or a text (a name, a hardware address), depending on its type. */
@@ -269,14 +248,8 @@ export interface ListedTable extends Table {
 
 /** Every table of the known families. Same as: `nft -a list tables` */
 export function listTableNames(socket: NetlinkSocket): ListedTable[] {
-  // The kernel lists only the requested family, or all if none is given.
-  const body = tableMessage.encode({ family: 0 }, {});
-  return socket.dump({ op: 'list tables', type: nftType('GET', 'TABLE'), body }).flatMap(one => {
-    const { header, attrs: own } = tableMessage.decode(one);
-    const family = familyOf(header.family);
-    if (family === undefined || own.name === undefined) return [];
-    const { name, handle = 0n } = own;
-    return { family, name, handle, ...(isDormant(own) ? { isDormant: true } : {}) };
+  return tableMessage.listAll(socket, 'list tables').map(({ table, attrs }) => {
+    return { ...table, handle: attrs.handle ?? 0n, ...(isDormant(attrs) ? { isDormant: true } : {}) };
   });
 }
 
@@ -304,14 +277,10 @@ export function listTranslatingChains(
 }
 
 function listChainsOf(socket: NetlinkSocket, isWanted: (chain: Chain) => boolean): ChainPlace[] {
-  return (['inet', 'ip', 'ip6'] as const).flatMap(family => {
-    // The kernel lists only the requested family.
-    const body = chainMessage.encode({ family: NFPROTO[family] }, {});
-    return socket.dump({ op: 'list chains', type: nftType('GET', 'CHAIN'), body }).flatMap(one => {
-      const { header, attrs: own } = chainMessage.decode(one);
-      const table = { family: familyOf(header.family) ?? 'inet', name: own.table ?? '' };
-      return isWanted(toChain(own)) ? { table, chain: own.name ?? '' } : [];
-    });
+  const all = chainMessage.listAll(socket, 'list chains');
+  return all.flatMap(({ table, attrs: own }) => {
+    const isOfIp = ['inet', 'ip', 'ip6'].includes(table.family);
+    return isOfIp && isWanted(toChain(own)) ? { table, chain: own.name ?? '' } : [];
   });
 }
 
