@@ -1,6 +1,6 @@
 // How does a thread enter another network namespace and reliably return?
 
-import { closeSync, fstatSync, openSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, rmSync } from 'node:fs';
 import { isShortage } from './errno.ts';
 import { AF, checked, cString, libc, ptr, SOCK, SystemError } from './libc.ts';
 
@@ -108,13 +108,17 @@ export function inNetns<T>(netns: Netns, visit: () => NotPromise<T>): NotPromise
 export function createNetnsAt(path: string): void {
   closeSync(openSync(path, 'wx', 0o600));
   const before = ownNetns();
-  checked(libc().unshare(CLONE_NEWNET), () => 'create a network namespace');
   try {
+    checked(libc().unshare(CLONE_NEWNET), () => 'create a network namespace');
     const [from, to, none] = [cString(OWN_NETNS), cString(path), cString('none')];
     checked(
       libc().mount(ptr(from), ptr(to), ptr(none), MS_BIND, null),
       () => `mount network namespace on "${path}"`,
     );
+  } catch (error) {
+    // Otherwise the next one at this path would find it taken.
+    rmSync(path, { force: true });
+    throw error;
   } finally {
     returnTo(before);
   }
