@@ -4,12 +4,7 @@ import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findMasterProblem } from '../../src/attach/upper.ts';
 import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
-import {
-  IPVLAN_FLAGS,
-  IPVLAN_MODES,
-  type IpvlanFlags,
-  type IpvlanMode,
-} from '../../src/netlink/rtnl/link.ts';
+import { IPVLAN_FLAGS, IPVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
 
 /** Options of a `"type": "ipvlan"` entry; {@link validateIpvlanConf} refuses invalid values. */
 export const IpvlanConf = z.extend(PluginConfig, {
@@ -49,11 +44,11 @@ function findProblem({ master, mode, flags, mtu, mac, args, runtimeConfig }: Ipv
 }
 
 /** The mode of a valid configuration; an empty one is the default, as in the reference. */
-export function modeOf({ mode }: Pick<IpvlanConf, 'mode'>): IpvlanMode {
-  return mode === '' ? 'l2' : (mode as IpvlanMode);
+export function modeOf({ mode }: Pick<IpvlanConf, 'mode'>): keyof typeof IPVLAN_MODES {
+  return mode === '' ? 'l2' : (mode as keyof typeof IPVLAN_MODES);
 }
 
 /** The flags of a valid configuration. */
-export function flagsOf({ flags }: Pick<IpvlanConf, 'flags'>): IpvlanFlags {
-  return flags as IpvlanFlags;
+export function flagsOf({ flags }: Pick<IpvlanConf, 'flags'>): keyof typeof IPVLAN_FLAGS {
+  return flags as keyof typeof IPVLAN_FLAGS;
 }

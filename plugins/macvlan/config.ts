@@ -4,7 +4,7 @@ import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findMasterProblem } from '../../src/attach/upper.ts';
 import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
-import { MACVLAN_MODES, type MacvlanMode } from '../../src/netlink/rtnl/link.ts';
+import { MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
 
 /** Options of a `"type": "macvlan"` entry; {@link validateMacvlanConf} refuses invalid values. */
 export const MacvlanConf = z.extend(PluginConfig, {
@@ -55,6 +55,6 @@ function findAccessProblem(conf: MacvlanConf): string | undefined {
 }
 
 /** The mode of a valid configuration; an empty one is the default, as in the reference. */
-export function modeOf({ mode }: Pick<MacvlanConf, 'mode'>): MacvlanMode {
-  return mode === '' ? 'bridge' : (mode as MacvlanMode);
+export function modeOf({ mode }: Pick<MacvlanConf, 'mode'>): keyof typeof MACVLAN_MODES {
+  return mode === '' ? 'bridge' : (mode as keyof typeof MACVLAN_MODES);
 }

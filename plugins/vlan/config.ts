@@ -4,7 +4,7 @@ import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
 import { findMasterProblem } from '../../src/attach/upper.ts';
 import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
-import { VLAN_PROTOCOLS, type VlanProtocol } from '../../src/netlink/rtnl/link.ts';
+import { VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link.ts';
 
 /** IEEE 802.1Q: 0 tags a frame with its priority only, 4095 is reserved. */
 const LAST_VLAN = 4094;
@@ -74,6 +74,6 @@ function findQosProblem(conf: VlanConf): string | undefined {
 }
 
 /** The protocol of a valid configuration. */
-export function protocolOf({ protocol }: Pick<VlanConf, 'protocol'>): VlanProtocol {
-  return protocol as VlanProtocol;
+export function protocolOf({ protocol }: Pick<VlanConf, 'protocol'>): keyof typeof VLAN_PROTOCOLS {
+  return protocol as keyof typeof VLAN_PROTOCOLS;
 }

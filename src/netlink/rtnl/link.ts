@@ -131,12 +131,6 @@ export const IPVLAN_MODES = { l2: 0, l3: 1, l3s: 2 } as const;
 /** linux/if_link.h, IPVLAN_F_*: how children of one master reach each other. */
 export const IPVLAN_FLAGS = { bridge: 0, private: 1, vepa: 2 } as const;
 
-/** A key of {@link IPVLAN_MODES}. */
-export type IpvlanMode = keyof typeof IPVLAN_MODES;
-
-/** A key of {@link IPVLAN_FLAGS}. */
-export type IpvlanFlags = keyof typeof IPVLAN_FLAGS;
-
 /** `IFLA_INFO_DATA` of kind `macvlan`; linux/if_link.h, IFLA_MACVLAN_*. */
 export const macvlan = attrs('macvlan', {
   mode: [1, u32],
@@ -147,9 +141,6 @@ export const macvlan = attrs('macvlan', {
 
 /** linux/if_link.h, enum macvlan_mode: how children of one master reach each other. */
 export const MACVLAN_MODES = { private: 1, vepa: 2, bridge: 4, passthru: 8 } as const;
-
-/** A key of {@link MACVLAN_MODES}. */
-export type MacvlanMode = keyof typeof MACVLAN_MODES;
 
 /** `IFLA_INFO_DATA` of kind `tun`, which the kernel reports and does not take; linux/if_link.h, IFLA_TUN_*. */
 export const tun = attrs('tun', {
@@ -209,9 +200,6 @@ export const vlan = attrs('vlan', {
 
 /** linux/if_ether.h, ETH_P_8021Q and ETH_P_8021AD: the tag's EtherType. */
 export const VLAN_PROTOCOLS = { '802.1q': 0x8100, '802.1ad': 0x88a8 } as const;
-
-/** A key of {@link VLAN_PROTOCOLS}. */
-export type VlanProtocol = keyof typeof VLAN_PROTOCOLS;
 
 /** `IFLA_INFO_DATA` of kind `vrf`; linux/if_link.h, IFLA_VRF_*. */
 const vrf = attrs('vrf', {
