@@ -319,7 +319,7 @@ function lookAt({ socket, link }: ShapedDevice, attachment: AttachmentId) {
 }
 
 function hooksOf({ index }: Link) {
-  return [qdiscQuestion({ index, at: 'root' }), qdiscQuestion({ index, at: 'ingress' })] as const;
+  return [qdiscQuestion(index, 'root'), qdiscQuestion(index, 'ingress')] as const;
 }
 
 /** Missing ones are ignored. */

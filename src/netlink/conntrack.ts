@@ -72,21 +72,19 @@ export interface FlowFilter {
  */
 export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
   const { family, protocol, port, responder } = filter;
-  if (family === undefined)
-    return dumpFlows(socket, filter, flowMessage.encode({ family: NFPROTO_UNSPEC }, {}));
-  const body = flowMessage.encode(
-    { family: IP_NFPROTO[family] },
-    {
-      original: { proto: { protocol, destination: port } },
-      reply: responder && { ip: { [`v${family}Src`]: responder } },
-      filter: {
-        originalFlags:
-          CTA_FILTER_F_CTA_PROTO_NUM | (port === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_DST_PORT),
-        replyFlags: responder ? CTA_FILTER_F_CTA_IP_SRC : 0,
-      },
+  const ofPort = port === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_DST_PORT;
+  const wanted = family && {
+    original: { proto: { protocol, destination: port } },
+    reply: responder && { ip: { [`v${family}Src`]: responder } },
+    filter: {
+      originalFlags: CTA_FILTER_F_CTA_PROTO_NUM | ofPort,
+      replyFlags: responder ? CTA_FILTER_F_CTA_IP_SRC : 0,
     },
-  );
-  return dumpFlows(socket, filter, body);
+  };
+  const body = flowMessage.encode({ family: family ? IP_NFPROTO[family] : NFPROTO_UNSPEC }, wanted ?? {});
+  const bodies = socket.dump({ op: 'list flows', type: IPCTNL_MSG_CT_GET, body });
+  // Kernels without the filter return all flows.
+  return bodies.flatMap(one => flowOf(flowMessage.decode(one))).filter(flow => passes(flow, filter));
 }
 
 /**
@@ -107,12 +105,6 @@ export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
 export function countFlows(): number | undefined {
   const count = findSysctl('net/netfilter/nf_conntrack_count');
   return count === undefined ? undefined : Number(count);
-}
-
-function dumpFlows(socket: NetlinkSocket, filter: FlowFilter, body: Uint8Array): Flow[] {
-  const bodies = socket.dump({ op: 'list flows', type: IPCTNL_MSG_CT_GET, body });
-  // Kernels without the filter return all flows.
-  return bodies.flatMap(one => flowOf(flowMessage.decode(one))).filter(flow => passes(flow, filter));
 }
 
 function passes(flow: Flow, { family, protocol, port, responder }: FlowFilter): boolean {

@@ -293,14 +293,6 @@ export interface Qdisc {
   readonly limitBytes?: number | undefined;
 }
 
-/** The device and position of a qdisc. */
-interface QdiscPlace {
-  /** Index of the device. */
-  readonly index: number;
-  /** A hook, or the handle of a class. */
-  readonly at: Hook | number;
-}
-
 /** Qdiscs of the namespace. Same as: `tc qdisc show` */
 export function listQdiscs(socket: NetlinkSocket): Qdisc[] {
   return qdiscMessage.list(socket, 'list qdiscs').map(toQdisc);
@@ -309,14 +301,16 @@ export function listQdiscs(socket: NetlinkSocket): Qdisc[] {
 /**
  * The qdisc attached to a device, or undefined when there is only the kernel's default or the device does not exist. Asks for
  * that one qdisc: the kernel lists qdiscs only for all devices at once, and a node has hundreds.
+ * @param index of the device
+ * @param at a hook, or the handle of a class
  * Same as: `tc qdisc show dev <link> root` / `… ingress`
  */
 export function findQdisc(socket: NetlinkSocket, index: number, at: Hook | number): Qdisc | undefined {
-  return askAll(socket, [qdiscQuestion({ index, at })])[0];
+  return askAll(socket, [qdiscQuestion(index, at)])[0];
 }
 
 /** The question of {@link findQdisc}, for a batch. */
-export function qdiscQuestion({ index, at }: QdiscPlace): Question<Qdisc> {
+export function qdiscQuestion(index: number, at: Hook | number): Question<Qdisc> {
   const [name, parent] = typeof at === 'number' ? [renderTcHandle(at), at] : [at, PARENTS[at]];
   return {
     ...qdiscMessage.get(`find ${name} qdisc of link with index ${index}`, { index, parent }),

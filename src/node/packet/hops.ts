@@ -255,8 +255,9 @@ export function* passHook(
   known?: Packet,
 ): Walk<Passed> {
   const isTranslating = known === undefined && !packet.isReply;
-  if (isTranslating && site.translators)
-    yield lost(site, packet, 'translation', `${site.translators} may lead it elsewhere, and cannot be read`);
+  const translators = isTranslating ? site.unread.translators.join(', ') : '';
+  if (translators)
+    yield lost(site, packet, 'translation', `${translators} may lead it elsewhere, and cannot be read`);
   const bases = basesAt(site.filter, hook, familiesOf(packet.family));
   const become = ({ packet: { mark } }: Passed, now: Packet): Passed => {
     return { packet: { ...located(site, now), mark } };
@@ -331,7 +332,8 @@ function* summarize(
   packet: Packet,
   bases: readonly BaseChain[],
 ): Walk<undefined> {
-  if (site.unread) yield unsure(site, packet, 'rules', `not judged: ${site.unread}`);
+  const { others } = site.unread;
+  if (others.length) yield unsure(site, packet, 'rules', `not judged: ${others.join(', ')}`);
   else if (hookName === 'forward') {
     const names = [...new Set(bases.map(({ table }) => nameOf(table)))];
     const words = names.length ? `accepted by ${names.join(', ')}` : 'no rule is about forwarded packets';

@@ -105,17 +105,8 @@ export class Site {
     }
   }
 
-  /** Which rules the walk does not see, human-readable; empty if there are none. */
-  get unread(): string {
-    return this.#findUnread().others.join(', ');
-  }
-
-  /** Those of them that may translate addresses. */
-  get translators(): string {
-    return this.#findUnread().translators.join(', ');
-  }
-
-  #findUnread(): Unread {
+  /** Which rules the walk does not see. */
+  get unread(): Unread {
     this.#unread ??= this.#in(() => findUnread(this.tables));
     return this.#unread;
   }
@@ -135,6 +126,7 @@ export class Site {
   }
 }
 
+/** Rules, human-readable: those that may translate addresses, and others. */
 interface Unread {
   readonly translators: readonly string[];
   readonly others: readonly string[];
