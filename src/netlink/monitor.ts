@@ -267,11 +267,11 @@ function decodeDevice(type: number, body: Uint8Array): RouteNotification[] {
 /** linux/netfilter/nfnetlink.h: NFNLGRP_NFTABLES. Changes made by iptables-nft arrive here, too; those of iptables-legacy do not. */
 export const NFT_GROUPS: readonly number[] = [7];
 
-/** Something that was deleted. */
-export interface NftDeletion {
+/** Something that was deleted or added. */
+export interface NftChange {
   readonly table: string;
   /** Of a chain or a rule: the chain. */
-  readonly chain?: string;
+  readonly chain?: string | undefined;
   /** Of elements: their set. */
   readonly set?: string;
   /** Of elements: what their comments say. Undefined for a table, chain, rule or set: whom it concerns is not known. */
@@ -295,19 +295,19 @@ const DELETIONS = (['TABLE', 'CHAIN', 'RULE', 'SET', 'SETELEM'] as const).map(ki
 export function decodeNftDeletion(
   { type, body }: Envelope,
   isWanted: (table: string) => boolean,
-): NftDeletion | undefined {
+): NftChange | undefined {
   if (!DELETIONS.includes(type)) return undefined;
   const { table } = tableOnly.decode(body).attrs;
   if (table === undefined || !isWanted(table)) return undefined;
-  const chain = chainIn(type, body);
-  if (type !== nftType('DEL', 'SETELEM')) return { table, ...(chain === undefined ? {} : { chain }) };
+  if (type !== nftType('DEL', 'SETELEM')) return { table, chain: chainIn(type, body) };
   const { set = '', elements = [] } = elementMessage.decode(body).attrs;
   return { table, set, comments: elements.flatMap(({ comment }) => comment ?? []) };
 }
 
 function chainIn(type: number, body: Uint8Array): string | undefined {
   if (type === nftType('DEL', 'RULE')) return tableAndSecond.decode(body).attrs.second;
-  return type === nftType('DEL', 'CHAIN') ? chainName.decode(body).attrs.chain : undefined;
+  const isChain = type === nftType('DEL', 'CHAIN') || type === nftType('NEW', 'CHAIN');
+  return isChain ? chainName.decode(body).attrs.chain : undefined;
 }
 
 /** The set that elements were added to. */
@@ -317,22 +317,11 @@ export function decodeNftSetAddition({ type, body }: Envelope): { table: string;
   return table === undefined || set === undefined ? undefined : { table, set };
 }
 
-/** A table or a chain that was added. */
-interface NftAddition {
-  readonly table: string;
-  /** Undefined for a table. */
-  readonly chain?: string;
-}
-
 /** @returns undefined for everything but a table or chain that is new, or whose policy or flags have changed */
-export function decodeNftAddition({ type, body }: Envelope): NftAddition | undefined {
-  const isChain = type === nftType('NEW', 'CHAIN');
-  if (!isChain && type !== nftType('NEW', 'TABLE')) return undefined;
-  const { table, chain } = isChain
-    ? chainName.decode(body).attrs
-    : { ...tableOnly.decode(body).attrs, chain: undefined };
-  if (table === undefined) return undefined;
-  return { table, ...(chain === undefined ? {} : { chain }) };
+export function decodeNftAddition({ type, body }: Envelope): NftChange | undefined {
+  if (type !== nftType('NEW', 'CHAIN') && type !== nftType('NEW', 'TABLE')) return undefined;
+  const { table } = tableOnly.decode(body).attrs;
+  return table === undefined ? undefined : { table, chain: chainIn(type, body) };
 }
 
 // What changes in the network namespaces to which devices of this one lead?

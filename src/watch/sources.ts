@@ -10,7 +10,7 @@ import {
   decodeNftSetAddition,
   decodeRouteNotification,
   NFT_GROUPS,
-  type NftDeletion,
+  type NftChange,
   openAll,
   openMonitor,
   openPeerMonitor,
@@ -316,7 +316,7 @@ export function hintsOfRules(messages: readonly Envelope[]): Hint[] {
   return hints;
 }
 
-function hintsOfDeletion(deletion: NftDeletion, messages: readonly Envelope[]): Hint[] {
+function hintsOfDeletion(deletion: NftChange, messages: readonly Envelope[]): Hint[] {
   const { table, chain, comments } = deletion;
   const isOwn = table.startsWith(OWN);
   if (!isOwn && chain !== undefined && FOREIGN_CHAIN.test(chain)) return [];
@@ -328,7 +328,7 @@ function hintsOfDeletion(deletion: NftDeletion, messages: readonly Envelope[]): 
 }
 
 /** A count that changes is deleted and added in one transaction. */
-function isRenewed({ table, set }: NftDeletion, messages: readonly Envelope[]): boolean {
+function isRenewed({ table, set }: NftChange, messages: readonly Envelope[]): boolean {
   return messages.some(message => {
     const added = decodeNftSetAddition(message);
     return added?.table === table && added.set === set;
