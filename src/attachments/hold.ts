@@ -2,6 +2,7 @@
 // README.md has the order of what is written, and what `pastOf` makes of what a dead process has left.
 
 import { readdirSync } from 'node:fs';
+import { basename } from 'node:path';
 import { type AttachmentId, cacheFileOf } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig, orTell, toCniError } from '../cni/errors.ts';
@@ -299,7 +300,7 @@ export class Held {
   ): void {
     const { env, owner = '', request, pluginDirs = [] } = this.#call;
     const cacheDir = this.#callersCacheDir;
-    refuseSharedName(this.#id, cacheDir);
+    refuseUnfitName(this.#id, cacheDir);
     const { network, containerId, ifname } = this.#id;
     const asked = { network, containerId, ifname, ...wanted, owner, pluginDirs, ...defined({ request }) };
     const place = { ...identifyNetns(wanted.netns), ...hostCookie(), boot: bootId(env), cacheDir };
@@ -515,12 +516,25 @@ function refuseReplaced(record: KnownAttachment): void {
   );
 }
 
-/** All three parts of the name of an entry's file may contain "-": two attachments can have one name, and the entry is all that tells of one. */
-function refuseSharedName(id: AttachmentId, cacheDir: string): void {
+/** NAME_MAX of linux/limits.h. */
+const NAME_BYTES = 255;
+
+/**
+ * All three parts of the name of an entry's file may be long and may contain "-": two attachments can have one name, and the entry is all that
+ * tells of one.
+ */
+function refuseUnfitName(id: AttachmentId, cacheDir: string): void {
   const file = cacheFileOf(cacheDir, id);
-  if (!isOfAnother(file, id)) return;
+  const bytes = Buffer.byteLength(basename(file));
+  const why =
+    bytes > NAME_BYTES
+      ? `"${file}" would be its entry, and a file name of ${bytes} bytes is longer than ${NAME_BYTES}; choose a shorter`
+      : isOfAnother(file, id)
+        ? `"${file}" is the entry of another attachment, whose names give the same file; choose another`
+        : undefined;
+  if (why === undefined) return;
   throw invalidConfig(
-    `Cannot attach interface "${id.ifname}" of container "${id.containerId}" to network "${id.network}": "${file}" is the entry of another attachment, whose names give the same file; choose another name for the network or the container`,
+    `Cannot attach interface "${id.ifname}" of container "${id.containerId}" to network "${id.network}": ${why} name for the network or the container`,
   );
 }
 

@@ -17,7 +17,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isRunning, thisProcess } from './process-stat.ts';
-import { fileFailure, namesIn } from './read-file.ts';
+import { fileFailure, NO_SUCH_FILE, namesIn } from './read-file.ts';
 
 /** How to write a file; only its owner may read it. */
 interface PutOptions {
@@ -151,7 +151,7 @@ export function removeFile(path: string, what = 'file'): void {
     if (found === undefined || found.isDirectory()) return;
     unlinkSync(path);
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return;
+    if (NO_SUCH_FILE.includes((cause as NodeJS.ErrnoException).code ?? '')) return;
     throw fileFailure(`remove ${what}`, path, cause);
   }
 }

@@ -79,17 +79,18 @@ export function tryRead(path: string): string | undefined {
   return attempt(() => readFileSync(path, WITHOUT_WAITING));
 }
 
+/** Codes of errors that mean that a path has no file: one of a name that the file system does not take cannot exist. */
+export const NO_SUCH_FILE: readonly string[] = ['ENOENT', 'ENAMETOOLONG'];
+
 /**
  * Text of a file; undefined if there is no file of that path.
  * @param what names it in the error (`backup`)
  * @param absent codes of errors that mean that there is none
  * @throws CniError 5 when it cannot be read: its content may still be needed
  */
-export function readIfThere(path: string, what: string, absent = NOT_THERE): string | undefined {
+export function readIfThere(path: string, what: string, absent = NO_SUCH_FILE): string | undefined {
   return unless(absent, `read ${what}`, path, () => readFileSync(path, WITHOUT_WAITING));
 }
-
-const NOT_THERE: readonly string[] = ['ENOENT'];
 
 /** What the work returns; undefined after an error with one of the codes. @throws CniError 5 after another one */
 function unless<T>(codes: readonly string[], action: string, path: string, work: () => T): T | undefined {
@@ -117,7 +118,7 @@ export function namesIn(dir: string): string[] {
  * @param absent codes of errors that mean that there are none
  * @throws CniError 5 when it cannot be read
  */
-export function namesIfThere(dir: string, what: string, absent = NOT_THERE): string[] {
+export function namesIfThere(dir: string, what: string, absent = NO_SUCH_FILE): string[] {
   return unless(absent, `list ${what} in`, dir, () => readdirSync(dir)) ?? [];
 }
 

@@ -164,8 +164,9 @@ describe('readEntry()', () => {
     });
   });
 
-  test('returns nothing where no file exists', () => {
+  test('returns nothing where no file exists, or can exist', () => {
     expect(readEntry(dir, ID)).toBeUndefined();
+    expect(readEntry(dir, { ...ID, network: 'n'.repeat(250) })).toBeUndefined();
   });
 
   test('ignores the file of another attachment with the same file name', () => {
@@ -181,8 +182,9 @@ describe('readEntry()', () => {
 });
 
 describe('removeEntry()', () => {
-  test('succeeds when there is none', () => {
+  test('succeeds when there is none, or can be none', () => {
     removeEntry(dir, ID);
+    removeEntry(dir, { ...ID, network: 'n'.repeat(250) });
     put('n1-c1-eth0', FULL_BYTES);
     removeEntry(dir, ID);
     expect(readEntry(dir, ID)).toBeUndefined();

@@ -234,6 +234,15 @@ test('an ADD is noted with its first segment, and not before', () => {
   expect(readRecord(dir, ID)).toMatchObject({ phase: 'attached', isNoted: false });
 });
 
+test('an ADD whose entry no file system takes is refused before anything is noted', () => {
+  const id = { ...ID, network: 'n'.repeat(250) };
+  const held = tryHold(id, { ...place, cacheDir: run, purpose: 'add' }) as Held;
+  const begin = () => held.beginAdd(intentOf({ cacheDir: run }), false);
+  expect(begin).toThrow(/a file name of 258 bytes is longer than 255; choose a shorter name for the network/);
+  expect(fs.existsSync(noteFileOf(dir, id))).toBe(false);
+  held.release();
+});
+
 test('an ADD over an earlier one is found by its journal, which has never had a note', () => {
   const held = holdFree('add');
   held.beginAdd(intentOf({ cacheDir: run }), true);

@@ -84,7 +84,8 @@ test('removeFile() removes a file or a symbolic link, and ignores a missing one'
   const [file, link] = [path.join(dir, 'file'), path.join(dir, 'link')];
   fs.writeFileSync(file, '');
   fs.symlinkSync('/nowhere', link);
-  for (const one of [file, link, file, path.join(file, 'below')]) removeFile(one);
+  const tooLong = path.join(dir, 'x'.repeat(256));
+  for (const one of [file, link, file, path.join(file, 'below'), tooLong]) removeFile(one);
   expect(fs.readdirSync(dir)).toEqual([]);
 });
 
