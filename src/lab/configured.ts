@@ -1,6 +1,9 @@
-// Which capability arguments does a chain get in a lab, and which of them each plugin?
+// Which capability arguments does a chain get in a lab, which of them each plugin, and which a second container?
 import type { Conflist } from '../chain/config/conflist.ts';
-import type { JsonObject } from '../cni/json.ts';
+import type { Attachment } from '../chain/run/runtime.ts';
+import { attempt } from '../cni/errors.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { parseMac, renderMac } from '../net/interface.ts';
 
 /** A configured plugin: its entry of the conflist, and its capability arguments. */
 export interface ConfiguredPlugin {
@@ -33,12 +36,42 @@ export function offerCapabilities(list: Conflist, given: JsonObject): JsonObject
   return { ...Object.fromEntries(offered), ...given };
 }
 
-/** The arguments for a second container: the same, but with other host ports. */
-export function forNeighbour(capabilities: JsonObject): JsonObject {
-  const { portMappings } = capabilities;
-  if (!Array.isArray(portMappings)) return capabilities;
-  const moved = portMappings.map(mapping => ({ ...mapping, hostPort: Number(mapping?.hostPort) + 1 }));
-  return { ...capabilities, portMappings: moved };
+/** What a caller gives beside the list. */
+export type Arguments = Pick<Attachment, 'args' | 'capabilityArgs'>;
+
+/** The arguments for a second container: the same, but with host ports and a hardware address that the first one does not have. */
+export function forNeighbour({ args = [], capabilityArgs = {} }: Arguments): Arguments {
+  const { portMappings, mac } = capabilityArgs;
+  return {
+    args: args.map(([key, text]) => [key, key === 'MAC' ? otherMac(text) : text]),
+    capabilityArgs: {
+      ...capabilityArgs,
+      ...(Array.isArray(portMappings) ? { portMappings: withOtherPorts(portMappings) } : {}),
+      ...(typeof mac === 'string' ? { mac: otherMac(mac) } : {}),
+    },
+  };
+}
+
+function withOtherPorts(mappings: readonly unknown[]): unknown[] {
+  const given = mappings.filter(isObject);
+  const taken = new Set(given.map(({ hostPort }) => hostPort));
+  const moved = new Map<unknown, number>();
+  for (const port of [...taken].filter((one): one is number => typeof one === 'number' && one > 0)) {
+    let other = port;
+    do other = (other % PORT_MAX) + 1;
+    while (taken.has(other) && other !== port);
+    moved.set(port, other);
+    taken.add(other);
+  }
+  return given.map(one => ({ ...one, hostPort: moved.get(one.hostPort) ?? one.hostPort }));
+}
+
+const PORT_MAX = 65_535;
+
+/** Differs in the last bit. A text that is no hardware address is the plugin's to refuse. */
+function otherMac(text: string): string {
+  const bytes = attempt(() => parseMac(text));
+  return bytes ? renderMac(bytes.with(-1, (bytes.at(-1) ?? 0) ^ 1)) : text;
 }
 
 /** Each plugin with the arguments that it receives. */

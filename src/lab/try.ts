@@ -7,7 +7,13 @@ import { defined, isObject, type JsonObject } from '../cni/json.ts';
 import { atLeast, parseResult, type Result, SINCE } from '../cni/result.ts';
 import { renderIp } from '../net/ip.ts';
 import { findSysctl } from '../sys/sysctl.ts';
-import { configurePlugins, forNeighbour, offerCapabilities } from './configured.ts';
+import {
+  type Arguments,
+  type ConfiguredPlugin,
+  configurePlugins,
+  forNeighbour,
+  offerCapabilities,
+} from './configured.ts';
 import {
   diffResults,
   diffStates,
@@ -88,7 +94,8 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
   const durationMs = performance.now() - started;
   tell({ kind: 'lab', network, version, links: plugins.length, rootless, durationMs });
   const before = look();
-  const attachment = attachmentTo(container, trial, capabilities);
+  const given = { args: trial.args, capabilityArgs: capabilities };
+  const attachment = attachmentTo(container, ifname, given);
   const run = async (verb: ChainVerb) => {
     const earlier = look();
     const played = await play(hook => runChain(verb, list, attachment, { pluginDirs, env, ...hook }), look);
@@ -108,7 +115,8 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
     const checked = skipped ? { ok: true } : await run('CHECK');
     if (checked.ok || trial.keepGoing) {
       const scene = { lab, plugins, ifname, container: own, sysctlsBefore };
-      shapes = await probe(trial, scene, forNeighbour(capabilities), look, tell);
+      const second = { given: forNeighbour(given), alone: whyAlone(plugins, before, look()) };
+      shapes = await probe(trial, scene, second, look, tell);
     }
     await run('DEL');
   }
@@ -128,7 +136,7 @@ function whyUnchecked({ disableCheck, version }: Conflist): string | undefined {
 async function probe(
   trial: Trial,
   scene: Omit<Scene, 'neighbour'>,
-  capabilities: JsonObject,
+  second: { readonly given: Arguments; readonly alone: string | undefined },
   look: () => Snapshot,
   tell: Tell,
 ): Promise<ReadonlySet<string>> {
@@ -136,16 +144,19 @@ async function probe(
   const runtime = { pluginDirs, env };
   tell({ kind: 'probing' });
   const place = createNamespace('neighbour');
-  const attachment = attachmentTo(place, trial, capabilities);
+  const attachment = attachmentTo(place, trial.ifname, second.given);
   const alone = look();
   let neighbour: Attached | undefined;
+  const joins = (outcome: 'skipped' | 'failed', seen: string) =>
+    tell({ kind: 'probe', what: 'a second container joins', outcome, seen });
   try {
-    const result = await runChain('ADD', list, attachment, runtime);
-    neighbour = { place, result: parseResult(result ?? {}, list.version) };
+    if (second.alone === undefined) {
+      const result = await runChain('ADD', list, attachment, runtime);
+      neighbour = { place, result: parseResult(result ?? {}, list.version) };
+    } else joins('skipped', second.alone);
   } catch (error) {
     // A conflist with a fixed address supports only one container.
-    const outcome = toCniError(error).code === ADDRESS_TAKEN ? 'skipped' : 'failed';
-    tell({ kind: 'probe', what: 'a second container joins', outcome, seen: describeError(error) });
+    joins(toCniError(error).code === ADDRESS_TAKEN ? 'skipped' : 'failed', describeError(error));
   }
   const shapes = shapesAdded(alone, look());
   runProbes(promisesOf({ ...scene, neighbour }), trial.keepGoing, tell);
@@ -173,12 +184,25 @@ function runProbes(probes: readonly Probe[], keepGoing: boolean, tell: Tell): vo
   }
 }
 
-function attachmentTo(
-  { name, path }: Namespace,
-  { ifname, args }: Trial,
-  capabilityArgs: JsonObject,
-): Attachment {
-  return { containerId: `catena-try-${name}`, netns: path, ifname, args, capabilityArgs };
+/** Why a list supports only one container; undefined if a second one is to join. */
+function whyAlone(
+  plugins: readonly ConfiguredPlugin[],
+  before: Snapshot,
+  after: Snapshot,
+): string | undefined {
+  const taken = diffStates(before.host, after.host).removed.find(({ key }) => key.startsWith('link '));
+  if (taken) return `the first one has ${taken.words} of the host`;
+  if (plugins.some(({ conf }) => conf.mode === 'passthru'))
+    return 'mode "passthru" lets only one container have the device';
+  const fixed = plugins.flatMap(({ conf: { mac, args }, runtimeConfig }) => {
+    const cni = isObject(args) && isObject(args.cni) ? args.cni : {};
+    return runtimeConfig.mac || (!mac && !cni.mac) ? [] : [`${cni.mac || mac}`];
+  });
+  return fixed.length ? `the list gives every container the hardware address ${fixed[0]}` : undefined;
+}
+
+function attachmentTo({ name, path }: Namespace, ifname: string, given: Arguments): Attachment {
+  return { containerId: `catena-try-${name}`, netns: path, ifname, ...given };
 }
 
 /** What each plugin changed: its moment beside the one before. */

@@ -157,6 +157,46 @@ describeRoot('catena try', () => {
     });
   });
 
+  const HOST_PORTS = JSON.stringify({
+    mac: '02:00:00:00:00:07',
+    portMappings: [8080, 8081].map(hostPort => ({ hostPort, containerPort: 80, protocol: 'tcp' })),
+  });
+  const NO_HOST = { type: 'host-local', subnet: '10.98.0.0/24', routes: [{ dst: '0.0.0.0/0' }] };
+  test.each<[string, readonly object[], string[]]>([
+    ['ports beside each other, and a hardware address', [], ['--cap', HOST_PORTS]],
+    ['containers that a policy keeps apart', [{ type: 'firewall', ingressPolicy: 'isolated' }], []],
+    ['one hardware address for every container', [{ type: 'tuning', mac: '02-00-00-00-00-07' }], []],
+    [
+      'ports for some sources',
+      [{ type: 'portmap', capabilities: { portMappings: true }, conditionsV4: ['-s', '10.0.0.0/8'] }],
+      [],
+    ],
+  ])('takes no promise for broken that a list does not make: %s', async (_, more, options) => {
+    await withHost(async lab => {
+      const first = { ...BRIDGE, isDefaultGateway: true, hairpinMode: true, capabilities: { mac: true } };
+      const ports = { type: 'portmap', capabilities: { portMappings: true } };
+      const file = write(lab, [first, ...(more.length ? more : [ports])]);
+      const { exitCode, report } = await tryJson(lab, file, '--keep-going', ...options);
+      const failed = report.probes.filter(({ outcome }: { outcome: string }) => outcome === 'failed');
+      expect({ exitCode, failed }).toEqual({ exitCode: 0, failed: [] });
+    });
+  });
+
+  test('takes a device of the host for one container, and its router for another host', async () => {
+    await withHost(async lab => {
+      const file = write(lab, [{ type: 'host-device', device: 'up0', ipam: NO_HOST }]);
+      const { exitCode, report } = await tryJson(lab, file, '--device', 'up0');
+      expect({ exitCode, probes: report.probes }).toMatchObject({
+        exitCode: 0,
+        probes: [
+          { what: 'a second container joins', outcome: 'skipped' },
+          { outcome: 'ok' },
+          { what: 'gateway 10.98.0.1 replies to the container', outcome: 'skipped' },
+        ],
+      });
+    });
+  });
+
   test('stops probing at the first broken promise, unless asked to keep going', async () => {
     await withHost(async lab => {
       const bin = link(lab, 'lazy', {});

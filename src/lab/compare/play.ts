@@ -108,13 +108,12 @@ export async function playScene(scene: Scene, twin: Twin): Promise<SceneRecord> 
 function attachmentTo(who: string, { withoutNetns }: Step, { ifname, args, capabilities }: Twin): Attachment {
   const isFirst = who === NAMES[1];
   const name = isFirst ? 'one' : 'two';
+  const given = { args, capabilityArgs: capabilities };
   return {
     containerId: `catena-compare-${name}`,
     netns: withoutNetns ? '' : `/run/netns/${name}`,
     ifname,
-    args,
-    // Two containers cannot use the same host port.
-    capabilityArgs: isFirst ? capabilities : forNeighbour(capabilities),
+    ...(isFirst ? given : forNeighbour(given)),
   };
 }
 

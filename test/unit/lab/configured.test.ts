@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { parseNetwork } from '../../../src/chain/config/conflist.ts';
+import type { JsonObject } from '../../../src/cni/json.ts';
 import { configurePlugins, forNeighbour, offerCapabilities } from '../../../src/lab/configured.ts';
 
 const network = (...plugins: object[]) =>
@@ -30,12 +31,40 @@ describe('offerCapabilities()', () => {
 });
 
 describe('forNeighbour()', () => {
+  const capabilitiesFor = (capabilityArgs: JsonObject) => forNeighbour({ capabilityArgs }).capabilityArgs;
+
   test('moves host ports, which only one container can have', () => {
     const given = { portMappings: [{ hostPort: 8080, containerPort: 80 }], bandwidth: { ingressRate: 1 } };
-    expect(forNeighbour(given)).toEqual({
+    expect(capabilitiesFor(given)).toEqual({
       portMappings: [{ hostPort: 8081, containerPort: 80 }],
       bandwidth: { ingressRate: 1 },
     });
+  });
+
+  test.each([
+    [
+      [8080, 8081],
+      [8082, 8083],
+    ],
+    [[65_535], [1]],
+    [
+      [53, 53],
+      [54, 54],
+    ],
+    [[0], [0]],
+  ])('moves host ports %p to %p', (ports, others) => {
+    const { portMappings } = capabilitiesFor({ portMappings: ports.map(hostPort => ({ hostPort })) }) ?? {};
+    expect(portMappings).toEqual(others.map(hostPort => ({ hostPort })));
+  });
+
+  test('gives another hardware address, and leaves what is none to the plugin', () => {
+    expect(capabilitiesFor({ mac: '02-00-00-00-00-07' })).toEqual({ mac: '02:00:00:00:00:06' });
+    expect(capabilitiesFor({ mac: 'x' })).toEqual({ mac: 'x' });
+    const args = [
+      ['IgnoreUnknown', '1'],
+      ['MAC', '02:00:00:00:00:08'],
+    ] as const;
+    expect(forNeighbour({ args }).args).toEqual([args[0], ['MAC', '02:00:00:00:00:09']]);
   });
 });
 
