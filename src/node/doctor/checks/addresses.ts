@@ -23,13 +23,17 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
     // Containers on the link of a device of the node share its subnet, and are not reached by its routes.
     const isOnLink = list.plugins.some(({ type }) => findAbout(type)?.needsGatewayInSubnet);
     if (isOnLink && devices.length === 0) return [];
+    const attached = attachedTo(list.name);
     return rangesOf(list, findAbout).flatMap(({ range: { subnet } }) =>
       routes.flatMap(({ destination, device }) => {
         const other = findCidr(destination);
         const isApart = !other || other.prefix === 0 || !cidrsOverlap(subnet, other);
         if (isApart || devices.includes(device)) return [];
+        // The host's end of a container's pair has the route to it, and in IPv6 one to its gateway.
+        const others = attached.filter(({ hostEnds }) => !hostEnds.includes(device));
+        const led = others.flatMap(({ ips }) => ips.filter(ip => cidrContains(other, ip)));
+        if (others.length < attached.length && led.length === 0) return [];
         const found = `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} on "${device}"`;
-        const led = attachedTo(list.name).filter(ip => cidrContains(other, ip));
         if (led.length === 0 || other.prefix <= subnet.prefix) {
           const mend = `ip route show ${destination}; use another subnet for the network, unless the route is for it`;
           return problem('warning', found, mend);
@@ -41,10 +45,10 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
   });
   return problems.length ? problems : 'no subnet overlaps with a route of the node';
 
-  function attachedTo(network: string): Ip[] {
+  function attachedTo(network: string) {
     const { attachments } = facts.attachments();
-    return attachments.flatMap(one =>
-      one.network === network && !one.isGone ? addressesIn(one.result) : [],
+    return attachments.flatMap(({ network: own, isGone, result }) =>
+      own === network && !isGone ? [{ ips: addressesIn(result), hostEnds: hostEndsIn(result) }] : [],
     );
   }
 };
@@ -113,6 +117,12 @@ function narrowEnds(
 function addressesIn({ ips }: JsonObject = {}): Ip[] {
   if (!Array.isArray(ips)) return [];
   return ips.flatMap(one => (isObject(one) && findCidr(String(one.address))?.ip) || []);
+}
+
+function hostEndsIn({ interfaces }: JsonObject = {}): unknown[] {
+  return (Array.isArray(interfaces) ? interfaces : []).flatMap(one =>
+    isObject(one) && !one.sandbox ? [one.name] : [],
+  );
 }
 
 /** Without such a route, pods reach the pods of a node from some nodes only, or from none. */

@@ -5,6 +5,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
+import { writeEntry } from '../../../../src/attachments/entries.ts';
 import { loadAbouts } from '../../../../src/cni/plugin-about.ts';
 import { unlisted } from '../../../../src/node/doctor/checks/configuration.ts';
 import type { Finding, NodeView, RoutedPod } from '../../../../src/node/doctor/finding.ts';
@@ -356,6 +357,25 @@ describeNeeding(
       const found = await problemsOf(node({}, { routes, devices }));
       expect(found.map(({ id }) => id)).toEqual(['network.subnet-overlap', 'network.mtu']);
       expect(found[0]?.found).toContain('vpn0');
+    });
+
+    test("does not mind the routes to containers on the host's ends of their pairs, but those elsewhere", async () => {
+      install('ptp');
+      writeList('podnet', { type: 'ptp' });
+      const interfaces = [{ name: 'veth1' }, { name: 'eth0', sandbox: '/proc/self/ns/net' }];
+      const result = { cniVersion: '1.1.0', interfaces, ips: [{ address: '10.1.0.2/29' }] };
+      const id = { network: 'podnet', containerId: 'c1', ifname: 'eth0', netns: '/proc/self/ns/net' };
+      writeEntry(`${dir}/cni`, { ...id, args: [], capabilityArgs: {}, source: '', result });
+      const routes = (...devices: string[]) => ({
+        routes: devices.flatMap(device =>
+          ['10.1.0.2/32', '10.1.0.1/32'].map(destination => ({ destination, device })),
+        ),
+      });
+      expect(await problemsOf(node({}, routes('veth1')))).toEqual([]);
+      expect(await problemsOf(node({}, routes('veth1', 'eth0')))).toMatchObject([
+        { severity: 'error', mend: 'ip route del 10.1.0.2/32 dev eth0' },
+        { severity: 'warning' },
+      ]);
     });
 
     test('does not mind the route to the LAN whose addresses a macvlan gives', async () => {
