@@ -10,6 +10,7 @@ import { parseMac, renderMac } from '../net/interface.ts';
 import { cidrContains, findCidr, findIp, type Ip, renderCidr, renderIp, sameIp } from '../net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK, RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { findLink, IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link.ts';
+import { listRules } from '../netlink/rtnl/rule.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import type { ConfiguredPlugin } from './configured.ts';
@@ -117,8 +118,17 @@ export function placeIps({ route }: Namespace): Ip[] {
 const PATIENCE_MS = 1_500;
 
 /** Whether an address answers a container. @param scope of a link-local one: the interface's index */
-function echo({ place }: Attached, ip: Ip, scope = 0, patienceMs?: number): Finding {
-  return timed(ping(place.netns, ip, scope, patienceMs));
+function echo(from: Attached, ip: Ip, scope = 0, patienceMs?: number): Finding {
+  const source = scope === 0 ? ruledSource(from, ip.family) : undefined;
+  return timed(ping(from.place.netns, ip, scope, patienceMs, source));
+}
+
+/** The address of a container for which a routing rule exists: what is sent from another one takes other routes, or has none. */
+function ruledSource(container: Attached, family: 4 | 6): Ip | undefined {
+  const rules = attempt(() => listRules(container.place.route)) ?? [];
+  return containerIps(container).find(
+    ip => ip.family === family && rules.some(({ from }) => from && sameIp(from.ip, ip)),
+  );
 }
 
 /** How long a reply took, or why there was none. */
@@ -290,6 +300,7 @@ function reach({ lab, container }: Scene, family: 4 | 6, expected: Ip | undefine
     client: container.place.netns,
     to: lab.outsideAddress[family],
     toPort: ECHO_PORT,
+    source: ruledSource(container, family),
   });
   if (!said.answered) return finding(false, said.why);
   const seen = `it saw ${renderIp(said.peer)}`;
@@ -425,7 +436,10 @@ function call({ container }: Scene, mapping: PortMapping, to: Ip, client: Netns)
   const { protocol = 'tcp', hostPort, containerPort } = mapping;
   const talk = { tcp: talkTcp, udp: talkUdp }[protocolOf(mapping)];
   if (talk === undefined) return skipped(`no test for protocol ${protocol}`);
-  const said = talk({ server: container.place.netns, port: containerPort, client, to, toPort: hostPort });
+  const { netns: server } = container.place;
+  const at = ruledSource(container, to.family);
+  const source = client === server ? at : undefined;
+  const said = talk({ server, port: containerPort, client, to, toPort: hostPort, at, source });
   return said.answered ? finding(true, `it saw ${renderIp(said.peer)}`) : finding(false, said.why);
 }
 

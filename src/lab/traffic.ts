@@ -34,6 +34,10 @@ interface Route {
   readonly client: Netns;
   readonly to: Ip;
   readonly toPort: number;
+  /** The server's address: every one of its namespace unless given. */
+  readonly at?: Ip | undefined;
+  /** The client's address; chosen by the kernel unless given. */
+  readonly source?: Ip | undefined;
 }
 
 /** The outcome of a conversation. */
@@ -195,9 +199,18 @@ function withEnds<T>(
 ): T {
   const { family } = route.to;
   return withSocket(transport, route.server, family, server => {
-    const { port } = bindSocket(server, transport, route.port);
-    return withSocket(transport, route.client, family, client => talk(server, client, port));
+    const at = route.at && { address: ipToBytes(route.at) };
+    const { port } = bindSocket(server, transport, route.port, at);
+    return withSocket(transport, route.client, family, client => {
+      sendFrom(client, route.source);
+      return talk(server, client, port);
+    });
   });
+}
+
+function sendFrom(client: InetSocket, source: Ip | undefined): void {
+  // Unlike a server's TCP socket, this one must not listen.
+  if (source) bindSocket(client, 'udp', 0, { address: ipToBytes(source) });
 }
 
 function withSocket<T>(
@@ -253,11 +266,19 @@ const HEADER_BYTES = 8;
 /**
  * Sends echo requests until one is answered.
  * @param scope interface index, for link-local addresses
+ * @param source address to send from; chosen by the kernel unless given
  * @returns milliseconds until the answer; undefined when there is none. Same as: `ping -c 1`
  */
-export function ping(from: Netns, to: Ip, scope = 0, patienceMs = DEADLINE_MS): number | undefined {
+export function ping(
+  from: Netns,
+  to: Ip,
+  scope = 0,
+  patienceMs = DEADLINE_MS,
+  source?: Ip,
+): number | undefined {
   const started = performance.now();
   return withSocket('icmp', from, to.family, socket => {
+    sendFrom(socket, source);
     for (let sequence = 1; performance.now() - started < patienceMs; sequence++) {
       const sent = performance.now();
       if (!trySend(socket, to, scope, sequence)) {

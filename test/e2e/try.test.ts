@@ -165,6 +165,7 @@ describeRoot('catena try', () => {
   test.each<[string, readonly object[], string[]]>([
     ['ports beside each other, and a hardware address', [], ['--cap', HOST_PORTS]],
     ['containers that a policy keeps apart', [{ type: 'firewall', ingressPolicy: 'isolated' }], []],
+    ['routes for packets from one address', [{ type: 'sbr' }], []],
     ['one hardware address for every container', [{ type: 'tuning', mac: '02-00-00-00-00-07' }], []],
     [
       'ports for some sources',
