@@ -248,7 +248,7 @@ function* freeTables({ rules, routes }: Present): Generator<number, never> {
 
 /**
  * The table that an address had before its rule was deleted: one that no rule refers to, whose routes all use this interface and
- * include that of the address's subnet. Two addresses of one subnet cannot be distinguished.
+ * include that of the address's subnet, which with ptp leads through the gateway. Two addresses of one subnet cannot be distinguished.
  */
 function findLostTable(address: Cidr, all: readonly Cidr[], present: Present): number | undefined {
   if (all.some(other => other !== address && sameSubnet(other, address))) return undefined;
@@ -259,7 +259,5 @@ function findLostTable(address: Cidr, all: readonly Cidr[], present: Present): n
     !RESERVED_TABLES.includes(table) &&
     !led.has(table) &&
     routes.every(route => route.table !== table || route.oif === index);
-  return routes.find(({ table = RT_TABLE_MAIN, dst, gateway }) => {
-    return gateway === undefined && sameSubnet(dst, address) && isLost(table);
-  })?.table;
+  return routes.find(({ table = RT_TABLE_MAIN, dst }) => sameSubnet(dst, address) && isLost(table))?.table;
 }

@@ -75,6 +75,19 @@ describe('planSbr()', () => {
     expect(summary(configured)).toEqual(['10.8.0.2/32 150: 10.8.0.0/24, 0.0.0.0/0 via 10.8.0.9']);
   });
 
+  test.each([undefined, '10.8.0.1'])(
+    'finds the table of a rule that was deleted, by the route to its subnet via %p',
+    way => {
+      const table = [route('10.8.0.0/24', way), route('0.0.0.0/0', '10.8.0.1')].map(one => ({
+        ...one,
+        table: 150,
+      }));
+      expect(summary(planSbr([V4], OPTIONS, presentOf(table)))).toEqual(['10.8.0.2/32 150: ']);
+      const others = presentOf([...table, { ...route('192.0.2.0/24'), oif: 9, table: 150 }]);
+      expect(planSbr([V4], OPTIONS, others).sources[0]?.rule.table).toBe(100);
+    },
+  );
+
   test('plans only rules with a configured table', () => {
     const plan = planSbr([V4, V6], { ...OPTIONS, table: 5000 }, presentOf([route('10.8.0.0/24')]));
     expect(summary(plan)).toEqual(['10.8.0.2/32 5000: ', 'fd00:8::2/128 5000: ']);
