@@ -87,7 +87,9 @@ export const mtu: Check = node => {
         const found = `${sends} its ${own.kind || 'device'} "${own.name}" is ${own.mtu}`;
         return problem('warning', found, `set "mtu": ${inner ? own.mtu : '"auto"'} in the "${type}" entry`);
       }
-      const ports = devices.filter(({ master }) => master === name).sort((a, b) => a.mtu - b.mtu);
+      // The devices of containers have no name that is known, and those without a master none either.
+      const ports = name === undefined ? [] : devices.filter(({ master }) => master === name);
+      ports.sort((a, b) => a.mtu - b.mtu);
       const [narrow, wide] = [ports.at(0), ports.at(-1)];
       if (narrow && wide && narrow.mtu < wide.mtu) {
         const found = `the ports of bridge "${name}" of network "${list.name}" differ: the MTU of "${narrow.name}" is ${narrow.mtu}, that of "${wide.name}" ${wide.mtu}; packets that are too large for a port are lost`;

@@ -359,7 +359,7 @@ describeNeeding(
       expect(found[0]?.found).toContain('vpn0');
     });
 
-    test("does not mind the routes to containers on the host's ends of their pairs, but those elsewhere", async () => {
+    test("does not mind routes to containers on the host's ends of their pairs, but those elsewhere", async () => {
       install('ptp');
       writeList('podnet', { type: 'ptp' });
       const interfaces = [{ name: 'veth1' }, { name: 'eth0', sandbox: '/proc/self/ns/net' }];
@@ -367,11 +367,18 @@ describeNeeding(
       const id = { network: 'podnet', containerId: 'c1', ifname: 'eth0', netns: '/proc/self/ns/net' };
       writeEntry(`${dir}/cni`, { ...id, args: [], capabilityArgs: {}, source: '', result });
       const routes = (...devices: string[]) => ({
-        routes: devices.flatMap(device =>
-          ['10.1.0.2/32', '10.1.0.1/32'].map(destination => ({ destination, device })),
-        ),
+        routes: [
+          { destination: '0.0.0.0/0', device: 'eth0' },
+          ...devices.flatMap(device =>
+            ['10.1.0.2/32', '10.1.0.1/32'].map(destination => ({ destination, device })),
+          ),
+        ],
       });
-      expect(await problemsOf(node({}, routes('veth1')))).toEqual([]);
+      const devices = [
+        { name: 'lo', kind: '', mtu: 65_536 },
+        { name: 'eth0', kind: '', mtu: 1500 },
+      ];
+      expect(await problemsOf(node({}, { ...routes('veth1'), devices }))).toEqual([]);
       expect(await problemsOf(node({}, routes('veth1', 'eth0')))).toMatchObject([
         { severity: 'error', mend: 'ip route del 10.1.0.2/32 dev eth0' },
         { severity: 'warning' },
