@@ -375,7 +375,7 @@ function portProbes(scene: Scene): Probe[] {
       const { hostPort: port, containerPort } = mapping;
       const protocol = protocolOf(mapping);
       const forwarded = `${protocol.toUpperCase()} port ${port} of ${renderIp(to)} is forwarded to ${containerPort}`;
-      return callersOf(scene, conf).map(([who, client, from]) => ({
+      return callersOf(scene, conf, to).map(([who, client, from]) => ({
         what: `${forwarded}, from ${who}`,
         ...(protocol === 'tcp' || protocol === 'udp' ? { sends: { from, to, port, protocol } } : {}),
         isFollowed: live !== undefined && protocol === 'udp',
@@ -409,12 +409,22 @@ function addressFor({ lab, live }: Scene, { hostIP }: PortMapping, family: 4 | 6
 
 type Caller = readonly [from: string, netns: Netns, sender: Sent['from']];
 
-/** Without `snat`, a container would get its own address as the source of its packets. */
-function callersOf({ lab, container }: Scene, { snat }: JsonObject): readonly Caller[] {
+/**
+ * The container itself is one if it has a route to the host's address. Without `snat`, it would get its own address as the source of its
+ * packets.
+ */
+function callersOf({ lab, container }: Scene, { snat }: JsonObject, to: Ip): readonly Caller[] {
+  const { ips = [], routes = [] } = container.result;
+  const isRouted = [...ips.map(({ address }) => address), ...routes.map(({ dst }) => dst)].some(text => {
+    const cidr = findCidr(text);
+    return cidr !== undefined && cidrContains(cidr, to);
+  });
   return [
     ['outside', lab.outside.netns, 'outside'],
     ['the host', lab.host.netns, 'node'],
-    ...(snat === false ? [] : [['the container itself', container.place.netns, 'container'] as const]),
+    ...(isRouted && snat !== false
+      ? [['the container itself', container.place.netns, 'container'] as const]
+      : []),
   ];
 }
 
