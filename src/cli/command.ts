@@ -264,7 +264,7 @@ export function parseArguments(
       positionals.push(arg);
       continue;
     }
-    const { typed, name, given } = arg.startsWith('--') ? longOption(arg) : shortOption(arg, options);
+    const { typed, name, given } = typedOption(arg, options);
     const option = name === undefined ? undefined : optionOf(options, name);
     if (name === undefined || option === undefined)
       throw new UsageError(`Cannot use ${typed}: ${unknown(name ?? typed.slice(1), options)}`);
@@ -287,23 +287,22 @@ interface TypedOption {
   readonly given: readonly string[];
 }
 
-function longOption(arg: string): TypedOption {
-  const [typed = arg, ...given] = arg.split(/=(.*)/s, 2);
-  return { typed, name: typed.slice(2), given };
-}
-
-/** `-p 80`, `-p80` and `-p=80` are the same. */
-function shortOption(
+/** Of `-p 80`, `-p80`, `-p=80`, `--port 80` and `--port=80` the name is the same. */
+export function typedOption(
   arg: string,
   options: Readonly<Record<string, Pick<CommandOption, 'short'>>>,
 ): TypedOption {
+  if (arg.startsWith('--')) {
+    const [typed = arg, ...given] = arg.split(/=(.*)/s, 2);
+    return { typed, name: typed.slice(2), given };
+  }
   const [typed, rest] = [arg.slice(0, 2), arg.slice(2).replace(/^=/, '')];
   const name = Object.keys(options).find(one => options[one]?.short === typed[1]);
   return { typed: name === undefined ? arg : typed, name, given: arg.length > 2 ? [rest] : [] };
 }
 
 /** A dash alone is an argument: it names standard input. */
-function isOption(arg: string): boolean {
+export function isOption(arg: string): boolean {
   return arg.startsWith('-') && arg !== '-';
 }
 

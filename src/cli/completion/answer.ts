@@ -3,11 +3,12 @@ import { parsePluginDirs } from '../../chain/config/find-plugin.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../../cni/directories.ts';
+import { attempt } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { namesIn } from '../../files/read-file.ts';
 import { readRecords } from '../../node/facts.ts';
 import { namesOf, readStorageNames } from '../../node/names.ts';
-import { type Command, type CommandOption, optionsOf } from '../command.ts';
+import { type Command, type CommandOption, isOption, optionsOf, typedOption } from '../command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from '../commands.ts';
 
 /**
@@ -52,87 +53,72 @@ const OF_THE_TOOL: readonly Candidate[] = [
   { word: '--version', about: "show the tool's version" },
 ];
 
-function ofKind(kind: ValueKind, line: Line, place: Surroundings): Offer {
-  switch (kind.kind) {
-    case 'none':
-      return [];
-    case 'files':
-    case 'dirs':
-      return [`:${kind.kind}`];
-    case 'known':
-      return kind.words.map(word => ({ word, about: '' }));
-    default: {
-      const { command, pending } = line;
-      const isAlsoFile = pending === undefined && ALSO_FILES.includes(command?.name ?? '');
-      return [...onNode(kind.kind, line, place), ...(isAlsoFile ? [':files' as const] : [])];
-    }
-  }
+function ofKind(kind: ValueKind | undefined, line: Line, place: Surroundings): Offer {
+  if (kind === undefined) return [];
+  if (typeof kind !== 'string') return kind.map(word => ({ word, about: '' }));
+  if (kind === 'files' || kind === 'dirs') return [`:${kind}`];
+  const alsoFiles = kind === 'lists' ? [':files' as const] : [];
+  // A shell must not show an error in the middle of a command line.
+  return [...(attempt(() => ON_NODE[kind](line, place)) ?? []), ...alsoFiles];
 }
 
-/** Commands whose argument is a name as well as a file. */
-const ALSO_FILES = ['explain', 'try', 'compare'];
+/** Words of a fixed list, paths, or what this node has by that name. */
+type ValueKind = readonly string[] | 'files' | 'dirs' | Dynamic;
 
-/** A shell must not show an error in the middle of a command line. */
-function onNode(names: Dynamic, line: Line, place: Surroundings): Candidate[] {
-  try {
-    return ON_NODE[names](line, place);
-  } catch {
-    return [];
-  }
-}
-
-/** `known`: the words of a fixed list. `none`: only the user knows it. */
-type ValueKind =
-  | { readonly kind: 'known'; readonly words: readonly string[] }
-  | { readonly kind: 'files' | 'dirs' | 'none' }
-  | { readonly kind: Dynamic };
-
-/** What this node has by that name. */
-type Dynamic = 'networks' | 'attached-networks' | 'containers' | 'namespaces' | 'plugins' | 'packet-ends';
+/** `lists` are networks as well as files. */
+type Dynamic =
+  | 'networks'
+  | 'lists'
+  | 'attached-networks'
+  | 'containers'
+  | 'namespaces'
+  | 'plugins'
+  | 'packet-ends';
 
 /** By the placeholder of an argument or an option, without its brackets. */
 const BY_PLACEHOLDER: Readonly<Record<string, ValueKind | undefined>> = {
-  network: { kind: 'networks' },
-  'network or interface': { kind: 'attached-networks' },
-  netns: { kind: 'namespaces' },
-  container: { kind: 'containers' },
-  'id or pod': { kind: 'containers' },
-  'address, mac, port, device, handle, name or id': { kind: 'containers' },
-  'outside, node, address or container': { kind: 'packet-ends' },
-  ':port, container:port or address:port, with /udp': { kind: 'packet-ends' },
-  type: { kind: 'plugins' },
-  'type or kind': { kind: 'plugins' },
-  'type or index': { kind: 'plugins' },
-  conflist: { kind: 'files' },
-  'conflist or network': { kind: 'networks' },
-  'file, directory or network': { kind: 'networks' },
-  'dir or executable': { kind: 'files' },
-  executable: { kind: 'files' },
-  file: { kind: 'files' },
-  dir: { kind: 'dirs' },
-  'command or error code': { kind: 'known', words: COMMANDS.map(({ name }) => name) },
-  'ls, why, free or pools': { kind: 'known', words: ['ls', 'why', 'free', 'pools'] },
+  network: 'networks',
+  'network or interface': 'attached-networks',
+  netns: 'namespaces',
+  container: 'containers',
+  'id or pod': 'containers',
+  'address, mac, port, device, handle, name or id': 'containers',
+  'outside, node, address or container': 'packet-ends',
+  ':port, container:port or address:port, with /udp': 'packet-ends',
+  type: 'plugins',
+  'type or kind': 'plugins',
+  'type or index': 'plugins',
+  conflist: 'files',
+  'conflist or network': 'lists',
+  'file, directory or network': 'lists',
+  'dir or executable': 'files',
+  executable: 'files',
+  file: 'files',
+  dir: 'dirs',
+  'command or error code': COMMANDS.map(({ name }) => name),
+  'ls, why, free or pools': ['ls', 'why', 'free', 'pools'],
 };
 
 /** Options whose placeholder only says that it is a name. */
 const BY_OPTION: Readonly<Record<string, ValueKind | undefined>> = {
-  network: { kind: 'networks' },
-  'default-network': { kind: 'networks' },
+  network: 'networks',
+  'default-network': 'networks',
 };
 
-const NONE: ValueKind = { kind: 'none' };
-
-/** The value of an option. */
-export function kindOfOption(name: string, { choices, placeholder = '' }: CommandOption): ValueKind {
-  if (choices) return { kind: 'known', words: choices };
-  return BY_OPTION[name] ?? BY_PLACEHOLDER[placeholder.slice(1, -1)] ?? NONE;
+/** The value of an option; undefined if only the user knows it. */
+export function kindOfOption(
+  name: string,
+  { choices, placeholder = '' }: CommandOption,
+): ValueKind | undefined {
+  return choices ?? BY_OPTION[name] ?? BY_PLACEHOLDER[placeholder.slice(1, -1)];
 }
 
-/** An argument. @param index from 0 */
-export function kindOfArgument({ usage, positionals }: Command, index: number): ValueKind {
-  if (index >= positionals.max) return NONE;
-  const placeholder = Array.from(usage.matchAll(/<([^>]*)>/g), ([, text = '']) => text)[index] ?? '';
-  return BY_PLACEHOLDER[placeholder] ?? NONE;
+/** An argument; undefined if only the user knows it. @param index from 0; the last one may be repeated */
+export function kindOfArgument({ usage, positionals }: Command, index: number): ValueKind | undefined {
+  if (index >= positionals.max) return undefined;
+  const placeholders = Array.from(usage.matchAll(/<([^>]*)>/g), ([, text = '']) => text);
+  const again = usage.endsWith('...') ? placeholders.at(-1) : undefined;
+  return BY_PLACEHOLDER[placeholders[index] ?? again ?? ''];
 }
 
 /** A command line up to the cursor. */
@@ -176,10 +162,10 @@ function readLine(words: readonly string[]): Line {
       values.set(pending, word);
       pending = undefined;
     } else if (!argumentsOnly && word === '--') argumentsOnly = true;
-    else if (!argumentsOnly && word.startsWith('--')) {
-      const [, option = '', value] = /^--([^=]*)(?:=(.*))?$/s.exec(word) ?? [];
+    else if (!argumentsOnly && isOption(word)) {
+      const { name: option = '', given: inOne } = typedOption(word, options);
       given.add(option);
-      if (value !== undefined) values.set(option, value);
+      if (inOne[0] !== undefined) values.set(option, inOne[0]);
       else if (options[option]?.type === 'string') pending = option;
     } else positionals.push(word);
   }
@@ -213,13 +199,8 @@ const NAMESPACES = '/run/netns';
 
 /** Reads files only: nothing is started, and no daemon is asked. What cannot be read is not there. */
 const ON_NODE: Readonly<Record<Dynamic, (line: Line, place: Surroundings) => Candidate[]>> = {
-  networks: ({ values }, { env }) => {
-    const dir = values.get('conf-dir') || env.NETCONFPATH || DEFAULT_CONF_DIR;
-    return listNetworks(dir).networks.map(({ list }) => ({
-      word: list.name,
-      about: list.plugins.map(({ type }) => type).join(', '),
-    }));
-  },
+  networks: offerNetworks,
+  lists: offerNetworks,
   'attached-networks': (line, place) => {
     const [given = ''] = line.positionals;
     const meant = containers(line, place).filter(({ id, name }) => id.startsWith(given) || name === given);
@@ -240,6 +221,14 @@ const ON_NODE: Readonly<Record<Dynamic, (line: Line, place: Surroundings) => Can
     return [...types.map(word => ({ word, about: 'one of ours' })), ...others];
   },
 };
+
+function offerNetworks({ values }: Line, { env }: Surroundings): Candidate[] {
+  const dir = values.get('conf-dir') || env.NETCONFPATH || DEFAULT_CONF_DIR;
+  return listNetworks(dir).networks.map(({ list }) => ({
+    word: list.name,
+    about: list.plugins.map(({ type }) => type).join(', '),
+  }));
+}
 
 function offerContainers(line: Line, place: Surroundings): Candidate[] {
   const known = containers(line, place);
