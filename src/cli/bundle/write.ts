@@ -157,6 +157,7 @@ async function askCommands(
     const { plugins, workers } = call;
     const surroundings = { plugins, env, write, signal, ...(workers ? { workers } : {}) };
     const code = await Promise.race([call.runCommand(args, surroundings), once(signal, 'abort')]);
+    call.signal.throwIfAborted();
     const ended = typeof code === 'number' ? code : `none within ${ANSWER_MS / 1000} s`;
     files.push({ name, what: `"${line}", exit code ${ended}`, text });
   }

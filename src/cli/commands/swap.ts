@@ -21,6 +21,7 @@ import { FRONT } from '../../chain/config/front-program.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { visitAll } from '../../chain/run/visits.ts';
+import { keyOf } from '../../cni/attachment.ts';
 import { CORE_NAME } from '../../cni/directories.ts';
 import { defined } from '../../cni/json.ts';
 import { isRunning, thisProcess } from '../../files/process-stat.ts';
@@ -352,9 +353,8 @@ async function conclude(
 
 /** Attachments that passed before and fail now. */
 function findWorse(before: readonly AttachmentCheck[], after: readonly AttachmentCheck[]): AttachmentCheck[] {
-  const key = ({ network, containerId, ifname }: AttachmentCheck) => `${network}\n${containerId}\n${ifname}`;
-  const sound = new Set(before.filter(({ state }) => state === 'sound').map(key));
-  return after.filter(one => one.state === 'broken' && sound.has(key(one)));
+  const sound = new Set(before.filter(({ state }) => state === 'sound').map(keyOf));
+  return after.filter(one => one.state === 'broken' && sound.has(keyOf(one)));
 }
 
 /** The number of attachments in each state, and what is wrong with the broken ones. */
@@ -377,6 +377,8 @@ function renderBroken(checked: readonly AttachmentCheck[]): string {
  * @param doubt a reason why only a person may confirm
  */
 async function confirm(call: CommandCall, doubt?: string): Promise<'yes' | 'no' | 'doubt'> {
+  // CHECK ends early then, and the outcome could not be verified either.
+  if (call.signal.aborted) return 'no';
   if (call.on('yes') || isData(call) || !isatty(0) || !isatty(1))
     return doubt === undefined ? 'yes' : 'doubt';
   const asking = createInterface({ input: process.stdin, output: process.stdout, terminal: false });
