@@ -12,6 +12,7 @@ import { renderOnDemand } from '../../daemon/on-demand.ts';
 import { findRunning, succeed } from '../../daemon/running.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
+import { groupBy } from '../../node/doctor/finding.ts';
 import { isMadeIn, listAttached } from '../../node/handover/hand-over.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, pathOf, runDirOf, UsageError } from '../command.ts';
@@ -28,7 +29,6 @@ import {
   installedStarter,
   isBooted,
   STARTERS,
-  type Starter,
   startersFor,
   type TextFile,
   withoutUnits,
@@ -37,8 +37,7 @@ import { noteDone } from '../log/events.ts';
 import { manPages } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
 import { type Configured, findMismatches, readConfigured } from '../runtimes/configured.ts';
-import { installedAs } from '../runtimes/libcni.ts';
-import { candidateOf, choose, type RuntimeName, readCandidates } from '../runtimes/rules.ts';
+import { candidateOf, choicesOf, type RuntimeName, readCandidates } from '../runtimes/rules.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
@@ -268,28 +267,18 @@ function findOlderProblem(call: CommandCall, binDir: string): string | undefined
   return `release ${installed} in ${binDir} is newer than this one, ${TOOL_VERSION}, and may have made what this one cannot delete of ${count(standing.length, 'attachment')} (${network} ${containerId} ${ifname}); delete the containers, or run its "catena uninstall --hand-over --to <dir>" first`;
 }
 
-/** What happens to a file. */
-interface SharedStep {
-  readonly path: string;
-  readonly action: string;
-  readonly why?: string | undefined;
-}
+type SharedStep = Pick<Step, 'path' | 'why'> & { readonly action: string };
 
 /** A line for all files to which the same happens for the same reason; a file with a reason of its own has its path. */
 export function renderShared(steps: readonly SharedStep[]): string[] {
-  const groups = new Map<string, SharedStep[]>();
-  for (const step of steps) {
-    const key = `${step.action}\n${step.why ?? ''}`;
-    groups.set(key, [...(groups.get(key) ?? []), step]);
-  }
+  const groups = groupBy(steps, ({ action, why = '' }) => `${action}\n${why}`);
   return [...groups.values()].flatMap(group => {
-    const [first] = group;
+    const [first, ...others] = group;
     if (first === undefined) return [];
     const { action, why, path } = first;
-    const what =
-      group.length === 1
-        ? path
-        : `${count(group.length, 'file')} below ${commonDir(group.map(one => one.path))}: shell completion and the manual`;
+    const what = others.length
+      ? `${count(group.length, 'file')} below ${commonDir(group.map(one => one.path))}: shell completion and the manual`
+      : path;
     return [`${action.padEnd(7)}  ${what}${why ? `: ${why}` : ''}`];
   });
 }
@@ -300,21 +289,14 @@ function commonDir(paths: readonly string[]): string {
   return dir;
 }
 
-/** What is to start the daemon, and what did until now. */
-interface Starting {
-  readonly starter: Starter;
-  readonly before: Starter | undefined;
-  readonly files: readonly TextFile[];
-  /** Whether the units are where this host's systemd looks. */
-  readonly isHere: boolean;
-}
-
 /** Where systemd looks for an administrator's units, below `--etc`. */
 const UNIT_DIR = 'systemd/system';
 const HERE = `/etc/${UNIT_DIR}`;
 
-/** What `--daemon` asks for, or an earlier installation; undefined if neither says anything. */
-function starterOf(call: CommandCall, binDir: string): Starting | undefined {
+type Starting = ReturnType<typeof starterOf>;
+
+/** What is to start the daemon, as `--daemon` says or an earlier installation, and what did until now; undefined if neither says anything. */
+function starterOf(call: CommandCall, binDir: string) {
   const given = call.text('daemon');
   const asked = STARTERS.find(one => one === given);
   const before = installedStarter(binDir);
@@ -332,12 +314,13 @@ function starterOf(call: CommandCall, binDir: string): Starting | undefined {
     starter,
     before: before?.starter,
     files: startersFor(starter, { binDir, unitDir, onDemand }),
+    // Whether the units are where this host's systemd looks.
     isHere: unitDir === HERE,
   };
 }
 
 /** Installs. Units that are no longer wanted are stopped while their files exist. */
-function layDown(wanted: InstallOptions, starting: Starting | undefined): InstallPlan {
+function layDown(wanted: InstallOptions, starting: Starting): InstallPlan {
   const stops =
     starting?.before === 'systemd' && starting.starter !== 'systemd' && starting.isHere && isBooted();
   return withoutUnits(stops, () => install(wanted, TOOL_VERSION));
@@ -347,7 +330,7 @@ function layDown(wanted: InstallOptions, starting: Starting | undefined): Instal
 async function finishStarting(
   call: CommandCall,
   { wanted, steps }: InstallPlan,
-  starting: Starting | undefined,
+  starting: Starting,
 ): Promise<{ readonly ok: boolean; readonly notes: readonly string[] }> {
   const kept = steps.filter(({ place, action }) => place === 'starter' && action === 'keep');
   const notes = kept.map(({ path }) => `"${path}" was left as it is: the daemon is started as it says`);
@@ -411,12 +394,11 @@ async function checkPick(
   const others = there.filter(file => planned === undefined || file.name !== name);
   const files = planned === undefined ? others : [...others, candidateOf(name, planned)];
   files.sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
-  return BY_ORDER.map(one => {
-    const settings = { ...lookup.configured.find(own => own.runtime === one), ...installedAs(one) };
-    const { files: taken, verdicts, problem } = choose(one, files, settings);
+  const choices = choicesOf(files, lookup.configured).filter(({ runtime }) => BY_ORDER.includes(runtime));
+  return choices.map(({ runtime, files: taken, verdicts, problem }) => {
     const why = verdicts.find(({ file }) => file === name)?.why ?? 'there is no such file';
     const isTaken = taken.includes(name) && problem === undefined;
     const instead = isTaken || !taken[0] || taken[0] === name ? '' : `"${taken[0]}" is used: `;
-    return { runtime: one, taken: isTaken, why: `${instead}${problem ?? why}` };
+    return { runtime, taken: isTaken, why: `${instead}${problem ?? why}` };
   });
 }

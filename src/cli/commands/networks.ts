@@ -9,15 +9,7 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { findList } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
 import { findMismatches, readConfigured } from '../runtimes/configured.ts';
-import { installedAs } from '../runtimes/libcni.ts';
-import {
-  type Candidate,
-  type Choice,
-  choose,
-  RUNTIMES,
-  readCandidates,
-  type Settings,
-} from '../runtimes/rules.ts';
+import { type Candidate, type Choice, choicesOf, readCandidates, type Settings } from '../runtimes/rules.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { widthOf } from '../terminal/lines.ts';
 
@@ -30,10 +22,7 @@ export async function run(call: CommandCall): Promise<number> {
   const given = settingsOf(call);
   const notes = findMismatches(configured, dir, undefined);
   const candidates = await readCandidates(dir, call.on('files-only') ? undefined : runtimeOf(call));
-  const choices = RUNTIMES.map(runtime => {
-    const own = configured.find(one => one.runtime === runtime);
-    return choose(runtime, candidates, { ...own, ...given, ...installedAs(runtime) });
-  });
+  const choices = choicesOf(candidates, configured, given);
   const noted = notes.map(note => `note: ${note}\n`).join('');
   const text = (why: boolean) => `${render(dir, candidates, choices, why)}${noted}`;
   await printAnswer(call, 'NetworkFiles', toJson(dir, candidates, choices, notes), {

@@ -143,7 +143,7 @@ function systemctl(...args: string[]): void {
 
 /** `none`: it is started by other means, or never. */
 export const STARTERS = ['systemd', 'on-demand', 'none'] as const;
-export type Starter = (typeof STARTERS)[number];
+type Starter = (typeof STARTERS)[number];
 
 /**
  * The files that make it so.

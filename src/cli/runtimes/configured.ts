@@ -1,6 +1,7 @@
 // How has the administrator configured each runtime: which directories, and how many files?
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { attempt } from '../../cni/errors.ts';
 import { defined, isObject, type JsonObject } from '../../cni/json.ts';
 import { namesIn } from '../../files/read-file.ts';
 import type { RuntimeName, Settings } from './rules.ts';
@@ -106,12 +107,8 @@ function textsAt(table: JsonObject, key: string): string[] | undefined {
 }
 
 function readToml(file: string): JsonObject | undefined {
-  try {
-    const value: unknown = Bun.TOML.parse(readFileSync(file, 'utf8'));
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value: unknown = attempt(() => Bun.TOML.parse(readFileSync(file, 'utf8')));
+  return isObject(value) ? value : undefined;
 }
 
 function withDropIns(file: string): string[] {

@@ -65,12 +65,6 @@ function askProgram(
   return versionIn(runtime, name, asked.stdout.toString(), since);
 }
 
-/** The setting of {@link choose} for a runtime. */
-export function installedAs(runtime: string): { readonly installed?: InstalledRuntime } {
-  const installed = installedRuntimes().find(one => one.runtime === runtime);
-  return installed ? { installed } : {};
-}
-
 /** @param said `podman version 4.3.1`, `containerd github.com/containerd/containerd 1.6.20~ds1 …` */
 export function versionIn(
   runtime: KnownRuntime,

@@ -10,7 +10,7 @@ import { type CniError, ErrorCode } from '../../cni/errors.ts';
 import { defined, isObject, memberOf, tryParse } from '../../cni/json.ts';
 import { tryRead } from '../../files/read-file.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type InstalledRuntime, refusalOf } from './libcni.ts';
+import { type InstalledRuntime, installedRuntimes, refusalOf } from './libcni.ts';
 
 /** Extensions that make a file a candidate for at least one runtime. */
 const EXTENSIONS = ['.conf', '.conflist', '.json'] as const;
@@ -136,6 +136,22 @@ type FileUse = Choice['verdicts'][number];
 
 /** What a runtime does with a directory. */
 export type Choice = AnswerOf<'NetworkFiles'>['runtimes'][number];
+
+/**
+ * What each runtime does with a directory's files, with the settings in its own configuration, as it is installed.
+ * @param given settings that count instead
+ */
+export function choicesOf(
+  files: readonly Candidate[],
+  configured: readonly (Settings & Pick<Choice, 'runtime'>)[],
+  given: Settings = {},
+): Choice[] {
+  return RUNTIMES.map(runtime => {
+    const own = configured.find(one => one.runtime === runtime);
+    const installed = installedRuntimes().find(one => one.runtime === runtime);
+    return choose(runtime, files, { ...own, ...given, ...defined({ installed }) });
+  });
+}
 
 /** Which of a directory's files, sorted by name, a runtime uses. */
 export function choose(runtime: RuntimeName, files: readonly Candidate[], settings: Settings = {}): Choice {

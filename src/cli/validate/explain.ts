@@ -1,6 +1,7 @@
 // What does `catena validate --explain` print, and what does each line of a list mean?
 import type { Conflist, PluginEntry } from '../../chain/config/conflist.ts';
 import { NetworkNotFound } from '../../chain/config/load.ts';
+import { attempt } from '../../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../../cni/json.ts';
 import type { AddressRange, PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
 import { count } from '../../lab/words.ts';
@@ -11,8 +12,7 @@ import { catalogOf } from '../commands/validate.ts';
 import { findList, type NamedList } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
 import { readConfigured } from '../runtimes/configured.ts';
-import { installedAs } from '../runtimes/libcni.ts';
-import { choose, RUNTIMES, readCandidates } from '../runtimes/rules.ts';
+import { choicesOf, readCandidates } from '../runtimes/rules.ts';
 import { widthOf, wrap } from '../terminal/lines.ts';
 
 /** Where the output is no terminal. */
@@ -47,13 +47,10 @@ function find(call: CommandCall, what: string): NamedList {
 /** Which runtimes would use the list if its directory is the one they read. */
 async function verdictsOn(list: Conflist, dir: string, file: string | undefined): Promise<RuntimeVerdict[]> {
   const candidates = await readCandidates(dir);
-  const configured = readConfigured('/etc');
   const name = file ?? candidates.find(one => one.list?.name === list.name)?.name;
-  return RUNTIMES.flatMap(runtime => {
-    const own = configured.find(one => one.runtime === runtime);
-    const { verdicts } = choose(runtime, candidates, { ...own, ...installedAs(runtime) });
-    return verdicts.filter(verdict => verdict.file === name).map(({ used, why }) => ({ runtime, used, why }));
-  });
+  return choicesOf(candidates, readConfigured('/etc')).flatMap(({ runtime, verdicts }) =>
+    verdicts.filter(verdict => verdict.file === name).map(({ used, why }) => ({ runtime, used, why })),
+  );
 }
 
 /** A list, explained. */
@@ -102,7 +99,7 @@ async function reachIn({ plugins, name, version }: Conflist, catalog: PluginCata
   const abouts = await Promise.all(plugins.map(({ type }) => catalog.find(type)));
   return plugins.flatMap(({ conf }, i) => {
     const request = { ...conf, cniVersion: version, name };
-    return tryOr([], () => [...(abouts[i]?.reachOf?.(request) ?? [])]);
+    return attempt(() => abouts[i]?.reachOf?.(request)) ?? [];
   });
 }
 
@@ -123,7 +120,7 @@ async function explainPlugin(
     return { name, value: property.default, ...meaningOf(property) };
   });
   const offered = Object.keys(capabilities).filter(name => capabilities[name]);
-  const idle = about && tryOr(undefined, () => about.idleWithout?.(request as never));
+  const idle = attempt(() => about?.idleWithout?.(request as never));
   return {
     type,
     ...(about ? { kind: about.kind, summary: about.summary } : {}),
@@ -135,11 +132,12 @@ async function explainPlugin(
   };
 }
 
+/** A list that would be refused is explained as far as it can be. */
 function effectsOf(about: PluginAbout, conf: JsonObject, request: JsonObject): string[] {
-  const { policies = [], rates, ports = [] } = tryOr({}, () => about.effectsOf?.(request) ?? {});
-  const devices = tryOr([], () => about.devicesOf?.(conf) ?? []);
-  const needs = tryOr([], () => about.needsOf?.(conf) ?? []);
-  const ranges = tryOr([], () => about.rangesOf?.(request as never) ?? []);
+  const { policies = [], rates, ports = [] } = attempt(() => about.effectsOf?.(request)) ?? {};
+  const devices = attempt(() => about.devicesOf?.(conf)) ?? [];
+  const needs = attempt(() => about.needsOf?.(conf)) ?? [];
+  const ranges = attempt(() => about.rangesOf?.(request as never)) ?? [];
   const { ingressBits, egressBits } = rates ?? {};
   return [
     ...needs.map(({ name }) => `needs device "${name}" on the host`),
@@ -172,15 +170,6 @@ function meaningOf(property: unknown): Pick<OptionExplanation, 'meaning'> {
 function propertiesOf(schema: unknown): JsonObject {
   const properties = isObject(schema) ? schema.properties : undefined;
   return isObject(properties) ? properties : {};
-}
-
-/** A list that would be refused is explained as far as it can be. */
-function tryOr<T>(fallback: T, work: () => T): T {
-  try {
-    return work();
-  } catch {
-    return fallback;
-  }
 }
 
 /** Whether a runtime uses the file of the list, and why. */
