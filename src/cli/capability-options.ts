@@ -1,4 +1,5 @@
 // Which capability arguments do `-p`, `--rate`, `--ip`, `--mac` and `--cap` of a command line make?
+import { attempt } from '../cni/errors.ts';
 import { defined, type JsonObject, parseObject } from '../cni/json.ts';
 import { parseMac, renderMac } from '../net/interface.ts';
 import { type CommandCall, type CommandOption, UsageError, value, values } from './command.ts';
@@ -81,9 +82,7 @@ function readRates(text: string): JsonObject {
 }
 
 function readMac(text: string): string {
-  try {
-    return renderMac(parseMac(text));
-  } catch {
-    throw new UsageError(`Cannot use --mac ${text}: expected a hardware address, such as 02:42:0a:58:00:02`);
-  }
+  const mac = attempt(() => renderMac(parseMac(text)));
+  if (mac !== undefined) return mac;
+  throw new UsageError(`Cannot use --mac ${text}: expected a hardware address, such as 02:42:0a:58:00:02`);
 }

@@ -9,7 +9,7 @@ import { recover } from '../../chain/records/recover.ts';
 import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import { RUN_DIR_VARIABLE, runnerJournals } from '../../cni/directories.ts';
 import { argOf, podNamedIn, UPKEEP_VARIABLE } from '../../cni/env.ts';
-import { describeError } from '../../cni/errors.ts';
+import { attempt, describeError } from '../../cni/errors.ts';
 import { errorIn, type Invocation } from '../../cni/invocation.ts';
 import { defined, memberOf } from '../../cni/json.ts';
 import { NODE_VARIABLE, nodeName } from '../../cni/node-name.ts';
@@ -273,20 +273,13 @@ function said(act: Act, { ifname, network, key }: WatchedAttachment, problem: st
 /** How the runner's list says the cluster is reached. */
 function findAccess(confDir: string, env: CommandCall['env']): ClusterAccess | undefined {
   const timeoutMs = TIMEOUT_MS;
-  const confs = networksIn(confDir).flatMap(({ list }) => list.plugins.map(({ conf }) => conf));
+  // None while the directory cannot be read.
+  const networks = attempt(() => listNetworks(confDir).networks) ?? [];
+  const confs = networks.flatMap(({ list }) => list.plugins.map(({ conf }) => conf));
   const named = confs.map(conf => memberOf(conf, 'kubeconfig')).filter(one => typeof one === 'string');
   const kubeconfig = named.find(one => one !== '');
   if (kubeconfig !== undefined) return { kubeconfig, timeoutMs };
   return isInCluster(env) ? { kubeconfig: undefined, timeoutMs } : undefined;
-}
-
-function networksIn(confDir: string) {
-  try {
-    return listNetworks(confDir).networks;
-  } catch {
-    // The directory cannot be read now.
-    return [];
-  }
 }
 
 /** Events at once, and how often a further one is allowed: as client-go limits the events of one source. */

@@ -9,6 +9,7 @@ import { type CommandCall, runDirOf, secondsOf } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
 import { callByName } from '../failure.ts';
 import { isData, printData } from '../output/format.ts';
+import { printAnswer } from '../output/print.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Says what another daemon does, or ends it. */
@@ -23,11 +24,11 @@ async function stopDaemon(call: CommandCall): Promise<number> {
   const daemon = await findRunning(dir);
   const problem = daemon && (await stopRunning(daemon));
   const pid = daemon?.state?.pid;
-  if (isData(call)) {
-    const stopped = daemon !== undefined && problem === undefined;
-    await printData(call, inEnvelope('DaemonEnd', { stopped, ...defined({ pid, problem }) }));
-  } else if (daemon === undefined) call.out(`no daemon runs in "${dir}"\n`);
-  else if (problem === undefined) call.out(`process ${pid} has ended\n`);
+  const stopped = daemon !== undefined && problem === undefined;
+  await printAnswer(call, 'DaemonEnd', { stopped, ...defined({ pid, problem }) }, () => {
+    if (daemon === undefined) return `no daemon runs in "${dir}"\n`;
+    return stopped ? `process ${pid ?? 'unknown'} has ended\n` : '';
+  });
   if (problem === undefined) return 0;
   if (!isData(call)) call.err(`catena: Cannot stop the daemon in "${dir}": ${problem}\n`);
   return 1;
@@ -40,12 +41,12 @@ async function showStatus(call: CommandCall): Promise<number> {
   const { state } = daemon ?? {};
   // As `catena daemon --ping --json` says it.
   const found = daemon === undefined ? 'absent' : state === undefined ? 'silent' : 'alive';
-  if (isData(call)) {
-    const known = state === undefined ? {} : outOfEnvelope(state);
-    await printData(call, inEnvelope('DaemonStatus', { state: found, ...known }));
-  } else if (daemon === undefined) call.out(`no daemon runs in "${dir}"\n`);
-  else if (state === undefined) call.err(`catena: the daemon on "${daemon.socket}" does not answer\n`);
-  else call.out(describe(state, daemon.socket));
+  await printAnswer(call, 'DaemonStatus', { state: found, ...(state && outOfEnvelope(state)) }, () => {
+    if (daemon === undefined) return `no daemon runs in "${dir}"\n`;
+    return state ? describe(state, daemon.socket) : '';
+  });
+  if (daemon && !state && !isData(call))
+    call.err(`catena: the daemon on "${daemon.socket}" does not answer\n`);
   return DAEMON_EXIT_CODES[found];
 }
 
@@ -54,12 +55,23 @@ const STARTED_BY = { command: 'by a command', systemd: 'by systemd', 'on-demand'
 function describe(state: DaemonState, socket: string): string {
   const { pool, declined = {}, sockets = [socket], idleExitSeconds, uptimeSeconds, startedBy } = state;
   const reasons = Object.entries(declined).map(([reason, { count }]) => `${count} (${reason})`);
+  const requests = [
+    [state.running, 'in progress'],
+    [state.queued, 'waiting'],
+    [state.served, 'served'],
+  ];
   const rows: [string, string | undefined][] = [
     ['process', `${state.pid}, ${uptimeSeconds === undefined ? 'running' : `up ${uptimeSeconds} s`}`],
-    ['build', `${state.version}${state.program === undefined ? '' : `, ${state.program}`}`],
+    ['build', [state.version, state.program].filter(Boolean).join(', ') || undefined],
     ['started', startedBy && STARTED_BY[startedBy]],
     ['sockets', sockets.join(', ')],
-    ['requests', `${state.running} in progress, ${state.queued} waiting, ${state.served} served`],
+    [
+      'requests',
+      requests
+        .filter(([number]) => number !== undefined)
+        .map(words => words.join(' '))
+        .join(', ') || undefined,
+    ],
     ['workers', pool && `${pool.workers}, of which ${pool.busy} busy`],
     ['declined', reasons.join(', ') || 'none'],
     ['idle exit', idleExitSeconds === undefined ? undefined : `after ${idleExitSeconds} s`],

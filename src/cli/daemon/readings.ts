@@ -1,11 +1,12 @@
 // What do the metrics of a daemon count, and how are they and the traces read?
 import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
-import { type FindAbout, loadAbouts, type SeenPool, seenPoolsOf } from '../../cni/plugin-about.ts';
+import { attempt } from '../../cni/errors.ts';
+import { type FindAbout, loadAbouts, seenPoolsOf } from '../../cni/plugin-about.ts';
 import type { makeBackend } from '../../daemon/backend.ts';
 import { listenForMetrics, type MetricsAddress, parseMetricsAddress } from '../../daemon/metrics-listener.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';
-import { type RangeUse, rangeUsesOf } from '../../ipam/range-use.ts';
+import { rangeUsesOf } from '../../ipam/range-use.ts';
 import { readRecords } from '../../node/facts.ts';
 import type { MetricSources } from '../../observe/metrics.ts';
 import type { Observer } from '../../observe/observer.ts';
@@ -69,16 +70,6 @@ export function serveMetrics(
   });
 }
 
-/** The facts that are read together, for all metrics of a page. */
-interface HostFacts {
-  readonly attachments: ReadonlyMap<string, number>;
-  /** Attachments whose namespace is gone and whose DEL never ran. */
-  readonly leaked: number;
-  readonly ranges: readonly RangeUse[];
-  /** Pools of a whole cluster, as this node saw them last. */
-  readonly pools: readonly (SeenPool & { readonly network: string })[];
-}
-
 /** A page consists of several metrics, and frequent requests must not read all files each time. */
 const KEEP_MS = 5_000;
 
@@ -86,8 +77,8 @@ const KEEP_MS = 5_000;
  * Returns a function that reads the records of the node, at most once in five seconds.
  * @param findAbout what is known about the plugins, from which the ranges are taken
  */
-function hostFactsOf(runtime: ChainRuntime, findAbout: FindAbout): () => HostFacts {
-  let known: HostFacts | undefined;
+function hostFactsOf(runtime: ChainRuntime, findAbout: FindAbout) {
+  let known: ReturnType<typeof look> | undefined;
   let knownAt = 0;
   return () => {
     if (known === undefined || performance.now() - knownAt > KEEP_MS) {
@@ -98,7 +89,7 @@ function hostFactsOf(runtime: ChainRuntime, findAbout: FindAbout): () => HostFac
   };
 }
 
-function look(runtime: ChainRuntime, findAbout: FindAbout): HostFacts {
+function look(runtime: ChainRuntime, findAbout: FindAbout) {
   const { standing } = readRecords(runtime);
   const attachments = new Map<string, number>();
   for (const { network } of standing) attachments.set(network, (attachments.get(network) ?? 0) + 1);
@@ -106,19 +97,15 @@ function look(runtime: ChainRuntime, findAbout: FindAbout): HostFacts {
   const lists = new Map(
     standing.flatMap(({ network, source }) => (source ? [[network, source] as const] : [])),
   );
+  // Of a conflist that is outdated, no number is better than a wrong one.
   const inLists = <T>(find: (list: Conflist) => readonly T[]): T[] =>
-    [...lists.values()].flatMap(source => {
-      try {
-        return find(parseNetwork(source));
-      } catch {
-        // The conflist is outdated: no number is better than a wrong one.
-        return [];
-      }
-    });
+    [...lists.values()].flatMap(source => attempt(() => find(parseNetwork(source))) ?? []);
   return {
     attachments,
+    // Attachments whose namespace is gone and whose DEL never ran.
     leaked: findGone(standing, runtime).filter(({ isSure }) => isSure).length,
     ranges: inLists(list => rangeUsesOf(list, findAbout)),
+    // Pools of a whole cluster, as this node saw them last.
     pools: inLists(list => seenPoolsOf(list, findAbout).map(pool => ({ network: list.name, ...pool }))),
   };
 }

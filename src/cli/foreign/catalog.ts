@@ -2,7 +2,7 @@
 
 import { resolve } from 'node:path';
 import * as z from 'zod/mini';
-import { CniError, invalidConfig } from '../../cni/errors.ts';
+import { attempt, CniError, invalidConfig } from '../../cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import {
   PLUGIN_KEYWORD,
@@ -143,12 +143,8 @@ function lengths(node: JsonObject, least: string, most: string) {
 
 /** One that this engine cannot read is not examined. */
 function pattern(text: unknown) {
-  if (typeof text !== 'string') return [];
-  try {
-    return [z.regex(new RegExp(text, 'u'), `must match ${text}`)];
-  } catch {
-    return [];
-  }
+  const known = typeof text === 'string' ? attempt(() => new RegExp(text, 'u')) : undefined;
+  return known ? [z.regex(known, `must match ${text}`)] : [];
 }
 
 /** What is known about a plugin by its schema. */

@@ -11,7 +11,7 @@ import {
   upgradeToConflist,
 } from '../../chain/config/conflist.ts';
 import { findPluginFiles } from '../../chain/config/load.ts';
-import { ErrorCode } from '../../cni/errors.ts';
+import { attempt, ErrorCode } from '../../cni/errors.ts';
 import { defined, foldKeys, isObject, type JsonObject } from '../../cni/json.ts';
 import type { PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
 import { ConflistSchema, PluginConfig } from '../../cni/schemas.ts';
@@ -131,14 +131,13 @@ function judgeListKeys(document: Document): Finding[] {
   return [...shape, ...unknown];
 }
 
+/** A conflist that the runtime refuses has none: it would not load them either. */
 function besideOf({ file, value }: Document): string[] {
-  try {
+  const found = attempt(() => {
     const { name, loadOnlyInlinedPlugins } = parseConflist(value);
     return loadOnlyInlinedPlugins ? [] : findPluginFiles(file, name);
-  } catch {
-    // The runtime refuses the conflist, so it would not load separate plugin files either.
-    return [];
-  }
+  });
+  return found ?? [];
 }
 
 async function placePlugin(

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { findConfFiles, findOddKeys, type OnSkipped } from '../../chain/config/load.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../../cni/errors.ts';
 import { decode, didYouMean, findNearest, isObject, type JsonObject, memberOf } from '../../cni/json.ts';
 import { type AddressRange, type PluginCatalog, rangesIn } from '../../cni/plugin-about.ts';
 import { ListedPlugin } from '../../cni/schemas.ts';
@@ -67,12 +67,8 @@ function judgeDeclared(placed: PlacedPlugin, declared: JsonObject): Finding[] {
 
 function judgeIdle(placed: PlacedPlugin, declared: JsonObject): Finding[] {
   return placed.named.flatMap(({ about, type, home: [where = 'type'] }) => {
-    let needed: string | undefined;
-    try {
-      needed = about?.idleWithout?.(decode(about.config, placed.conf, type));
-    } catch {
-      // Errors in the configuration are reported elsewhere.
-    }
+    // Errors in the configuration are reported elsewhere.
+    const needed = attempt(() => about?.idleWithout?.(decode(about.config, placed.conf, type)));
     // "false" is as explicit as "true".
     if (needed === undefined || declared[needed] !== undefined) return [];
     const message = `"${type}" has nothing to do: declare "capabilities": {"${needed}": true}, or configure it here`;
@@ -257,7 +253,7 @@ function judgePlugin(
         ...(shape.length ? [] : adviseOn(plugin, earlier, isForeign)),
         ...judgeGateways(plugin),
       ];
-  return [...shape, ...options, ...judgeUnknownKeys(plugin), ...judgeReservedKeys(plugin)];
+  return [...shape, ...options, ...judgeKeys(plugin)];
 }
 
 /** The addresses that a plugin and its IPAM plugin lease; none if their configuration is invalid. */
@@ -335,23 +331,22 @@ function judgeGateways(placed: PlacedPlugin): Finding[] {
   });
 }
 
-function judgeUnknownKeys(placed: PlacedPlugin): Finding[] {
+function judgeKeys(placed: PlacedPlugin): Finding[] {
   const { conf, plugin, ipam } = placed;
   const about = plugin?.about;
   // Arguments may be meant for other plugins, and the options of a third-party plugin are unknown.
   const open = ['args', 'runtimeConfig', ...(ipam?.about === undefined ? ['ipam'] : [])];
   const schemas = [about?.config ?? ListedPlugin, ...(ipam?.about ? [ipam.about.config] : [])];
-  // Keys that only the runtime may set are reported separately.
-  const odd = new Set(findOddKeys(conf, 'entry').map(one => one.path[0]));
-  return findUnknownKeys(schemas, conf, { open })
-    .filter(({ path }) => (about !== undefined || path.length > 1) && !odd.has(path[0]))
-    .map(({ path, message }) => atKeyIn(placed, path, ['warning', 'unknown-key', message]));
-}
-
-function judgeReservedKeys(placed: PlacedPlugin): Finding[] {
-  return findOddKeys(placed.conf, 'entry').map(({ path, problem }) =>
-    atKeyIn(placed, path, ['warning', 'reserved-key', problem]),
+  // Keys that only the runtime may set.
+  const reserved = findOddKeys(conf, 'entry');
+  const odd = new Set(reserved.map(one => one.path[0]));
+  const unknown = findUnknownKeys(schemas, conf, { open }).filter(
+    ({ path }) => (about !== undefined || path.length > 1) && !odd.has(path[0]),
   );
+  return [
+    ...unknown.map(({ path, message }) => atKeyIn(placed, path, ['warning', 'unknown-key', message])),
+    ...reserved.map(({ path, problem }) => atKeyIn(placed, path, ['warning', 'reserved-key', problem])),
+  ];
 }
 
 /** The general schema, the plugin's and its IPAM plugin's may all report the same mistake. */
