@@ -1,11 +1,12 @@
 // How does the daemon do what its clients ask it to?
-import { resolve } from 'node:path';
+import { isAbsolute, resolve } from 'node:path';
 import { finishDeferred } from '../chain/run/call-plugins.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import type { RequestWatcher, Watch } from '../chain/run/runtime.ts';
 import type { Segment, PluginCall as SegmentCall, SegmentRunner } from '../chain/run/segment.ts';
 import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context.ts';
 import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
+import { RUN_DIR_VARIABLE } from '../cni/directories.ts';
 import { ASKED_VARIABLE, type Command, findCniArgs } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import {
@@ -231,15 +232,35 @@ function replyOf(plugin: string, outcome: ExecOutcome, late: Outcome | undefined
 
 /** Environment for the call and its children: relative directories are resolved against the client's working directory. */
 function environmentFor({ args, env, cwd }: RunRequest, queueMs: number): RunRequest['env'] {
-  const { CNI_PATH, NETCONFPATH } = env;
   const isGc = env.CNI_COMMAND === 'GC' || args[0] === 'gc';
-  const dirs = CNI_PATH?.split(':').map(dir => resolve(cwd, dir));
   return {
     ...env,
     // A worker must not wait for a call that itself needs a worker (deadlock).
     [SERVED_VARIABLE]: '1',
     ...(isGc ? { [ASKED_VARIABLE]: String(Date.now() - queueMs) } : {}),
-    ...(CNI_PATH ? { CNI_PATH: dirs?.join(':') } : {}),
-    ...(NETCONFPATH ? { NETCONFPATH: resolve(cwd, NETCONFPATH) } : {}),
+    ...directoriesFrom(cwd, env),
   };
+}
+
+/** Variables that name one directory. */
+const DIRECTORIES = [
+  'NETCONFPATH',
+  'CATENA_STATE_DIR',
+  'CATENA_CNI_CACHE_DIR',
+  'CATENA_TRACE_DIR',
+  RUN_DIR_VARIABLE,
+];
+
+/** The relative directories of an environment that was given in this working directory, as they are called from elsewhere. */
+export function directoriesFrom(
+  cwd: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Record<string, string> {
+  const { CNI_PATH } = env;
+  const relative = DIRECTORIES.flatMap(name => {
+    const { [name]: dir = '' } = env;
+    return dir === '' || isAbsolute(dir) ? [] : [[name, resolve(cwd, dir)] as const];
+  });
+  const dirs = CNI_PATH?.split(':').map(dir => resolve(cwd, dir));
+  return { ...Object.fromEntries(relative), ...(CNI_PATH && dirs ? { CNI_PATH: dirs.join(':') } : {}) };
 }

@@ -5,11 +5,13 @@ import path from 'node:path';
 import { PLUGIN_NAMES } from '../../plugins/registry.ts';
 import { AS_ORDINARY_USER, CATENA } from '../helpers/catena.ts';
 import { type Finished, type RunOptions, run } from '../helpers/command.ts';
-import { startDaemon } from '../helpers/daemon.ts';
+import { startDaemon, startDaemonWith } from '../helpers/daemon.ts';
+import { wholeLines } from '../helpers/lines.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, copyPlugins } from '../helpers/plugin.ts';
 import { writeScript } from '../helpers/script.ts';
 import { describeRoot } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 /** Makes a directory, enters it, and deletes it before the program starts. */
 const IN_DELETED = ['sh', '-c', 'd=$(mktemp -d) && cd "$d" && rmdir "$d" && exec "$@"', 'sh'];
@@ -148,6 +150,35 @@ describeRoot('a working directory without a usable path', () => {
     expect(await lab.ip(container, 'link', 'show', 'eth0')).toHaveLength(1);
     expect(await call('del')).toMatchObject({ exitCode: 0 });
     expect(await lab.ip(container, 'link', 'show', 'type', 'veth')).toEqual([]);
+  });
+});
+
+describeRoot('a daemon and its clients', () => {
+  const makeLab = useLabs();
+
+  test('find relative directories from where each was started', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    // From "/", where a daemon works, it would be a directory of /tmp as well.
+    const state = `tmp/${path.basename(lab.tmp)}-state`;
+    const env = { ...directories(lab.tmp), CATENA_STATE_DIR: state, NETCONFPATH: 'net.d' };
+    await startDaemonWith(lab, { cwd: lab.tmp, env });
+    fs.mkdirSync(`${lab.tmp}/net.d`);
+    fs.writeFileSync(`${lab.tmp}/net.d/podnet.conflist`, JSON.stringify(bridgeIn(lab)));
+    try {
+      for (const verb of ['add', 'del']) {
+        const argv = [CATENA, verb, 'podnet', container.path, '--bin-dir', BIN_DIR];
+        const done = await lab.run(lab.host, argv, { cwd: lab.tmp, env });
+        expect(done).toMatchObject({ exitCode: 0, stderr: '' });
+      }
+      const events = () => wholeLines(`${lab.tmp}/${state}/history/events`).map(line => JSON.parse(line));
+      // The daemon notes a request after its answer.
+      await until(() => events().length === 2);
+      expect(events()).toMatchObject([{ verb: 'ADD', by: 'daemon' }, { verb: 'DEL' }]);
+      expect(fs.existsSync(`/${state}`)).toBe(false);
+    } finally {
+      fs.rmSync(`/${state}`, { recursive: true, force: true });
+    }
   });
 });
 

@@ -5,7 +5,13 @@ import { BETWEEN_SETTINGS } from '../../between/plan.ts';
 import { RUN_DIR } from '../../cni/directories.ts';
 import { describeError } from '../../cni/errors.ts';
 import { nodeNameGiven } from '../../cni/node-name.ts';
-import { makeBackend, type WatchedCall, watchedCalls, withWorkers } from '../../daemon/backend.ts';
+import {
+  directoriesFrom,
+  makeBackend,
+  type WatchedCall,
+  watchedCalls,
+  withWorkers,
+} from '../../daemon/backend.ts';
 import { serveEarlyClients } from '../../daemon/door.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { isAtHome, isInTheWayOf } from '../../daemon/on-demand.ts';
@@ -56,7 +62,8 @@ export async function run(call: CommandCall): Promise<number> {
     config === undefined
       ? { ...base, observer: chooseObserver(base.observe, call.env) }
       : readSettings(config, base, call.env);
-  // The working directory can then be deleted, and its file system unmounted.
+  // The working directory can then be deleted, and its file system unmounted. What is named from there stays where it is.
+  if (call.cwd !== undefined) Object.assign(process.env, directoriesFrom(call.cwd, process.env));
   process.chdir('/');
   const daemon = new Daemon({ ...call, asPlugin }, place, settings);
   if (!(await daemon.open())) return SOCKET_TAKEN;

@@ -23,6 +23,7 @@ import { eventOf } from '../../delegate/cluster-pod.ts';
 import { recoverPods } from '../../delegate/delete.ts';
 import { FollowedPods } from '../../delegate/followed-pods.ts';
 import { bootId } from '../../files/process-stat.ts';
+import { absolutePath } from '../../files/read-file.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { Observer } from '../../observe/observer.ts';
 import type { CallsInProgress } from '../../observe/watcher.ts';
@@ -189,7 +190,7 @@ function watchAttachments(
   // A worker must not wait for a call that itself needs a worker.
   const env = { ...call.env, [SERVED_VARIABLE]: '1' };
   const runtime = { ...runtimeOf({ ...call, env, workers: pool }), stateDir: own };
-  const confDir = confDirOf(call);
+  const confDir = absolutePath(confDirOf(call), call.cwd);
   return startWatching(
     {
       runtime,
