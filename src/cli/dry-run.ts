@@ -6,7 +6,6 @@ import { findConfigOfAdd, findRemembered, idOf, withCachedArgs } from '../chain/
 import { buildRequest } from '../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, checkAttachment } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { defined } from '../cni/json.ts';
 import { oneLine, renderTable } from '../lab/words.ts';
 import { namesOf, readStorageNames } from '../node/names.ts';
 import { titleOf } from '../node/words.ts';
@@ -19,7 +18,7 @@ import { argsFor } from './commands/attach.ts';
 import { loadOrRecall } from './commands/del.ts';
 import { changeOf } from './commands/set.ts';
 import { printAnswer } from './output/print.ts';
-import { planAttach, refuseNeeded } from './running/change.ts';
+import { planAttach, refuseNeeded, whereRecorded } from './running/change.ts';
 import { findKnown, findPlace, pickAttachment } from './running/container.ts';
 import { attachmentOf, findUnread, loadTarget, runtimeOf } from './target.ts';
 import { widthOf } from './terminal/lines.ts';
@@ -68,7 +67,7 @@ export const set: CommandModule = {
     const change = changeOf(call);
     const own = runtimeOf(call);
     const one = pickAttachment(findKnown(container, call.cwd, own), what);
-    const runtime = { ...own, ...defined({ stateDir: one.stateDir }) };
+    const runtime = whereRecorded(one, own);
     let planned: Planned | undefined;
     await changeNetwork(one, change, runtime, ({ list, attachment }, order) => {
       planned = { verb: 'SET', list, attachment, runtime, order };
@@ -95,9 +94,7 @@ export const detach: CommandModule = {
     const container = findKnown(given, call.cwd, own);
     const one = pickAttachment(container, what);
     if (!call.on('force')) refuseNeeded(one, container);
-    const { stateDir, cacheDir } = one;
-    const runtime = { ...own, ...(stateDir === undefined ? {} : { stateDir, cacheDir }) };
-    return showDel(call, undefined, one, runtime);
+    return showDel(call, undefined, one, whereRecorded(one, own));
   },
 };
 

@@ -2,10 +2,11 @@
 
 import { type Change, changeNetwork } from '../../chain/change.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
-import { defined, isObject, type JsonObject, parseObject } from '../../cni/json.ts';
+import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { CNITOOLS_INDENT, printData } from '../output/format.ts';
+import { whereRecorded } from '../running/change.ts';
 import { findKnown, pickAttachment } from '../running/container.ts';
 import { runtimeOf, watched } from '../target.ts';
 
@@ -15,9 +16,7 @@ export async function run(call: CommandCall): Promise<number> {
   const change = changeOf(call);
   const found = findKnown(container, call.cwd, runtimeOf(call));
   const one = pickAttachment(found, what);
-  const { stateDir } = one;
-  const work = (runtime: ChainRuntime) =>
-    changeNetwork(one, change, { ...runtime, ...defined({ stateDir }) });
+  const work = (runtime: ChainRuntime) => changeNetwork(one, change, whereRecorded(one, runtime));
   const result = await watched(call, 'SET', one, work, one.network);
   await printData(call, result, CNITOOLS_INDENT);
   return 0;

@@ -10,7 +10,7 @@ import { inTurn, withContainerAlone } from '../../chain/run/turns.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { CniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig, toCniError } from '../../cni/errors.ts';
-import type { JsonObject } from '../../cni/json.ts';
+import { defined, type JsonObject } from '../../cni/json.ts';
 import type { ResultOf } from '../../cni/result.ts';
 import { type Inside, readInside } from '../../node/devices.ts';
 import type { RecordedAttachment } from '../../node/facts.ts';
@@ -183,11 +183,12 @@ export function refuseNeeded(one: RecordedAttachment, { containerId, attachments
  * @throws CniError 6 if that is not known, 11 if it has been attached again since; else as deleteNetwork()
  */
 export async function detach(one: RecordedAttachment, runtime: ChainRuntime): Promise<void> {
-  const { network, containerId, stateDir, cacheDir } = one;
+  const { network, containerId } = one;
   const list = listOf(one);
-  if (stateDir === undefined) return deleteNetwork(list, one, runtime);
+  const within = whereRecorded(one, runtime);
+  if (one.stateDir === undefined) return deleteNetwork(list, one, within);
   let isAnother = false;
-  await deleteNetwork(list, one, { ...runtime, stateDir, cacheDir }, life => {
+  await deleteNetwork(list, one, within, life => {
     const isThat = life === lifeOf(one);
     isAnother = !isThat && life !== '';
     return isThat;
@@ -197,6 +198,14 @@ export async function detach(one: RecordedAttachment, runtime: ChainRuntime): Pr
     ErrorCode.tryAgainLater,
     `Cannot detach container "${containerId}" from network "${network}": it has been attached again or changed since it was looked up; try again`,
   );
+}
+
+/** The directories in which an attachment is on record: a delegate runner and other runtimes have caches of their own. */
+export function whereRecorded(
+  { stateDir, cacheDir }: RecordedAttachment,
+  runtime: ChainRuntime,
+): ChainRuntime {
+  return { ...runtime, cacheDir, ...defined({ stateDir }) };
 }
 
 function listOf({ source, network, containerId }: RecordedAttachment): Conflist {

@@ -1,6 +1,11 @@
 import { expect, test } from 'bun:test';
-import { checkFree, nextIfname, planAttach } from '../../../../src/cli/running/change.ts';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { writeEntry } from '../../../../src/attachments/entries.ts';
+import { checkFree, detach, nextIfname, planAttach } from '../../../../src/cli/running/change.ts';
 import type { ContainerPlace, KnownContainer } from '../../../../src/cli/running/container.ts';
+import { type RecordedAttachment, readRecords } from '../../../../src/node/facts.ts';
 
 const known = (network: string, ifname: string, request?: string) => ({
   ...{ network, ifname, containerId: 'web', netns: '/n', args: [], capabilityArgs: {}, request },
@@ -47,4 +52,27 @@ test.each([
 test('a name that is taken is refused', () => {
   expect(() => checkFree('web', 'eth0', new Set(['eth0']))).toThrow('already has an interface "eth0"');
   expect(() => checkFree('web', 'eth1', new Set(['eth0']))).not.toThrow();
+});
+
+test('what another runtime attached is deleted from the cache in which it is', async () => {
+  const dir = fs.mkdtempSync(path.join(tmpdir(), 'cat-detach-'));
+  try {
+    const runtime = {
+      ...{ pluginDirs: [], cacheDir: path.join(dir, 'cni'), stateDir: path.join(dir, 'state') },
+      env: { ...process.env, CATENA_RUN_DIR: path.join(dir, 'run') },
+      find: (type: string) => `/somewhere/${type}`,
+      isOwn: () => true,
+      exec: () => ({ stdout: '' }),
+    };
+    const cacheDir = path.join(dir, 'multus');
+    const source = JSON.stringify({ cniVersion: '1.0.0', name: 'net', plugins: [{ type: 'one' }] });
+    const inputs = { netns: '', args: [], capabilityArgs: {}, source };
+    const result = { cniVersion: '1.0.0' };
+    writeEntry(cacheDir, { network: 'net', containerId: 'c1', ifname: 'net1', ...inputs, result });
+    const [one] = readRecords({ ...runtime, cacheDir }).attachments;
+    await detach(one as RecordedAttachment, runtime);
+    expect(fs.readdirSync(path.join(cacheDir, 'results'))).toEqual([]);
+  } finally {
+    fs.rmSync(dir, { recursive: true });
+  }
 });
