@@ -190,34 +190,29 @@ const HEADERS: Readonly<Record<string, string>> = {
 
 const COOKIE = 'catena-ui';
 
-/** One run of the server. The first browser that brings the token gets the session; the token is void then. */
-interface Session {
-  /** To be given to the person at the terminal. */
-  readonly token: string;
-  /**
-   * The folder of the page in its address, with a slash at both ends. Browsers send a cookie to every port of a host; as its path is
-   * unguessable, the cookie of this session reaches no other server on this host.
-   */
-  readonly folder: string;
-  /** Exchanges the token. @returns the value of `Set-Cookie`; undefined if the token is wrong or was used before */
-  redeem(token: string): string | undefined;
-  /** Whether a request's `Cookie` header belongs to this session. */
-  admits(cookies: string | null): boolean;
-}
-
-/** Creates a session with 256 random bits for each of its secrets. */
-export function createSession(): Session {
+/**
+ * Creates a session with 256 random bits for each of its secrets: one run of the server. The first browser that brings the token gets
+ * it; the token is void then.
+ */
+export function createSession() {
   const [token, key, folder] = [secret(), secret(), `/${secret()}/`];
   let isRedeemed = false;
   return {
+    /** To be given to the person at the terminal. */
     token,
+    /**
+     * The folder of the page in its address, with a slash at both ends. Browsers send a cookie to every port of a host; as its path is
+     * unguessable, the cookie of this session reaches no other server on this host.
+     */
     folder,
-    redeem(given) {
+    /** Exchanges the token. @returns the value of `Set-Cookie`; undefined if the token is wrong or was used before */
+    redeem(given: string): string | undefined {
       if (isRedeemed || !isSame(given, token)) return undefined;
       isRedeemed = true;
       return `${COOKIE}=${key}; Path=${folder}; HttpOnly; SameSite=Strict`;
     },
-    admits(cookies) {
+    /** Whether a request's `Cookie` header belongs to this session. */
+    admits(cookies: string | null): boolean {
       if (!isRedeemed) return false;
       const values = (cookies ?? '').split(';').map(one => one.trim().split('='));
       return values.some(([name, value = '']) => name === COOKIE && isSame(value, key));

@@ -72,11 +72,8 @@ function etagOf(text: string): string {
  */
 export type Ask = (args: readonly string[]) => Promise<string>;
 
-/** Answers the paths below `api/`. */
-export interface Sources {
-  /** @returns undefined if there is no such path */
-  answer(path: string): Promise<Snapshot> | undefined;
-}
+/** What answers the paths below `api/`. */
+export type Sources = ReturnType<typeof openSources>;
 
 /** The node is read as often as the page asks. */
 const NODE_REST_MS = 1_500;
@@ -96,7 +93,7 @@ const PACKET_PATH = /^why-not\/(?!.*\.\.)((?:\w[\w.:/-]*)?)~([\w:[][\w.:/[\]-]*)
 const MOST_PACKET_CHARS = 400;
 
 /** Nothing is read before the page asks for it. */
-export function openSources(ask: Ask): Sources {
+export function openSources(ask: Ask) {
   const checks = openReading(async () => {
     const { attachments } = JSON.parse(await ask(['ls', '--check'])) as NodeModel;
     return JSON.stringify(attachments.map(one => [keyOf(one), one.health]));
@@ -141,7 +138,8 @@ export function openSources(ask: Ask): Sources {
   }
 
   return {
-    answer(path) {
+    /** @returns undefined if there is no such path */
+    answer(path: string): Promise<Snapshot> | undefined {
       const ends = path.length > MOST_PACKET_CHARS ? null : PACKET_PATH.exec(path);
       if (ends !== null) return ask(['why-not', '--', ...ends.slice(1).filter(Boolean)]).then(fresh);
       if (path === 'node') return answerNode();

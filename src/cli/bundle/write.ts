@@ -3,8 +3,7 @@ import { once } from 'node:events';
 import { closeSync, existsSync, readdirSync, statSync } from 'node:fs';
 import { arch, hostname, version as kernelVersion, release } from 'node:os';
 import { dirname, join } from 'node:path';
-import { cacheDirOf } from '../../chain/run/runtime.ts';
-import { RUN_DIR_VARIABLE, runDir } from '../../cni/directories.ts';
+import { RUN_DIR_VARIABLE } from '../../cni/directories.ts';
 import { attempt } from '../../cni/errors.ts';
 import { type ArchiveEntry, packArchive } from '../../files/archive.ts';
 import { putNewFile, unfinishedName } from '../../files/put-file.ts';
@@ -15,9 +14,10 @@ import { Tables } from '../../netlink/tables.ts';
 import { ownNetns } from '../../sys/netns.ts';
 import type { CommandCall } from '../command.ts';
 import { SERVICE_UNIT } from '../install/units.ts';
+import { placesFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { readConfigured } from '../runtimes/configured.ts';
-import { confDirOf, runtimeOf, traceDirFor } from '../target.ts';
+import { traceDirFor } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 import { findNames, openPseudonyms, redactText } from './redact.ts';
@@ -29,7 +29,7 @@ export async function run(call: CommandCall): Promise<number> {
   const file = absolutePath(call.text('bundle') ?? '', call.cwd);
   refuseExisting(file);
   const anonymous = call.on('anonymous');
-  const places = placesOf(call);
+  const places = { ...placesFor(call), traceDir: traceDirFor(call) };
   const progress = openProgress(call, 'doctor');
   const facts = readFacts(call, places, anonymous);
   const answers = await askCommands(call, places, progress.step).finally(progress.end);
@@ -96,20 +96,7 @@ function render(file: string, size: number, files: readonly BundleFile[], note: 
 }
 
 /** Where the facts are read. */
-type BundlePlaces = ReturnType<typeof placesOf>;
-
-/** The directories of the command line. */
-function placesOf(call: CommandCall) {
-  const runtime = runtimeOf(call);
-  return {
-    confDir: confDirOf(call),
-    pluginDirs: runtime.pluginDirs,
-    cacheDir: cacheDirOf(runtime),
-    stateDir: runtime.stateDir ?? '',
-    runDir: runDir(call.env),
-    traceDir: traceDirFor(call),
-  };
-}
+type BundlePlaces = ReturnType<typeof placesFor> & { readonly traceDir: string };
 
 /** Command lines whose answers are part of a report, each with its file. */
 const QUESTIONS: readonly (readonly [file: string, ...args: string[]])[] = [

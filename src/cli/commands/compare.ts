@@ -1,6 +1,5 @@
 // What does `catena compare` do?
 import { dirname } from 'node:path';
-import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { withCommonNames } from '../../lab/compare/differ.ts';
 import { playScene } from '../../lab/compare/play.ts';
 import { type PlayedScene, renderReport, renderSummary, reportOn } from '../../lab/compare/report.ts';
@@ -8,6 +7,7 @@ import { homesOf, laySwap, readSwap, SCENES, type Scene, type SceneRecord } from
 import { offerCapabilities } from '../../lab/configured.ts';
 import { protectFiles } from '../../lab/host.ts';
 import { envOfPlugins, RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
+import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { chainOf } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
@@ -54,17 +54,14 @@ async function playAll(given: Given, call: CommandCall): Promise<PlayedScene[]> 
 type Given = ReturnType<typeof readGiven>;
 
 function readGiven(call: CommandCall) {
-  const [target, cap] = [call.text('with'), call.text('cap')];
+  const target = call.text('with');
   if (target === undefined) throw new UsageError('Cannot compare: --with <dir or executable> is missing');
   const chain = chainOf(call);
   const { list } = chain;
   return {
     ...chain,
     swap: readSwap(list, target, call.text('link')),
-    capabilities: offerCapabilities(
-      list,
-      (cap ? parseObject(cap, 'capability arguments (--cap)') : {}) as JsonObject,
-    ),
+    capabilities: offerCapabilities(list, capabilitiesOf(call)),
     ignored: call.texts('ignore').map(readPattern),
     scenes: readScenes(call.texts('scene')),
   };

@@ -2,7 +2,6 @@
 import { realpathSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
-import { parseObject } from '../../cni/json.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { findSample, readObject, type Subject } from '../../lab/conformance/exam.ts';
 import {
@@ -14,6 +13,7 @@ import {
 } from '../../lab/conformance/examine.ts';
 import { FRESH_DIRS, notOfPlugins, protectFiles } from '../../lab/host.ts';
 import { envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
+import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, pathOf, secondsOf, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
@@ -78,10 +78,8 @@ function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
 }
 
 function readSample(call: CommandCall, executable: string) {
-  const [conf, from, cap] = [call.text('conf'), call.text('from'), call.text('cap')];
+  const [conf, from] = [call.text('conf'), call.text('from')];
   if (conf !== undefined && from !== undefined) throw new UsageError('Cannot use both --conf and --from');
   if (conf !== undefined) return { conf: readObject(conf), chained: false };
-  if (from === undefined) return undefined;
-  const capabilities = cap === undefined ? {} : parseObject(cap, 'capability arguments (--cap)');
-  return findSample(from, basename(executable), capabilities);
+  return from === undefined ? undefined : findSample(from, basename(executable), capabilitiesOf(call));
 }

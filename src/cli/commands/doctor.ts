@@ -1,6 +1,5 @@
 // What does `catena doctor` do?
-import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
-import { runDir } from '../../cni/directories.ts';
+import type { Runtime } from '../../chain/run/runtime.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { loadAbouts } from '../../cni/plugin-about.ts';
@@ -18,24 +17,21 @@ import {
 import { findProblems, type Places, routedPods, viewNode } from '../../node/doctor/node-view.ts';
 import { titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
-import { factsFor, readNodeFor } from '../node/read.ts';
+import { factsFor, placesFor, readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { installedRuntimes } from '../runtimes/libcni.ts';
-import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
+import { runtimeOf, segmentsOf } from '../target.ts';
 import { styleOf } from '../terminal/lines.ts';
 import { during } from '../terminal/progress.ts';
 
 /** Diagnoses this node and suggests fixes. Exit codes: {@link exitCodeOf}. */
 export async function run(call: CommandCall): Promise<number> {
   const runtime = runtimeOf(call);
+  const places = placesFor(call);
   const view = tryToView({
+    ...places,
     facts: factsFor(call),
-    confDir: confDirOf(call),
-    pluginDirs: runtime.pluginDirs,
-    cacheDir: cacheDirOf(runtime),
-    stateDir: runtime.stateDir ?? '',
-    runDir: runDir(call.env),
-    daemon: await viewDaemon(runDir(call.env)),
+    daemon: await viewDaemon(places.runDir),
     findAbout: await loadAbouts(call.plugins.find, call.plugins.types),
     ownNames: call.plugins.types,
     installedRuntimes: installedRuntimes(),

@@ -113,12 +113,7 @@ export function eventsAfter(
 
 async function print(call: CommandCall, entries: readonly LogEntry[]): Promise<void> {
   if (isData(call)) for (const one of entries) await printOne(call, 'LogEntry', one);
-  else if (call.format === 'name')
-    call.out(
-      namesIn(entries)
-        .map(name => `${name}\n`)
-        .join(''),
-    );
+  else if (call.format === 'name') call.out([...namesIn(entries), ''].join('\n'));
   else call.out(renderLog(entries, styleOf(call), call.format === 'wide'));
 }
 

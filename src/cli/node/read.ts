@@ -1,4 +1,6 @@
 // How does a command read the model of this node?
+
+import { cacheDirOf } from '../../chain/run/runtime.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { defined } from '../../cni/json.ts';
@@ -16,6 +18,18 @@ import { TOOL_VERSION } from '../tool-version.ts';
 /** What is in the directories of the command line. */
 export function factsFor(call: CommandCall): NodeFacts {
   return factsIn(confDirOf(call), runtimeOf(call));
+}
+
+/** The directories of the command line. */
+export function placesFor(call: CommandCall) {
+  const runtime = runtimeOf(call);
+  return {
+    confDir: confDirOf(call),
+    pluginDirs: runtime.pluginDirs,
+    cacheDir: cacheDirOf(runtime),
+    stateDir: runtime.stateDir ?? '',
+    runDir: runDir(call.env),
+  };
 }
 
 /** What the model shows, and what of it has been read already. */
