@@ -184,6 +184,7 @@ describeNeeding(
         api.addPod('ns', 'device', {
           annotations: { [NETWORKS]: '[{"name": "lan", "deviceID": "0000:00:1"}]' },
         });
+        api.addPod('ns', 'rogue', { annotations: { [NETWORKS]: '[\n---\nkind: Rogue\n' } });
         api.addPod('ns', 'ended', { annotations: { [NETWORKS]: 'none' } });
         const ended = '/api/v1/namespaces/ns/pods/ended';
         at(ended, { ...(api.objects.get(ended) as Row), status: { phase: 'Succeeded' } });
@@ -203,7 +204,7 @@ describeNeeding(
           },
         ]);
         for (const line of [
-          '3 NetworkAttachmentDefinitions, 3 pods that name networks',
+          '3 NetworkAttachmentDefinitions, 4 pods that name networks',
           'pools of whereabouts: 10.9.0.0-16 (2 in use); they stay as they are',
           'DaemonSet kube-system/kube-multus-ds',
           'catena will refuse it: ns/rated: Cannot give "bandwidth" to network "lan": none of its plugins',
@@ -216,6 +217,8 @@ describeNeeding(
           '"--force","--keep-daemon","--link","multus-shim"',
         ])
           expect([line, text.includes(line)]).toEqual([line, true]);
+        expect(text).toMatch(/^# .* ns\/rogue: .*kind: Rogue/m);
+        expect(text).not.toMatch(/^kind: Rogue/m);
         expect(text).not.toContain('ns/fits');
         expect(text).not.toContain('ns/ended');
         expect(api.requests.every(({ method }) => method === 'GET')).toBe(true);

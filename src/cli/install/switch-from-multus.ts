@@ -13,7 +13,7 @@ import type { Pod, RunnerOptions } from '../../delegate/runner.ts';
 import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION, selectByName } from '../../delegate/selection.ts';
 import { listConfigured, listWanted, type WantedNetwork } from '../../delegate/wanted.ts';
 import { tryRead } from '../../files/read-file.ts';
-import { count } from '../../lab/words.ts';
+import { count, oneLine } from '../../lab/words.ts';
 import { some } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { printOptionsOf } from '../commands/install.ts';
@@ -57,7 +57,13 @@ async function switchFromMultus(call: CommandCall, options: PrintOptions): Promi
   const list = { name: found.list.name, text: `${JSON.stringify(listOf(found, entry), null, 2)}\n` };
   const replaced = found.hasDaemon ? { replaced: ['multus-shim'] } : {};
   const manifest = daemonSet({ ...options, withAccount: true, list, confName, ...replaced });
-  return `${comment.map(line => `# ${line}`.trimEnd()).join('\n')}\n${manifest}`;
+  return `${comment.map(asComment).join('\n')}\n${manifest}`;
+}
+
+/** A line of a comment: what a pod's annotation or a definition says must not go on as a part of the manifest. */
+export function asComment(line: string): string {
+  // For readers of YAML 1.1 these two end a line as well.
+  return `# ${oneLine(line).replace(/[\u2028\u2029]/g, ' ')}`.trimEnd();
 }
 
 type Facts = Awaited<ReturnType<typeof gather>>;
