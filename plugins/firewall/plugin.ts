@@ -5,9 +5,9 @@ import { attachmentOf, type FilterOwner, filterOwnerOf } from '../../src/attach/
 import { warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { renderIp } from '../../src/net/ip.ts';
+import { renderIp, sameIp } from '../../src/net/ip.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { type Call, definePlugin, isStaleNote } from '../../src/plugin/define.ts';
 import { mend, requireResult } from '../../src/plugin/steps.ts';
 import {
   type Backend,
@@ -22,13 +22,13 @@ import {
   checkAdmission,
   correctClosed,
   findDead,
+  findPods,
   formerOwners,
   isForgettable,
   refuseOldRules,
   removalOf,
   restoreRules,
   revoke,
-  revokeStrays,
   sweep,
   sweepLeftovers,
   tryAdmission,
@@ -49,7 +49,7 @@ import {
   requireZone,
   tellOthers,
 } from './kernel/others.ts';
-import { type AccessPlan, planAccess } from './plan.ts';
+import { type AccessPlan, type Claim, planAccess } from './plan.ts';
 
 /** Accepts forwarded traffic to and from the pod and restricts which peers may connect to it. */
 export const plugin = definePlugin({
@@ -65,7 +65,7 @@ export const plugin = definePlugin({
     if (plan.pods.length === 0) return prevResult;
     await requireOthers(call.hostNft, plan, names);
     await admit(call, { plan, names }, () => {
-      call.onFailure('remove the rules', () => remove(call.hostNft, [ownerOf(call)]));
+      call.onFailure('remove the rules', async () => void (await remove(call.hostNft, [ownerOf(call)])));
     });
     return prevResult;
   },
@@ -132,22 +132,24 @@ export const plugin = definePlugin({
   },
 
   async del(call) {
+    const { hostNft: nft } = call;
     const owner = ownerOf(call);
-    const pods = planAccess(call.prevResult ?? {}, 'open').pods;
-    const isForeign = isForgettable(call, pods);
-    await remove(call.hostNft, [owner]);
+    const { pods } = planAccess(call.prevResult ?? {}, 'open');
+    const own = findPods(nft, owner, pods);
+    const isForeign = own.length === 0 && isForgettable(call, pods);
+    const removed = await remove(nft, [owner]);
     // As in GC: what is left now had no claims.
-    const wasTorn = revokeStrays(call.hostNft, owner, pods);
-    if (isForeign || (wasTorn && isForgettable(call, pods)))
-      await forgetForeign(call.hostNft, pods, zoneOf(call.conf));
+    const isTorn = own.some(pod => !removed.some(claim => sameIp(claim.pod, pod)));
+    if (isTorn) sweep(nft, note => note === owner.note);
+    if (isForeign || (isTorn && isForgettable(call, pods))) await forgetForeign(nft, pods, zoneOf(call.conf));
   },
 
   async gc(call) {
-    const { kept } = call;
+    const { kept, network } = call;
     if (kept === undefined) return;
-    await remove(call.hostNft, findDead(call.hostNft, call.network, kept));
+    await remove(call.hostNft, findDead(call.hostNft, network, kept));
     // What is left now had no claims, which say whether other packet filters were told.
-    const torn = sweep(call.hostNft, call.network, kept);
+    const torn = sweep(call.hostNft, note => isStaleNote(note, network, kept));
     const forgettable = torn.filter(pod => isForgettable(call, [pod]));
     if (forgettable.length) await forgetForeign(call.hostNft, forgettable, zoneOf(call.conf));
     sweepLeftovers(call);
@@ -214,9 +216,10 @@ async function referenceChoice(nft: NetlinkSocket): Promise<Other[]> {
   return [(await isFirewalldRunning(nft)) ? 'firewalld' : 'iptables'];
 }
 
-async function remove(nft: NetlinkSocket, owners: readonly FilterOwner[]): Promise<void> {
+/** @returns the claims that the attachments had */
+async function remove(nft: NetlinkSocket, owners: readonly FilterOwner[]): Promise<Claim[]> {
   await haveOthersForget(nft, owners);
-  for (const owner of owners) revoke(nft, owner);
+  return owners.flatMap(owner => revoke(nft, owner));
 }
 
 function ownerOf(call: Call): FilterOwner {

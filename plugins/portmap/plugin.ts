@@ -2,7 +2,7 @@
 
 import { attachmentOf, gravediggerFor, refuserFor } from '../../src/attach/owner.ts';
 import { runDir } from '../../src/cni/directories.ts';
-import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
+import { attempt, CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { cidrContains, type Ip } from '../../src/net/ip.ts';
 import type { NatRule } from '../../src/netlink/iptables/nat.ts';
 import { findExemption, findOvertaken } from '../../src/netlink/iptables/precedence.ts';
@@ -11,7 +11,7 @@ import { listTables } from '../../src/netlink/nft/table.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { findWay } from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
+import { type Call, definePlugin, isStaleNote, type KeptAttachments } from '../../src/plugin/define.ts';
 import { confirm, mend, requireResult, tryAll } from '../../src/plugin/steps.ts';
 import { canWriteSysctl, ensureSysctl, findSysctl } from '../../src/sys/sysctl.ts';
 import {
@@ -56,8 +56,8 @@ import {
   correctTaken,
   findClaims,
   findDead,
+  isKnownAt,
   releasePorts,
-  releaseStrays,
   sweepElements,
 } from './kernel/release.ts';
 import {
@@ -192,7 +192,9 @@ export const plugin = definePlugin({
     // reference.
     const owner = ownerOf(attachmentOf(call));
     const pods = podAddressesOf(call.prevResult, call.env.ifname);
-    return removePorts(call.hostNft, owner, pods, lost => forgetFlows(call, [], lost));
+    // But more claims than are found say that another program has deleted some.
+    const planned = attempt(() => plansOf(call).flatMap(({ forwards }) => forwards)) ?? [];
+    return removePorts(call.hostNft, owner, pods, lost => forgetFlows(call, [], lost), planned.length);
   },
 
   gc(call) {
@@ -366,23 +368,30 @@ function applyPorts(
  * Removes everything of an attachment, whichever plugin made it and with whichever packet filter.
  * @param pods its addresses on this network, which identify its rules in the reference's own table
  * @param onLost called with host ports that are no longer forwarded
+ * @param planned how many claims it should have: if there are fewer, every element is read
  */
 async function removePorts(
   nft: NetlinkSocket,
   owner: Owner,
   pods: readonly Ip[],
   onLost: (lost: readonly Lost[]) => void,
+  planned = 0,
 ): Promise<void> {
   const { attachment } = owner;
   const tables = listTables(nft);
   const isKnown = tables.has(TABLE);
   const shared = attachment ? [attachment] : [];
   const chains = isKnown ? chainsOf(nft, owner) : shared;
+  const mayBeTorn = isKnown && isKnownAt(nft, owner, pods);
   await tryAll([
     () => onLost(chains.flatMap(chain => removeIptablesPorts(nft, chain, tables))),
     // Rules first: a retry needs what the sets record.
-    () => onLost(isKnown ? releasePorts(nft, owner) : []),
-    () => isKnown && releaseStrays(nft, owner, pods),
+    () => {
+      const released = isKnown ? releasePorts(nft, owner) : [];
+      onLost(released);
+      if (mayBeTorn && released.length < Math.max(planned, 1))
+        sweepElements(nft, note => note === owner.note);
+    },
     () => onLost(attachment ? removeHostportRules(nft, attachment.containerId, pods, tables) : []),
   ]);
 }
@@ -407,7 +416,7 @@ async function sweepPorts(
       onLost(own.flatMap(chain => removeIptablesPorts(nft, chain)));
       onLost(releasePorts(nft, owner));
     }),
-    () => sweepElements(nft, network, kept),
+    () => sweepElements(nft, note => isStaleNote(note, network, kept)),
     () => sweepConditions(nft),
     () => onLost(sweepIptablesPorts(nft, network, isKept)),
     () => onLost(sweepHostportRules(nft, kept)),

@@ -432,15 +432,22 @@ describeInOrder(
       expect(await call('ADD')).toMatchObject({ exitCode: 0 });
       const before = await elementsOf(lab);
       const { handle } = ownerOf({ network: 'podnet', containerId: pod.id, ifname: 'eth0' });
-      await load(lab, `delete element inet catena_portmap claims4 { "${handle}" . 1 }`);
+      const loseOne = () => load(lab, `delete element inet catena_portmap claims4 { "${handle}" . 1 }`);
+      await loseOne();
       expect(await call('CHECK', { env: { CATENA_REPAIR: '1' } })).toMatchObject({ exitCode: 0 });
       expect((await elementsOf(lab)).hostips4).toEqual(before.hostips4);
       expect((await elementsOf(lab)).tally4).toEqual(before.tally4);
       await call('DEL');
       expect(await elementsOf(lab)).toEqual({});
-      for (const release of [() => call('DEL'), () => gc(lab, [])]) {
+      const loseAll = () =>
+        load(lab, 'flush map inet catena_portmap claims4', 'flush map inet catena_portmap claims6');
+      for (const [lose, release] of [
+        [loseAll, () => call('DEL')],
+        [loseOne, () => call('DEL')],
+        [loseAll, () => gc(lab, [])],
+      ] as const) {
         expect(await call('ADD')).toMatchObject({ exitCode: 0 });
-        await load(lab, 'flush map inet catena_portmap claims4', 'flush map inet catena_portmap claims6');
+        await lose();
         expect(await release()).toMatchObject({ exitCode: 0 });
         expect(await elementsOf(lab)).toEqual({});
       }

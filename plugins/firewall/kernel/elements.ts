@@ -19,6 +19,7 @@ import {
   type ElementPlace,
   type Entry,
   findElement,
+  findElements,
   listElements,
   recount,
 } from '../../../src/netlink/nft/element.ts';
@@ -34,7 +35,6 @@ import {
   restoreSkeleton,
   type Skeleton,
   skeletonChanges,
-  sweepOwned,
 } from '../../../src/netlink/nft/skeleton.ts';
 import { findLink, type Link, listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { findWay, listRoutes } from '../../../src/netlink/rtnl/route.ts';
@@ -72,12 +72,16 @@ interface Removal {
 /**
  * Removes an attachment in one transaction; a missing one is ignored. The cost does not depend on the number of other
  * attachments.
+ * @returns the claims that it had
  */
-export function revoke(socket: NetlinkSocket, owner: FilterOwner): void {
+export function revoke(socket: NetlinkSocket, owner: FilterOwner): readonly Claim[] {
+  let removed: readonly Claim[] = [];
   commitAfterReading(socket, () => {
     const { changes, claims } = removalOf(socket, owner);
+    removed = claims;
     return [...changes, ...countClosed(socket, [], claims)];
   });
+  return removed;
 }
 
 /**
@@ -104,13 +108,24 @@ export function isKnown(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
   return pods.some(pod => findElement(socket, SETS[pod.family].pods, [pod]) !== undefined);
 }
 
-/** The attachments' claims that another packet filter was told about. */
-export function findClaimsIn(socket: NetlinkSocket, other: Other, owners: readonly FilterOwner[]): Claim[] {
-  return owners.flatMap(owner =>
-    findClaims(socket, owner).filter(({ pod }) => {
-      return findElement(socket, SETS[pod.family][other], [pod])?.comment === owner.note;
-    }),
-  );
+/** Those of the addresses that belong to the attachment. */
+export function findPods(socket: NetlinkSocket, { note }: FilterOwner, pods: readonly Ip[]): Ip[] {
+  const places = pods.map(pod => ({ set: SETS[pod.family].pods, key: [pod] }));
+  return findOwned(socket, places, note).map(({ key: [pod] }) => pod as Ip);
+}
+
+/** The attachments' claims that each of the other packet filters was told about. */
+export function findClaimsIn(
+  socket: NetlinkSocket,
+  owners: readonly FilterOwner[],
+): Readonly<Record<Other, readonly Claim[]>> {
+  const all = owners.flatMap(owner => findClaims(socket, owner).map(claim => ({ claim, note: owner.note })));
+  const toldTo = (other: Other): Claim[] => {
+    const places = all.map(({ claim: { pod } }) => ({ set: SETS[pod.family][other], key: [pod] }));
+    const found = findElements(socket, places);
+    return all.flatMap(({ claim, note }, i) => (found[i]?.comment === note ? claim : []));
+  };
+  return { iptables: toldTo('iptables'), firewalld: toldTo('firewalld') };
 }
 
 /** Attachments of the network that still have claims but that GC does not keep. Reads every claim. */
@@ -119,36 +134,20 @@ export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttac
 }
 
 /**
- * Removes the elements of the network's attachments that GC does not keep. Reads every element.
+ * Removes the elements of attachments that are gone, even without a claim: another program may have deleted claims. Reads every element.
+ * @param isGone by the note of the attachment
  * @returns addresses of pods that had any
  */
-export function sweep(socket: NetlinkSocket, network: string, kept: KeptAttachments): Ip[] {
+export function sweep(socket: NetlinkSocket, isGone: (note: string) => boolean): Ip[] {
   let pods: Ip[] = [];
   commitAfterReading(socket, () => {
-    const dead = listOwned(socket, OWNED_SETS, note => isStaleNote(note, network, kept));
-    const claims = dead
-      .filter(({ set }) => CLAIM_SETS.includes(set))
-      .map(({ element }) => decodeClaim(element));
-    pods = dead.flatMap(({ set, element }) =>
+    const gone = listOwned(socket, OWNED_SETS, isGone);
+    pods = gone.flatMap(({ set, element }) =>
       set === SETS[4].pods || set === SETS[6].pods ? [element.key[0] as Ip] : [],
     );
-    return [...deletePlaces(dead.map(placeOf)), ...countClosed(socket, [], claims)];
+    return [...deletePlaces(gone.map(placeOf)), ...closedCorrections(socket, gone)];
   });
-  correctClosed(socket);
   return pods;
-}
-
-/**
- * Removes what no claim of an attachment leads to, because another program has deleted claims. Reads every element if there is anything.
- * @param pods the attachment's addresses
- * @returns whether there was anything
- */
-export function revokeStrays(socket: NetlinkSocket, { note }: FilterOwner, pods: readonly Ip[]): boolean {
-  const isOwn = (pod: Ip) => findElement(socket, SETS[pod.family].pods, [pod])?.comment === note;
-  if (!pods.some(isOwn)) return false;
-  sweepOwned(socket, OWNED_SETS, one => one === note);
-  correctClosed(socket);
-  return true;
 }
 
 /** The claims of an attachment. They are numbered, so each is found at constant cost. */
@@ -181,15 +180,21 @@ function countClosed(socket: NetlinkSocket, come: readonly Behind[], went: reado
 
 /** Counts again what {@link countClosed} counts: another program may have deleted claims. Reads every claim. */
 export function correctClosed(socket: NetlinkSocket): void {
-  commitAfterReading(socket, () => {
-    const claims = CLAIM_SETS.flatMap(set => listElements(socket, set)).map(decodeClaim);
-    return correctCounts(
-      socket,
-      TALLY,
-      ({ key: [home] }) => claims.filter(claim => claim.home === home).length,
-      ({ key }) => ({ set: CLOSED, element: { key } }),
-    );
-  });
+  commitAfterReading(socket, () => closedCorrections(socket, []));
+}
+
+/** @param gone what the same transaction deletes of attachments: their claims do not count */
+function closedCorrections(socket: NetlinkSocket, gone: readonly Entry[]): Request[] {
+  const notes = new Set(gone.map(({ element }) => element.comment));
+  const left = listOwned(socket, CLAIM_SETS, note => !notes.has(note));
+  const claims = left.map(({ element }) => decodeClaim(element));
+  return correctCounts(
+    socket,
+    TALLY,
+    ({ key: [home] }) => claims.filter(claim => claim.home === home).length,
+    CLOSED,
+    ({ key }) => ({ set: CLOSED, element: { key } }),
+  );
 }
 
 // Its rules do not name their owner, so what counts is whether a pod can still be there. A pod's address is on-link on some

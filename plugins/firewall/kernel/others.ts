@@ -245,7 +245,7 @@ export async function findOthersToCheck(
   const others = await findOthers(socket, pods);
   const isNeeded =
     !isKnown(socket, pods) ||
-    findClaimsIn(socket, 'iptables', [owner]).length > 0 ||
+    findClaimsIn(socket, [owner]).iptables.length > 0 ||
     doesIptablesDrop(socket, pods);
   return others.filter(other => other !== 'iptables' || isNeeded);
 }
@@ -322,9 +322,9 @@ export async function haveOthersForget(
   next?: Next,
 ): Promise<void> {
   const { plan, names } = next ?? {};
-  const rules = findClaimsIn(socket, 'iptables', owners);
-  releaseIptables(socket, rules, plan?.others.includes('iptables') ? plan : undefined);
-  const sources = findClaimsIn(socket, 'firewalld', owners).map(({ pod }) => pod);
+  const { iptables, firewalld } = findClaimsIn(socket, owners);
+  releaseIptables(socket, iptables, plan?.others.includes('iptables') ? plan : undefined);
+  const sources = firewalld.map(({ pod }) => pod);
   const kept = plan?.others.includes('firewalld') ? plan.pods : [];
   await removeSources(sources, (zone, pod) => zone !== names?.zone || !kept.some(one => sameIp(one, pod)));
   if (names && kept.length) await requireUnclaimed(names.zone, kept);

@@ -19,7 +19,13 @@ import {
 } from '../../../src/netlink/nft/element.ts';
 import { jump } from '../../../src/netlink/nft/expr.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
-import { findNumbered, findOwned, listOwners, sweepOwned } from '../../../src/netlink/nft/skeleton.ts';
+import {
+  findNumbered,
+  findOwned,
+  listOwned,
+  listOwners,
+  placeOf,
+} from '../../../src/netlink/nft/skeleton.ts';
 import { listSets, type NftSet } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/define.ts';
@@ -158,28 +164,22 @@ export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttac
   return listOwners(socket, CLAIM_SETS, note => isStaleNote(note, network, kept)).map(ownerOfNote);
 }
 
-/** Removes remaining elements of the network's attachments that GC does not keep, even without a claim. Reads every element. */
-export function sweepElements(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
-  sweepElementsOf(socket, note => isStaleNote(note, network, kept));
-}
-
-function sweepElementsOf(socket: NetlinkSocket, isGone: (note: string) => boolean): void {
-  const conditional = listSets(socket, TABLE).flatMap(name => findConditionalSet(name) ?? []);
-  sweepOwned(socket, [...SWEPT_SETS, ...conditional], isGone);
-  correctTaken(socket);
-}
-
 /**
- * Removes what no claim of an attachment leads to, because another program has deleted claims. Reads every element if there is anything.
- * @param pods the attachment's addresses
+ * Removes the elements of attachments that are gone, even without a claim: another program may have deleted claims. Reads every element.
+ * @param isGone by the note of the attachment
  */
-export function releaseStrays(socket: NetlinkSocket, owner: Owner, pods: readonly Ip[]): void {
-  const found = findElements(
-    socket,
-    pods.map(ip => ({ set: SETS[ip.family].pods, key: [ip] })),
-  );
-  if (!found.some(element => element?.comment === owner.note)) return;
-  sweepElementsOf(socket, note => note === owner.note);
+export function sweepElements(socket: NetlinkSocket, isGone: (note: string) => boolean): void {
+  const conditional = listSets(socket, TABLE).flatMap(name => findConditionalSet(name) ?? []);
+  commitAfterReading(socket, () => {
+    const gone = listOwned(socket, [...SWEPT_SETS, ...conditional], isGone);
+    return [...deletePlaces(gone.map(placeOf)), ...takenCorrections(socket, gone)];
+  });
+}
+
+/** Whether the attachment is the one that is known to have one of the addresses. */
+export function isKnownAt(socket: NetlinkSocket, { note }: Owner, pods: readonly Ip[]): boolean {
+  const places = pods.map(ip => ({ set: SETS[ip.family].pods, key: [ip] }));
+  return findOwned(socket, places, note).length > 0;
 }
 
 /** Sets whose elements belong to one attachment each. */
@@ -223,26 +223,33 @@ export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: 
 
 /** Counts again what {@link countTaken} counts: another program may have deleted claims. Reads every claim. */
 export function correctTaken(socket: NetlinkSocket): void {
-  commitAfterReading(socket, () => {
-    const counts = new Map<string, number>();
-    for (const place of listClaims(socket).flatMap(countedPlaces)) {
-      const name = placeName(place);
-      counts.set(name, (counts.get(name) ?? 0) + 1);
-    }
-    const countOf = (place: ElementPlace) => counts.get(placeName(place)) ?? 0;
-    return FAMILIES.flatMap(family => {
-      const { hostips, tally } = SETS[family];
-      return [hostips, tally].flatMap(set => correctCounts(socket, set, countOf, evaluation));
-    });
+  commitAfterReading(socket, () => takenCorrections(socket, []));
+}
+
+/** @param gone what the same transaction deletes of attachments: their claims do not count */
+function takenCorrections(socket: NetlinkSocket, gone: readonly Entry[]): Request[] {
+  const notes = new Set(gone.map(({ element }) => element.comment));
+  const counts = new Map<string, number>();
+  for (const place of listClaims(socket, note => !notes.has(note)).flatMap(countedPlaces)) {
+    const name = placeName(place);
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  const countOf = (place: ElementPlace) => counts.get(placeName(place)) ?? 0;
+  return FAMILIES.flatMap(family => {
+    const { hostips, tally, conditional } = SETS[family];
+    return [
+      ...correctCounts(socket, hostips, countOf),
+      ...correctCounts(socket, tally, countOf, conditional, evaluation),
+    ];
   });
 }
 
-/** The claims of all attachments. */
-function listClaims(socket: NetlinkSocket): Claim[] {
+/** The claims of all attachments, or of those with such a note. */
+function listClaims(socket: NetlinkSocket, isWanted: (note: string) => boolean = () => true): Claim[] {
   return FAMILIES.flatMap(family => {
     const { claims, means } = SETS[family];
     const ways = new Map(listElements(socket, means).map(element => [element.key[0], element]));
-    return listElements(socket, claims).map(element =>
+    return listOwned(socket, [claims], isWanted).map(({ element }) =>
       decodeClaim(family, element, decodeWay(ways.get(element.key[0]))),
     );
   });

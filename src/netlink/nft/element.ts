@@ -298,38 +298,57 @@ export function recount(
   count: () => number,
   shared?: Entry,
 ): Request[] {
-  const { set, key } = place;
   const sharedPlaces = shared ? [{ set: shared.set, key: shared.element.key }] : [];
   const [counted, found] = findElements(socket, [place, ...sharedPlaces]);
-  const [noted = 0] = (counted?.data ?? []) as readonly number[];
   const isLost = counted === undefined && (went > 0 || found !== undefined);
   // At least what is added now exists.
-  const after = Math.max((isLost ? count() : noted) + come - went, come);
-  const isNew = after !== noted;
-  return [
-    ...deletePlaces(isNew && counted ? [place] : []),
-    ...addEntries(isNew && after > 0 ? [{ set, element: { key, data: [after] } }] : []),
-    ...addEntries(shared && after > 0 && !found ? [shared] : []),
-    ...deletePlaces(after === 0 && found ? sharedPlaces : []),
-  ];
+  const after = Math.max((isLost ? count() : countIn(counted)) + come - went, come);
+  return countChanges(place, { counted, found, shared }, after);
 }
 
 /**
- * The changes that make counts right again, after another program has deleted some of what is counted. Call within `commitAfterReading`.
+ * The changes that make all counts right again, after another program has deleted counts or what is counted. Call within
+ * `commitAfterReading`.
  * @param countOf how many there are
+ * @param sharedIn the set whose elements exist while counts are above zero
  * @param sharedOf as in {@link recount}
  */
 export function correctCounts(
   socket: NetlinkSocket,
   set: NftSet,
   countOf: (place: ElementPlace) => number,
+  sharedIn?: NftSet,
   sharedOf: (place: ElementPlace) => Entry | undefined = () => undefined,
 ): Request[] {
-  return listElements(socket, set).flatMap(({ key, data }) => {
+  const byKey = (elements: readonly Element[]) => new Map(elements.map(one => [renderFields(one.key), one]));
+  const counted = byKey(listElements(socket, set));
+  const found = byKey(sharedIn ? listElements(socket, sharedIn) : []);
+  return [...new Map([...counted, ...found])].flatMap(([name, { key }]) => {
     const place = { set, key };
-    const [noted = 0] = (data ?? []) as readonly number[];
-    const come = countOf(place);
-    if (come === noted) return [];
-    return recount(socket, place, { come, went: noted }, () => noted, sharedOf(place));
+    const present = { counted: counted.get(name), found: found.get(name), shared: sharedOf(place) };
+    return countChanges(place, present, countOf(place));
   });
+}
+
+function countIn(counted: Element | undefined): number {
+  const [noted = 0] = (counted?.data ?? []) as readonly number[];
+  return noted;
+}
+
+/** A count as it is, and what exists while it is above zero: whether it does, and what it is. */
+interface Counted {
+  readonly counted: Element | undefined;
+  readonly found: Element | undefined;
+  readonly shared: Entry | undefined;
+}
+
+function countChanges(place: ElementPlace, { counted, found, shared }: Counted, after: number): Request[] {
+  const { set, key } = place;
+  const isNew = after !== countIn(counted);
+  return [
+    ...deletePlaces(isNew && counted ? [place] : []),
+    ...addEntries(isNew && after > 0 ? [{ set, element: { key, data: [after] } }] : []),
+    ...addEntries(shared && after > 0 && !found ? [shared] : []),
+    ...deletePlaces(shared && after === 0 && found ? [{ set: shared.set, key: shared.element.key }] : []),
+  ];
 }
