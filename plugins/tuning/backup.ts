@@ -118,19 +118,24 @@ export function mergeBackups(older: Backup, newer: Backup): Backup {
  * @param past what the plugin set before: the rest is that of another one of its type in the chain; undefined if that is not known
  */
 export function splitBackup(
-  { network, sysctl = {}, ...backup }: Backup,
+  { network, sysctl = {}, order = {}, ...backup }: Backup,
   set: Backup,
   past: TuningPlan | undefined,
 ): { readonly needed: Backup; readonly obsolete: Backup } {
-  const pick = <T extends object>(from: T, isWanted: (key: string) => boolean | undefined) =>
+  const pick = <T extends object>(from: T, isWanted: (key: string) => boolean) =>
     Object.fromEntries(Object.entries(from).filter(([key]) => isWanted(key))) as Partial<T>;
   const isSet = (key: string) => !ATTRIBUTES.has(key) || key in set || (past && !(key in past.link));
   const isSysctlSet = (path: string) =>
     Object.hasOwn(set.sysctl ?? {}, path) || past?.sysctls.every(({ paths }) => !paths.includes(path));
-  return {
-    needed: { ...pick(backup, isSet), ...defined({ network }), sysctl: pick(sysctl, isSysctlSet) },
-    obsolete: { ...pick(backup, key => !isSet(key)), sysctl: pick(sysctl, path => !isSysctlSet(path)) },
-  } as { needed: Backup; obsolete: Backup };
+  const half = (isNeeded: boolean) => ({
+    ...pick(backup, key => Boolean(isSet(key)) === isNeeded),
+    sysctl: pick(sysctl, path => Boolean(isSysctlSet(path)) === isNeeded),
+    order: pick(order, path => Boolean(isSysctlSet(path)) === isNeeded),
+  });
+  return { needed: { ...half(true), ...defined({ network }) }, obsolete: half(false) } as {
+    needed: Backup;
+    obsolete: Backup;
+  };
 }
 
 /** Whether a backup restores nothing. */

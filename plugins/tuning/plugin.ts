@@ -179,12 +179,7 @@ function tuneAgain(call: Call<TuningConf>, plan: TuningPlan, past: TuningPlan | 
   applySysctls(target, plan.sysctls, state);
   applyDevice(target, plan.link, state);
   const { needed, obsolete } = splitBackup(whole, found, past);
-  refuseAny(
-    restore(
-      target,
-      passOn({ ...obsolete, ...defined({ order: whole.order }) }, neighboursOf(call, obsolete)),
-    ),
-  );
+  refuseAny(restore(target, passOn(obsolete, neighboursOf(call, obsolete))));
   if (isEmpty(needed)) removeBackup(path);
   else writeBackup(path, needed);
   return obsolete;

@@ -11,6 +11,7 @@ import {
   passOn,
   removeBackup,
   renderBackup,
+  splitBackup,
   writeBackup,
 } from '../../../../plugins/tuning/backup.ts';
 import { keptWith } from '../../../helpers/kept.ts';
@@ -179,5 +180,20 @@ describe('findBackup()', () => {
     expect(findBackup(join(dir, 'a.json'))).toBeUndefined();
     expect(findBackup(join(dir, 'b.json'))).toBeUndefined();
     expect(() => removeBackup(join(dir, 'b.json'))).not.toThrow();
+  });
+});
+
+test('splitBackup() keeps the places of sysctls that are still set, and of no others', () => {
+  const whole = {
+    network: 'podnet',
+    mtu: 1500,
+    sysctl: { 'net/a': '0', 'net/b': '1' },
+    order: { 'net/a': 1, 'net/b': 2 },
+  };
+  const path = (key: string) => ({ key, paths: [key] as const, value: '9' });
+  const past = { sysctls: ['net/a', 'net/b'].map(path), link: { mtu: 1400 } };
+  expect(splitBackup(whole, { sysctl: { 'net/b': '1' } }, past)).toEqual({
+    needed: { network: 'podnet', sysctl: { 'net/b': '1' }, order: { 'net/b': 2 } },
+    obsolete: { mtu: 1500, sysctl: { 'net/a': '0' }, order: { 'net/a': 1 } },
   });
 });
