@@ -168,15 +168,19 @@ export interface Limits {
  * @throws CniError 7
  */
 export function limitsOf(conf: BandwidthConf, request: JsonObject): Limits {
-  const isStatic = hasOwnLimits(request);
-  const source = isStatic ? conf : (conf.runtimeConfig?.bandwidth ?? {});
-  const what = isStatic ? 'bandwidth limits' : '"runtimeConfig.bandwidth"';
-  const numbers = decode(Bandwidth, withoutUnits(source), what);
+  const numbers = hasOwnLimits(request)
+    ? decode(Bandwidth, withoutUnits(conf), 'bandwidth limits')
+    : runtimeLimitsOf(conf);
   const ingress = limitOf('ingress', numbers.ingressRate, numbers.ingressBurst);
   const egress = limitOf('egress', numbers.egressRate, numbers.egressBurst);
   if (ingress === undefined && egress === undefined) return {};
   const subnets = findSubnets([conf, conf.runtimeConfig?.bandwidth]);
   return defined({ ingress, egress, subnets });
+}
+
+/** The runtime's rates and bursts in bits. @throws CniError 7 */
+export function runtimeLimitsOf({ runtimeConfig }: BandwidthConf): Bandwidth {
+  return decode(Bandwidth, withoutUnits(runtimeConfig?.bandwidth ?? {}), '"runtimeConfig.bandwidth"');
 }
 
 /** True when the runtime passes limits for the container but the configuration's own keys override them. */

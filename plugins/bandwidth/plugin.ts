@@ -1,7 +1,7 @@
 // What does bandwidth do for each verb?
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
-import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
+import { attempt, CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import type { Result, ResultInterface } from '../../src/cni/result.ts';
 import { listIngressFilters } from '../../src/netlink/rtnl/filter.ts';
 import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/kinds.ts';
@@ -17,6 +17,7 @@ import {
   LIMIT_OPTIONS,
   type Limits,
   limitsOf,
+  runtimeLimitsOf,
 } from './config.ts';
 import {
   applyShaping,
@@ -90,8 +91,9 @@ export const plugin = definePlugin({
 
   async change(call, mode, former) {
     const limits = limitsOf(call.conf, call.request);
-    const [asked, before] = [call.conf, former].map(conf => JSON.stringify(conf?.runtimeConfig?.bandwidth));
-    if (mode === 'look' && ignoresRuntime(call.conf, call.request) && asked !== before) {
+    // What is only written in another way is no change.
+    const [asked, before] = [call.conf, former].map(conf => conf && attempt(() => runtimeLimitsOf(conf)));
+    if (mode === 'look' && ignoresRuntime(call.conf, call.request) && !Bun.deepEquals(asked, before)) {
       throw invalidConfig('Cannot change the limits: the configuration has its own, which take precedence', {
         details: `change ${LIMIT_OPTIONS.join(', ')} of "bandwidth" (catena set --conf)`,
       });
