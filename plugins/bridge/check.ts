@@ -18,8 +18,7 @@ import {
   stateOf,
 } from '../../src/attach/device.ts';
 import { checkForwarding, ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
-import { backendOf, withSources } from '../../src/attach/masquerade.ts';
-import { checkMasquerading, probeMasquerading, restartMasquerading } from '../../src/attach/masquerading.ts';
+import { probeMasquerading, repairMasquerading } from '../../src/attach/masquerading.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
@@ -31,6 +30,7 @@ import {
   findLink,
   getLink,
   IFF_PROMISC,
+  kindDataOf,
   type Link,
   OPERSTATES,
   type PortSettings,
@@ -106,7 +106,7 @@ function checkUplink(host: Call['host'], ifname: string, bridge: Link): void {
 
 function checkPort(call: Call<BridgeConf>, prevResult: Result, bridge: Link, container: Link): Link {
   const { conf, host } = call;
-  const port = checkHostEnd(call, { prevResult, mtu: conf.mtu }, container);
+  const port = checkHostEnd(call, prevResult, container, conf.mtu);
   const name = `host end of "${container.name}"`;
   confirm(`bridge of ${name}`, bridge.index, port.master);
   const vlans = planVlans(conf);
@@ -132,9 +132,7 @@ function isStopped(bridge: Link, port: Link): boolean {
   const { state } = settingsOf(port);
   const isUp = OPERSTATES[port.attrs.operstate ?? 0] === 'up';
   if (!isUp || state === 'forwarding') return false;
-  const data = bridge.attrs.linkinfo?.data;
-  const hasProtocol = data && 'stpState' in data && data.stpState !== 0;
-  return state === 'disabled' || !hasProtocol;
+  return state === 'disabled' || !kindDataOf(bridge, 'bridge')?.stpState;
 }
 
 /** Rules that the reference plugin made before this plugin replaced it are as good as our own. */
@@ -267,13 +265,7 @@ function repairRules(call: Call<BridgeConf>, port: Link, inside: Link): void {
 function repairLayer3(call: Call<BridgeConf>, { ips, gateways }: Addressing): void {
   const { conf } = call;
   ensureForwarding(call, gateways, conf.vlan ? gatewayPortName(conf) : conf.bridge);
-  if (!conf.ipMasq) return;
-  const backend = backendOf(conf);
-  const cidrs = withSources(conf, cidrsOf(ips));
-  mend(
-    () => checkMasquerading(call, backend, cidrs),
-    () => restartMasquerading(call, conf, cidrs),
-  );
+  if (conf.ipMasq) repairMasquerading(call, conf, cidrsOf(ips));
 }
 
 /**
@@ -291,7 +283,7 @@ export function probeBridge(call: Call<BridgeConf>): void {
     else requireLinkKind(host, 'bridge');
     if (conf.uplinkInterface) requireUplink(host, conf, bridge);
     if (conf.macspoofchk) probeMacspoof(call.hostNft);
-    if (conf.ipMasq && hasLayer3) probeMasquerading(call, backendOf(conf));
+    if (conf.ipMasq && hasLayer3) probeMasquerading(call, conf);
     if (wantsGateway(conf) && hasLayer3) {
       probeForwarding(call, bridge);
       warnOfDroppingChains(call);

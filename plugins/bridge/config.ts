@@ -1,7 +1,7 @@
 // Which options does the bridge plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
 import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
-import { findBackendProblem, findSourceProblem } from '../../src/attach/masquerade.ts';
+import { findMasqProblem } from '../../src/attach/masquerade.ts';
 import { validatorOf } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
@@ -91,7 +91,7 @@ export const validateBridgeConf = validatorOf(
 const LOOPBACK = 'lo';
 
 function findProblem(conf: BridgeConf): string | undefined {
-  const { bridge, mtu, ipMasqBackend } = conf;
+  const { bridge, mtu } = conf;
   const problem = findIfnameProblem(bridge);
   if (problem) return `"bridge" is "${bridge}": ${problem}`;
   if (bridge === LOOPBACK) return `"bridge" is "${bridge}", which is the loopback device of every host`;
@@ -101,7 +101,7 @@ function findProblem(conf: BridgeConf): string | undefined {
   if (conf.disableContainerInterface && conf.ipam?.type) {
     return '"disableContainerInterface" leaves no interface for the addresses of "ipam"; remove one of them';
   }
-  return findBackendProblem(ipMasqBackend) ?? findSourceProblem(conf) ?? findUplinkProblem(conf);
+  return findMasqProblem(conf) ?? findUplinkProblem(conf);
 }
 
 /** linux/if_bridge.h, BR_GROUPFWD_RESTRICTED: spanning tree, pause frames and link aggregation never pass a bridge. */

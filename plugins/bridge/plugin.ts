@@ -19,7 +19,6 @@ import {
 } from '../../src/attach/container.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
-import { backendOf, withSources } from '../../src/attach/masquerade.ts';
 import {
   checkMasquerading,
   handOverMasquerading,
@@ -95,7 +94,7 @@ export const plugin = definePlugin({
       await probeAddresses(call, current.container, stages, addressing.ips);
     }
     const attached = address(call, current, addressing);
-    if (addressing && conf.ipMasq) startMasquerading(call, conf, withSources(conf, cidrsOf(addressing.ips)));
+    if (addressing && conf.ipMasq) startMasquerading(call, conf, cidrsOf(addressing.ips));
     if (!conf.disableContainerInterface) {
       await awaitTraffic(call.log, stagesOf(call, attached, addressing));
       const ips = hostsOf(addressing?.ips ?? []);
@@ -115,8 +114,7 @@ export const plugin = definePlugin({
     const { checkAttachment } = await loadCheck();
     checkAttachment(call);
     if (!conf.ipMasq || !prevResult || !conf.ipam?.type) return;
-    const { ips } = addressingOf(conf, prevResult);
-    checkMasquerading(call, backendOf(conf), withSources(conf, cidrsOf(ips)));
+    checkMasquerading(call, conf, cidrsOf(addressingOf(conf, prevResult).ips));
   },
 
   async repair(call) {

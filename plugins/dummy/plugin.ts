@@ -10,10 +10,10 @@ import {
   repairDevice,
 } from '../../src/attach/device.ts';
 import { requestedMac } from '../../src/attach/mac-and-mtu.ts';
-import { requireReadiness } from '../../src/attach/ready.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import { type Link, makeLink, removeLink } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { requireReadiness } from '../../src/plugin/steps.ts';
 import { DummyConf, validateDummyConf } from './config.ts';
 
 /** Gives a container a device that leads nowhere, for addresses that must exist in it. */
@@ -42,7 +42,7 @@ export const plugin = definePlugin({
   gc: call => callIpam(call, 'gc'),
 
   async status(call) {
-    requireReadiness(() => requireLinkKind(call.host, 'dummy'));
+    await requireReadiness(() => requireLinkKind(call.host, 'dummy'));
     await callIpam(call, 'status');
   },
 });

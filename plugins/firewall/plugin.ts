@@ -3,12 +3,12 @@
 import { attachmentOf, type FilterOwner, filterOwnerOf } from '../../src/attach/owner.ts';
 
 import { warnOfDroppingChains } from '../../src/attach/ready.ts';
-import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
+import { invalidConfig } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { renderIp, sameIp } from '../../src/net/ip.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, isStaleNote } from '../../src/plugin/define.ts';
-import { mend, requireResult } from '../../src/plugin/steps.ts';
+import { mend, requireReadiness, requireResult } from '../../src/plugin/steps.ts';
 import {
   type Backend,
   FirewallConf,
@@ -157,15 +157,11 @@ export const plugin = definePlugin({
 
   async status(call) {
     const { policy, backend, zone } = parseFirewallConf(call.conf);
-    try {
+    await requireReadiness(async () => {
       tryAdmission(call.hostNft, policy);
       if (backend === 'iptables') tryIptables(call.hostNft);
       if (backend === 'firewalld') await requireZone(zone);
-    } catch (cause) {
-      throw new CniError(ErrorCode.unavailable, `Cannot accept traffic: ${(cause as Error).message}`, {
-        cause,
-      });
-    }
+    }, 'accept traffic');
     warnOfDroppingChains(call, backend === 'iptables');
   },
 });

@@ -13,6 +13,7 @@ import { type Address, RT_SCOPE_UNIVERSE } from '../../src/netlink/rtnl/addr.ts'
 import {
   findLink,
   getLink,
+  IFF_LOOPBACK,
   IFF_UP,
   type Link,
   listLinks,
@@ -57,9 +58,6 @@ import {
   writeRecord,
 } from './record.ts';
 import { findPciAddress, type Selected, select } from './select.ts';
-
-/** linux/if.h */
-const IFF_LOOPBACK = 0x8;
 
 type Present = Exclude<Selected, { kind: 'absent' }>;
 

@@ -28,7 +28,6 @@ import {
   requirePrevResult,
 } from '../../src/attach/device.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
-import { requireReadiness } from '../../src/attach/ready.ts';
 import { pciDeviceInfo } from '../../src/cni/device-info.ts';
 import { attempt, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
@@ -42,7 +41,7 @@ import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { isNetlinkError } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
-import { confirm, tryAll } from '../../src/plugin/steps.ts';
+import { confirm, requireReadiness, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { findNetnsCookie } from '../../src/sys/netns-identity.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
@@ -126,7 +125,7 @@ export const plugin = definePlugin({
   },
 
   async status(call) {
-    probeDevice(call);
+    await probeDevice(call);
     await callIpam(call, 'status');
   },
 });
@@ -244,11 +243,11 @@ function pciAddressOf({ attrs: { parentDevBusName, parentDevName } }: Link): str
  * the runtime names the device of each container, there is none to look for. Changes nothing.
  * @throws CniError 50
  */
-function probeDevice(call: Call<HostDeviceConf>): void {
+async function probeDevice(call: Call<HostDeviceConf>): Promise<void> {
   const { conf, environment, host } = call;
   if (conf.capabilities?.deviceID && !conf.runtimeConfig?.deviceID) return;
   const selector = selectorOf(conf);
-  requireReadiness(() => {
+  await requireReadiness(() => {
     requireLinkChanges(host);
     const found = select(host, selector);
     if (found.kind !== 'absent') return;

@@ -8,6 +8,8 @@ import { join } from 'node:path';
 import * as z from 'zod/mini';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { runDir } from '../../src/cni/directories.ts';
+import { attempt } from '../../src/cni/errors.ts';
+import { tryParse } from '../../src/cni/json.ts';
 import { bootId } from '../../src/files/process-stat.ts';
 import { putFile, removeFile } from '../../src/files/put-file.ts';
 import { namesIfThere, tryRead } from '../../src/files/read-file.ts';
@@ -29,14 +31,7 @@ const number = z.int().check(z.minimum(0), z.maximum(0xffffffff));
 
 /** A message of the kernel, sent back as it is apart from the device's index: base64, and the same as text for people who read the record. */
 function kept(decode: (message: Uint8Array) => unknown) {
-  const isReadable = (text: string) => {
-    try {
-      decode(Buffer.from(text, 'base64'));
-      return true;
-    } catch {
-      return false;
-    }
-  };
+  const isReadable = (text: string) => attempt(() => decode(Buffer.from(text, 'base64'))) !== undefined;
   return z.object({ what: z.string(), message: z.string().check(z.refine(isReadable)) });
 }
 
@@ -140,12 +135,8 @@ export function removeOutdated(env: Environment, network: string): void {
 
 /** The record in a text; undefined if it is none. */
 export function parseRecord(text: string): DeviceRecord | undefined {
-  try {
-    const parsed = z.safeParse(DeviceRecord, JSON.parse(text));
-    return parsed.success ? parsed.data : undefined;
-  } catch {
-    return undefined;
-  }
+  const parsed = z.safeParse(DeviceRecord, tryParse(text));
+  return parsed.success ? parsed.data : undefined;
 }
 
 function readRecord(env: Environment, path: string): DeviceRecord | undefined {
@@ -166,7 +157,7 @@ function fileOf(env: Environment, { containerId, ifname: name }: AttachmentId): 
  * @throws CniError 11 when the lock is not available in time
  */
 export function withDeviceLock<T>(
-  env: Readonly<Record<string, string | undefined>>,
+  env: Environment,
   { parent, node }: Pick<DeviceRecord, 'parent' | 'node'>,
   step: () => T,
 ): T {

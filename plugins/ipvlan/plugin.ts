@@ -10,15 +10,13 @@ import {
   probeUpper,
   removeStaleUppers,
   repairUpper,
-  requireMtu,
-  requireUp,
 } from '../../src/attach/upper.ts';
 
 import { pickCniArgs } from '../../src/cni/env.ts';
 import { invalidConfig } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { setUpper, type UpperData, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
-import { IPVLAN_FLAGS, IPVLAN_MODES, type Link } from '../../src/netlink/rtnl/link.ts';
+import { setUpper, type UpperData } from '../../src/netlink/rtnl/kinds.ts';
+import { IPVLAN_FLAGS, IPVLAN_MODES, kindDataOf, type Link } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { confirm, mend } from '../../src/plugin/steps.ts';
 import { flagsOf, IpvlanConf, modeOf, validateIpvlanConf } from './config.ts';
@@ -53,7 +51,7 @@ export const plugin = definePlugin({
     const { conf } = call;
     // Without an IPAM plugin it takes master and addresses from the plugin before, which STATUS does not know.
     const isChained = !conf.master && !conf.ipam?.type;
-    probeUpper(call, 'ipvlan', { isChained });
+    await probeUpper(call, 'ipvlan', { isChained });
     await callIpam(call, 'status');
   },
 });
@@ -73,7 +71,7 @@ async function repairIpvlan(call: Call<IpvlanConf>): Promise<void> {
 
 /** @throws Error naming the first difference */
 function checkModeAndFlags(conf: IpvlanConf, link: Link): void {
-  const { mode, flags = 0 } = upperDataOf(link, 'ipvlan') ?? {};
+  const { mode, flags = 0 } = kindDataOf(link, 'ipvlan') ?? {};
   const name = `interface "${link.name}"`;
   confirm(`mode of ${name}`, modeOf(conf), keyOf(IPVLAN_MODES, mode));
   confirm(`flags of ${name}`, flagsOf(conf), keyOf(IPVLAN_FLAGS, flags));
@@ -95,11 +93,7 @@ function createIpvlan(call: Call<IpvlanConf>): Link {
       'Cannot use MAC of CNI_ARGS: all ipvlan interfaces have the hardware address of their master',
     );
   }
-  const chained = chainedMaster(conf, call.prevResult);
-  const master = findMaster(call, chained);
-  requireMtu(conf.mtu, master);
-  // What an earlier plugin made may come up later in its chain.
-  if (chained === undefined) requireUp(master);
+  const master = findMaster(call, chainedMaster(conf, call.prevResult));
   return makeUpper(call, master, { kind: 'ipvlan', data: dataOf(conf), mtu: conf.mtu });
 }
 

@@ -1,6 +1,7 @@
 // What does loopback do for each verb?
 
 import type { Result } from '../../src/cni/result.ts';
+import { NO_MAC } from '../../src/net/interface.ts';
 import { type Cidr, FAMILIES, renderCidr } from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { getLink, IFF_UP, setLink } from '../../src/netlink/rtnl/link.ts';
@@ -10,9 +11,6 @@ import { LoopbackConf } from './config.ts';
 
 /** Name of the loopback interface; `CNI_IFNAME` is ignored. */
 const LOOPBACK = 'lo';
-
-/** The kernel's hardware address of a loopback interface. */
-const NO_MAC = '00:00:00:00:00:00';
 
 /**
  * The result of an ADD without a prevResult: the interface with the first loopback address of each family.

@@ -12,6 +12,7 @@ import { parseMac } from '../../src/net/interface.ts';
 import {
   type Cidr,
   cidrContains,
+  hostCidr,
   IP_BITS,
   type Ip,
   ipFromBytes,
@@ -36,7 +37,7 @@ import {
   type Skeleton,
   skeletonChanges,
 } from '../../src/netlink/nft/skeleton.ts';
-import type { NftSet } from '../../src/netlink/nft/table.ts';
+import { NF_IP_PRI_RAW, type NftSet } from '../../src/netlink/nft/table.ts';
 import {
   addAddressRequest,
   listAddresses,
@@ -130,7 +131,7 @@ function rivalOf(entry: Entry, found: Element | undefined) {
 function routesTo({ host }: Call, device: Link, ips: readonly Ip[]): PlannedRoute[] {
   const own = listAddresses(host, device.peer).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
   return ips.map(ip => {
-    const dst = { ip, prefix: IP_BITS[ip.family] };
+    const dst = hostCidr(ip);
     if (ip.family === 6) return { dst, source: linkLocalOf(device).ip };
     const candidates = own.filter(({ cidr }) => cidr.ip.family === 4).map(({ cidr }) => cidr);
     const source = candidates.find(cidr => cidrContains(cidr, ip)) ?? candidates[0];
@@ -331,9 +332,6 @@ const PODS: Readonly<Record<4 | 6, NftSet>> = {
 /** The sets whose elements belong to one attachment each. */
 const OWNED_SETS: readonly NftSet[] = [PODS[4], PODS[6]];
 
-/** linux/netfilter_ipv4.h, NF_IP_PRI_RAW: before connections are tracked. */
-const NF_IP_PRI_RAW = -300;
-
 const SKELETON: Skeleton = {
   table: TABLE,
   comment: 'catena: what the macvlans of the host accept',
@@ -341,6 +339,7 @@ const SKELETON: Skeleton = {
   chains: [
     {
       name: 'prerouting',
+      // Before connections are tracked.
       base: { type: 'filter', hook: 'prerouting', priority: NF_IP_PRI_RAW },
       rules: [
         'iifname @devices iifname . ip saddr != @pods4 drop',

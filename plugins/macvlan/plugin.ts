@@ -5,7 +5,6 @@ import { callIpam, hostsOf } from '../../src/attach/addressing.ts';
 import { addDevice, addressesFromResult, removeDevices, renderDevice } from '../../src/attach/device.ts';
 import { derivedMac, requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
-import { requireReadiness } from '../../src/attach/ready.ts';
 import {
   checkUpper,
   findMaster,
@@ -15,18 +14,16 @@ import {
   probeUpper,
   removeStaleUppers,
   repairUpper,
-  requireMtu,
-  requireUp,
 } from '../../src/attach/upper.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { Ip } from '../../src/net/ip.ts';
-import { type NewUpper, setUpper, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
-import { type Link, MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
+import { type NewUpper, setUpper } from '../../src/netlink/rtnl/kinds.ts';
+import { kindDataOf, type Link, MACVLAN_MODES } from '../../src/netlink/rtnl/link.ts';
 import { isNetlinkError } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
-import { confirm, mend } from '../../src/plugin/steps.ts';
+import { confirm, mend, requireReadiness } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { MacvlanConf, modeOf, validateMacvlanConf } from './config.ts';
 
@@ -95,10 +92,10 @@ export const plugin = definePlugin({
   gc: call => removeStaleUppers(call, 'macvlan', kept => closeAccess(call, kept)),
 
   async status(call) {
-    probeUpper(call, 'macvlan', { examine: refuseWireless });
+    await probeUpper(call, 'macvlan', { examine: refuseWireless });
     if (call.conf.hostAccess) {
       const { probeHostAccess } = await loadAccess();
-      requireReadiness(() => probeHostAccess(call));
+      await requireReadiness(() => probeHostAccess(call));
     }
     await callIpam(call, 'status');
   },
@@ -119,11 +116,7 @@ function takenMac({ env }: Call, cause: Error): CniError {
 function createMacvlan(call: Call<MacvlanConf>): Link {
   const { conf } = call;
   const mac = requestedMac(call, call.conf.mac);
-  const chained = chainedMaster(conf, call.prevResult);
-  const master = findMaster(call, chained);
-  requireMtu(conf.mtu, master);
-  // What an earlier plugin made may come up later in its chain.
-  if (chained === undefined) requireUp(master);
+  const master = findMaster(call, chainedMaster(conf, call.prevResult));
   if (!conf.linkInContainer) refuseWireless(master);
   return makeUpper(call, master, planMacvlan(conf, attachmentOf(call), master.link, mac));
 }
@@ -182,7 +175,7 @@ function checkMacvlan(call: Call<MacvlanConf>): Link {
   checkMode(call.conf, link);
   const { bcqueuelen } = call.conf;
   // Kernels before 5.13 report no length.
-  const length = upperDataOf(link, 'macvlan')?.queueLength;
+  const length = kindDataOf(link, 'macvlan')?.queueLength;
   if (bcqueuelen && length !== undefined) {
     confirm(`broadcast queue length of interface "${link.name}"`, bcqueuelen, length);
   }
@@ -191,7 +184,7 @@ function checkMacvlan(call: Call<MacvlanConf>): Link {
 
 /** @throws Error when the mode differs */
 function checkMode(conf: MacvlanConf, link: Link): void {
-  const found = upperDataOf(link, 'macvlan')?.mode;
+  const found = kindDataOf(link, 'macvlan')?.mode;
   const [name] = Object.entries(MACVLAN_MODES).find(([, mode]) => mode === found) ?? [];
   confirm(`mode of interface "${link.name}"`, modeOf(conf), name);
 }

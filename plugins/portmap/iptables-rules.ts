@@ -1,7 +1,8 @@
 // Which rules of iptables forward the ports of an attachment to its pod? They are the reference's, word for word.
 
+import { type ChainOwner, chainOwnerIn } from '../../src/attach/owner.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
-import { ANYWHERE, renderCidr, renderIp, subnetOf } from '../../src/net/ip.ts';
+import { ANYWHERE, IP_BITS, renderCidr, renderIp, subnetOf } from '../../src/net/ip.ts';
 import { quote } from '../../src/netlink/iptables/nat.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 import type { FamilyPlan, Forward, Protocol } from './plan.ts';
@@ -20,9 +21,6 @@ const HASH_DIGITS = 21;
 const KEY_DIGITS = 15;
 /** linux/netfilter/xt_comment.h, XT_MAX_COMMENT_LEN, less the terminating zero. */
 const COMMENT_MAX_BYTES = 255;
-
-/** What the chains of a container are named after: its interfaces on one network share them. */
-export type ChainOwner = Pick<AttachmentId, 'network' | 'containerId'>;
 
 /** The chain with the ports of a container. */
 export function dnatChain(owner: ChainOwner): string {
@@ -53,8 +51,7 @@ export function entryComment({ network, containerId }: ChainOwner): string {
 
 /** The container that a comment names; undefined for other comments and for truncated ones. */
 export function ownerIn(comment: string | undefined): ChainOwner | undefined {
-  const [, network, containerId] = /^dnat name: "([^"]*)" id: "([^"]*)"$/.exec(comment ?? '') ?? [];
-  return network !== undefined && containerId !== undefined ? { network, containerId } : undefined;
+  return chainOwnerIn(comment, 'dnat ');
 }
 
 /** The table of the reference's nf_tables backend. */
@@ -199,12 +196,11 @@ export function planLoopbackRules(family: 4 | 6, owner: ChainOwner): string[] {
 
 /** A rule of {@link planContainerRules} in the syntax of `iptables-save`. */
 export function asSaved(rule: string, family: 4 | 6): string {
-  const bits = family === 4 ? 32 : 128;
   const option = (flag: string) => new RegExp(` -${flag} (\\S+)`).exec(rule)?.[1];
   const address = (flag: 's' | 'd') => {
     const value = option(flag);
     if (value === undefined || value.endsWith('/0')) return '';
-    return ` -${flag} ${value.includes('/') ? value : `${value}/${bits}`}`;
+    return ` -${flag} ${value.includes('/') ? value : `${value}/${IP_BITS[family]}`}`;
   };
   const [chain = ''] = rule.split(' ', 1);
   const protocol = option('p');

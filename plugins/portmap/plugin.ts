@@ -12,8 +12,8 @@ import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { findWay } from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, isStaleNote, type KeptAttachments } from '../../src/plugin/define.ts';
-import { confirm, mend, requireResult, tryAll } from '../../src/plugin/steps.ts';
-import { canWriteSysctl, ensureSysctl, findSysctl } from '../../src/sys/sysctl.ts';
+import { confirm, mend, requireReadiness, requireResult, tryAll } from '../../src/plugin/steps.ts';
+import { ensureSysctl, findSysctl, requireWritableSysctl } from '../../src/sys/sysctl.ts';
 import {
   backendOf,
   choiceOf,
@@ -117,8 +117,7 @@ function findSwitch(host: NetlinkSocket, plans: readonly FamilyPlan[]): string |
  */
 function tryLocalhost(): void {
   if ([ALL, DEFAULT].some(path => findSysctl(path) === '1')) return;
-  if (!canWriteSysctl(DEFAULT))
-    throw new Error(`Cannot set sysctls on this node: "/proc/sys/${DEFAULT}" cannot be written`);
+  requireWritableSysctl(DEFAULT);
 }
 
 const ALL_PROTOCOLS = Object.keys(PROTOCOLS) as Protocol[];
@@ -206,13 +205,11 @@ export const plugin = definePlugin({
   status(call) {
     validatePortmapConf(call.conf);
     const backend = backendOf(call.conf);
-    try {
+    return requireReadiness(() => {
       trySkeleton(call.hostNft, backend === 'nftables' ? parseConditions(call.conf) : []);
       if (backend === 'iptables') tryIptablesPorts(call.hostNft, iptablesOptionsOf(call.conf));
       if (call.conf.snat) tryLocalhost();
-    } catch (cause) {
-      throw new CniError(ErrorCode.unavailable, `Cannot map ports: ${(cause as Error).message}`, { cause });
-    }
+    }, 'map ports');
   },
 });
 

@@ -1,7 +1,7 @@
 // Which options does the ptp plugin take, and which values are invalid?
 import * as z from 'zod/mini';
 import { findMtuProblem } from '../../src/attach/mac-and-mtu.ts';
-import { findBackendProblem, findSourceProblem } from '../../src/attach/masquerade.ts';
+import { findMasqProblem } from '../../src/attach/masquerade.ts';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/schemas.ts';
 
@@ -24,8 +24,7 @@ export type PtpConf = z.output<typeof PtpConf>;
  * @throws CniError 7
  */
 export function validatePtpConf(conf: PtpConf): string {
-  const problem =
-    findMtuProblem(conf.mtu) ?? findBackendProblem(conf.ipMasqBackend) ?? findSourceProblem(conf);
+  const problem = findMtuProblem(conf.mtu) ?? findMasqProblem(conf);
   if (problem) throw invalid(problem);
   if (conf.ipam?.type) return conf.ipam.type;
   throw invalid('"ipam.type" is missing; the plugin needs addresses to route');

@@ -9,6 +9,7 @@ import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { type Result, spreadGateways } from '../../src/cni/result.ts';
 import {
   type Cidr,
+  hostCidr,
   IP_BITS,
   type Ip,
   parseCidr,
@@ -119,10 +120,6 @@ function once<T extends { readonly dst: Cidr }>(routes: readonly T[]): T[] {
     if (!byText.has(text)) byText.set(text, route);
   }
   return [...byText.values()];
-}
-
-function hostCidr(ip: Ip): Cidr {
-  return { ip, prefix: IP_BITS[ip.family] };
 }
 
 function refusal(why: string): CniError {

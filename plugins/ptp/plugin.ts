@@ -1,12 +1,12 @@
 // What does the ptp plugin do for each verb?
 
 import {
-  askIpam,
   callIpam,
   cidrsOf,
   dnsOf,
   hostsOf,
   type PlannedRoute,
+  prepareIpam,
 } from '../../src/attach/addressing.ts';
 import {
   addRoutes,
@@ -32,18 +32,17 @@ import {
   stuckFamilies,
 } from '../../src/attach/forwarding.ts';
 import { resolveMtu } from '../../src/attach/mac-and-mtu.ts';
-import { backendOf, withSources } from '../../src/attach/masquerade.ts';
 import {
   checkMasquerading,
   handOverMasquerading,
   probeMasquerading,
-  restartMasquerading,
+  repairMasquerading,
   startMasquerading,
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
 import { attachmentOf, noteOf, refuserFor } from '../../src/attach/owner.ts';
-import { awaitTraffic, requireReadiness, warnOfDroppingChains } from '../../src/attach/ready.ts';
+import { awaitTraffic, warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { createPair, type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { findOwner } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/json.ts';
@@ -62,7 +61,7 @@ import {
 } from '../../src/netlink/rtnl/route.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
+import { confirm, mend, requireReadiness, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
@@ -77,12 +76,12 @@ export const plugin = definePlugin({
   async add(call) {
     const { conf } = call;
     const type = validatePtpConf(conf);
-    const ipam = (await askIpam(call)) ?? {};
+    const ipam = (await prepareIpam(call)()) ?? {};
     const plan = planPtp(ipam, type);
     refuseBrought(call, plan);
     const pair = connect(call, plan);
     const cidrs = cidrsOf(plan.ips);
-    if (conf.ipMasq) startMasquerading(call, conf, withSources(conf, cidrs));
+    if (conf.ipMasq) startMasquerading(call, conf, cidrs);
     await awaitTraffic(call.log, [
       { socket: call.container, link: pair.container, ips: hostsOf(plan.ips) },
       { socket: call.host, link: pair.host, ips: plan.hostAddresses.map(({ ip }) => ip) },
@@ -98,9 +97,7 @@ export const plugin = definePlugin({
     const prevResult = requirePrevResult(call);
     const plan = planFromResult(prevResult, type);
     checkConnection(call, prevResult, plan);
-    if (!conf.ipMasq) return;
-    const cidrs = cidrsOf(plan.ips);
-    checkMasquerading(call, backendOf(conf), withSources(conf, cidrs));
+    if (conf.ipMasq) checkMasquerading(call, conf, cidrsOf(plan.ips));
   },
 
   repair: repairConnection,
@@ -124,7 +121,7 @@ export const plugin = definePlugin({
 
   async status(call) {
     const type = validatePtpConf(call.conf);
-    probePtp(call);
+    await probePtp(call);
     await call.delegate(type).status();
   },
 });
@@ -153,10 +150,10 @@ function renderConnection(
  * decides which families the next container gets, so forwarding of one family is enough.
  * @throws CniError 50
  */
-function probePtp(call: Call<PtpConf>): void {
-  requireReadiness(() => {
+function probePtp(call: Call<PtpConf>): Promise<void> {
+  return requireReadiness(() => {
     requireLinkKind(call.host, 'veth');
-    if (call.conf.ipMasq) probeMasquerading(call, backendOf(call.conf));
+    if (call.conf.ipMasq) probeMasquerading(call, call.conf);
     if (stuckFamilies().length === 2) throw new Error('forwarding is off and cannot be turned on');
     warnOfDroppingChains(call);
   });
@@ -244,7 +241,7 @@ function checkConnection(call: Call<PtpConf>, prevResult: Result, plan: PtpPlan)
   checkAddresses(call.container, container, cidrsOf(plan.ips));
   checkRoutes(call.container, container, [...plan.toGateways, ...plan.toSubnets, ...plan.routes]);
   refuseOnLink(call, container, plan);
-  const host = checkHostEnd(call, { prevResult, mtu: call.conf.mtu }, container);
+  const host = checkHostEnd(call, prevResult, container, call.conf.mtu);
   checkAddresses(call.host, host, plan.hostAddresses);
   checkRoutes(call.host, host, plan.hostRoutes);
   checkForwarding(cidrsOf(plan.ips), host.name);
@@ -288,11 +285,7 @@ async function repairConnection(call: Call<PtpConf>): Promise<void> {
     },
     () => ensureForwarding(call, cidrs, outside.name),
     () => {
-      if (!conf.ipMasq) return;
-      mend(
-        () => checkMasquerading(call, backendOf(conf), withSources(conf, cidrs)),
-        () => restartMasquerading(call, conf, withSources(conf, cidrs)),
-      );
+      if (conf.ipMasq) repairMasquerading(call, conf, cidrs);
     },
   ]);
 }

@@ -8,6 +8,7 @@ import {
   cidrContains,
   findCidr,
   findIp,
+  hostCidr,
   IP_BITS,
   type Ip,
   parseCidr,
@@ -18,6 +19,7 @@ import {
 } from '../../src/net/ip.ts';
 import { RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import {
+  IP6_RT_PRIO_ADDRCONF,
   isGatewayed,
   RESERVED_TABLES,
   type Route,
@@ -51,8 +53,6 @@ export interface SbrPlan {
   readonly hinted: readonly Route[];
 }
 
-/** linux/ipv6_route.h, IP6_RT_PRIO_ADDRCONF: the kernel's priority of routes to its own subnets. */
-const IPV6_SUBNET_PRIORITY = 256;
 /** Marks routes that we created, as opposed to moved: DEL does not put these back. No other program uses this number. */
 export const OWN_PROTOCOL = 67;
 const LINK_LOCAL = parseCidr('fe80::/10');
@@ -82,7 +82,7 @@ export function planSbr(sources: readonly Source[], options: SbrOptions, present
   const tables = freeTables(present);
   const addresses = sources.map(({ address }) => address);
   const plans = sources.map(source => {
-    const from = hostOf(source.address);
+    const from = hostCidr(source.address.ip);
     const found = present.rules.find(rule => isSourceRule(rule, from, options.table));
     const known = found?.table ?? options.table ?? findLostTable(source.address, addresses, present);
     const table = known ?? tables.next().value;
@@ -143,11 +143,6 @@ export function expectMoved(
   };
 }
 
-/** The address alone, as it appears in rules. */
-export function hostOf({ ip }: Cidr): Cidr {
-  return { ip, prefix: IP_BITS[ip.family] };
-}
-
 /** Routes of the main table that use this interface and no other, but for a default route that the pod asked for. */
 function isMovable({ table, oif, protocol, ways = [] }: Route, index: number): boolean {
   if (protocol === RTPROT_ASKED) return false;
@@ -195,7 +190,7 @@ function subnetRoute(address: Cidr, oif: number, hint: boolean): Route[] {
   if (address.prefix === IP_BITS[family]) return [];
   const route = { dst: subnetOf(address), oif };
   if (family === 4) return [{ ...route, source: address.ip, scope: RT_SCOPE_LINK }];
-  return [{ ...route, priority: IPV6_SUBNET_PRIORITY, ...(hint ? { source: address.ip } : {}) }];
+  return [{ ...route, priority: IP6_RT_PRIO_ADDRCONF, ...(hint ? { source: address.ip } : {}) }];
 }
 
 /** A configured gateway takes precedence over the one that an earlier plugin chose. */

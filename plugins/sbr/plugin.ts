@@ -2,11 +2,11 @@
 
 import { hostsOf } from '../../src/attach/addressing.ts';
 import { reachingGateway } from '../../src/attach/container.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import {
   bySubnet,
   type Cidr,
   findCidr,
+  hostCidr,
   type Ip,
   renderCidr,
   renderIp,
@@ -29,11 +29,10 @@ import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
-import { confirm, mend, requireResult } from '../../src/plugin/steps.ts';
+import { confirm, mend, requireReadiness, requireResult } from '../../src/plugin/steps.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
 import {
   expectMoved,
-  hostOf,
   isSourceRule,
   OWN_PROTOCOL,
   type Present,
@@ -102,13 +101,7 @@ export const plugin = definePlugin({
 
   status(call) {
     parseSbrConf(call.conf);
-    try {
-      requirePolicyRouting(call.host);
-    } catch (cause) {
-      throw new CniError(ErrorCode.unavailable, `Cannot route by source: ${(cause as Error).message}`, {
-        cause,
-      });
-    }
+    return requireReadiness(() => requirePolicyRouting(call.host), 'route by source');
   },
 });
 
@@ -208,7 +201,7 @@ function removeSbr(
   addresses: readonly Ip[],
   table: number | undefined,
 ): void {
-  const hosts = addresses.map(ip => hostOf({ ip, prefix: 0 }));
+  const hosts = addresses.map(hostCidr);
   const rules = listRules(socket).filter(rule => hosts.some(from => isSourceRule(rule, from, table)));
   for (const { from, table: own, priority } of rules) {
     if (from) removeRule(socket, { from, table: own, priority });

@@ -27,28 +27,26 @@ import {
 } from '../../src/attach/device.ts';
 import { derivedMac, requestedMac } from '../../src/attach/mac-and-mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
-import { requireReadiness } from '../../src/attach/ready.ts';
 import { makeUpper } from '../../src/attach/upper.ts';
 import { interimName, renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
-import type { ValuesOf } from '../../src/netlink/codec.ts';
-import { requireLinkChanges, requireLinkKind, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
+import { requireLinkChanges, requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
   ALIAS_MAX_BYTES,
   findLink,
   getLink,
   IFF_UP,
+  kindDataOf,
   type Link,
   MACVLAN_MODES,
   removeLink,
   setLink,
   TUN_TYPE_TAP,
-  type tun,
 } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { confirm, tryAll } from '../../src/plugin/steps.ts';
+import { confirm, requireReadiness, tryAll } from '../../src/plugin/steps.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { readTapNode } from '../../src/sys/sysctl.ts';
 import { createTap, type NewTap, requireTaps } from '../../src/sys/tun.ts';
@@ -92,7 +90,7 @@ export const plugin = definePlugin({
   },
 
   async status(call) {
-    probeTap(call);
+    await probeTap(call);
     await callIpam(call, 'status');
   },
 });
@@ -132,9 +130,9 @@ const SELINUX = '/sys/fs/selinux/enforce';
  * Looks for anything that would make ADD fail: the driver of taps, or of macvtaps and the master. Changes nothing.
  * @throws CniError 50
  */
-function probeTap(call: Call<TapConf>): void {
+function probeTap(call: Call<TapConf>): Promise<void> {
   const { conf, host } = call;
-  requireReadiness(() => {
+  return requireReadiness(() => {
     if (isMacvtap(conf)) {
       requireLinkKind(host, 'macvtap');
       findMaster(call);
@@ -165,7 +163,7 @@ function checkTap(call: Call<TapConf>, prevResult: Result): void {
 
 function checkOwners({ owner, group, multiQueue }: TapConf, name: string, link: Link): void {
   confirm(`kind of ${name}`, 'tun', link.kind);
-  const data = tunDataOf(link);
+  const data = kindDataOf(link, 'tun');
   // Before Linux 4.18 the kernel does not report them.
   if (data?.type === undefined) return;
   confirm(`kind of ${name}`, TUN_TYPE_TAP, data.type);
@@ -178,13 +176,8 @@ function checkOwners({ owner, group, multiQueue }: TapConf, name: string, link: 
 function checkMacvtap({ conf, host }: Call<TapConf>, name: string, link: Link): void {
   confirm(`kind of ${name}`, 'macvtap', link.kind);
   const wanted = MACVLAN_MODES[conf.mode as keyof typeof MACVLAN_MODES];
-  confirm(`mode of ${name}`, wanted, upperDataOf(link, 'macvtap')?.mode);
+  confirm(`mode of ${name}`, wanted, kindDataOf(link, 'macvtap')?.mode);
   confirm(`master of ${name}`, findLink(host, conf.master ?? '')?.index, link.peer);
-}
-
-function tunDataOf(link: Link): ValuesOf<typeof tun> | undefined {
-  const data = link.attrs.linkinfo?.data;
-  return data === undefined || data instanceof Uint8Array ? undefined : (data as ValuesOf<typeof tun>);
 }
 
 /**

@@ -1,7 +1,7 @@
 // How are the values from before tuning kept until DEL?
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { defined } from '../../src/cni/json.ts';
+import { defined, tryParse } from '../../src/cni/json.ts';
 import { isGivenUp, putFile, removeFile } from '../../src/files/put-file.ts';
 import { namesIfThere, readIfThere } from '../../src/files/read-file.ts';
 import type { KeptAttachments } from '../../src/plugin/define.ts';
@@ -37,12 +37,8 @@ export function backupPathOf(dataDir: string | undefined, containerId: string, i
 export function findBackup(path: string): Backup | undefined {
   const text = readIfThere(path, 'backup', ['ENOENT', 'ENOTDIR', 'EISDIR']);
   if (text === undefined) return undefined;
-  try {
-    const parsed = z.safeParse(Backup, JSON.parse(text));
-    return parsed.success ? withinNet(parsed.data) : undefined;
-  } catch {
-    return undefined;
-  }
+  const parsed = z.safeParse(Backup, tryParse(text));
+  return parsed.success ? withinNet(parsed.data) : undefined;
 }
 
 /** Keeps only sysctls as ADD records them. DEL runs as root and must not write elsewhere if the file has been tampered with. */

@@ -20,7 +20,7 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
 import { requireResult } from '../../src/plugin/steps.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
-import { canWriteSysctl, findSysctl, writeSysctl } from '../../src/sys/sysctl.ts';
+import { findSysctl, requireWritableSysctl, writeSysctl } from '../../src/sys/sysctl.ts';
 import { readAllowlist, refuseUnlisted, type Sysctl } from './allowlist.ts';
 import {
   asLast,
@@ -303,12 +303,10 @@ const SOME_SYSCTL = 'net/core/somaxconn';
  */
 function probeTuning({ conf, args, host }: Call<TuningConf>): void {
   const { sysctls, link } = planTuning(conf, args, 'eth0');
-  const hasLink = Object.keys(link).length > 0;
+  const hasLink = hasAttributes(link);
   if (sysctls.length > 0) {
     refuseUnlisted(sysctls, readAllowlist());
-    if (!canWriteSysctl(SOME_SYSCTL)) {
-      throw new Error(`Cannot set sysctls on this node: "/proc/sys/${SOME_SYSCTL}" cannot be written`);
-    }
+    requireWritableSysctl(SOME_SYSCTL);
   }
   if (hasLink) requireLinkChanges(host);
   if (sysctls.length > 0 || hasLink) requireWritable(dirname(backupPathOf(conf.dataDir, 'id', 'eth0')));

@@ -10,14 +10,12 @@ import {
   probeUpper,
   removeStaleUppers,
   repairUpper,
-  requireMtu,
-  requireUp,
 } from '../../src/attach/upper.ts';
 
 import { digestOf } from '../../src/cni/attachment.ts';
 import { IFNAME_MAX_BYTES } from '../../src/net/interface.ts';
-import { type UpperData, upperDataOf } from '../../src/netlink/rtnl/kinds.ts';
-import { findLink, type Link, setLink, VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link.ts';
+import type { UpperData } from '../../src/netlink/rtnl/kinds.ts';
+import { findLink, kindDataOf, type Link, setLink, VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { confirm } from '../../src/plugin/steps.ts';
 import { inNetns } from '../../src/sys/netns.ts';
@@ -51,7 +49,7 @@ export const plugin = definePlugin({
   gc: call => removeStaleUppers(call, 'vlan'),
 
   async status(call) {
-    probeUpper(call, 'vlan');
+    await probeUpper(call, 'vlan');
     await callIpam(call, 'status');
   },
 });
@@ -74,7 +72,7 @@ function outerOf({ conf, container, env }: Call<VlanConf>): (link: Link) => Link
 }
 
 function checkTag({ name, data }: PlannedTag, link: Link): void {
-  const found = upperDataOf(link, 'vlan');
+  const found = kindDataOf(link, 'vlan');
   confirm(`VLAN of "${name}"`, data.id, found?.id);
   const [protocol] = Object.entries(VLAN_PROTOCOLS).find(([, number]) => number === found?.protocol) ?? [];
   const [expected] = Object.entries(VLAN_PROTOCOLS).find(([, number]) => number === data.protocol) ?? [];
@@ -96,8 +94,6 @@ function createVlan(call: Call<VlanConf>): Link {
   const { conf, container } = call;
   const mac = requestedMac(call, call.conf.mac);
   const master = findMaster(call);
-  requireMtu(conf.mtu, master);
-  requireUp(master);
   const [lowest, inner] = planTags(conf, call.env.ifname);
   if (lowest === undefined) throw new Error('Cannot create interface: there is no VLAN');
   const common = { kind: 'vlan', mtu: conf.mtu } as const;

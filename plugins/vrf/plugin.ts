@@ -4,9 +4,9 @@ import { type PlannedRoute, reportedRoutes } from '../../src/attach/addressing.t
 import { addRoutes, checkRoutes, repairRoutes } from '../../src/attach/container.ts';
 import { checkAddresses, stateOf } from '../../src/attach/device.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
-import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
+import { describeError, invalidConfig } from '../../src/cni/errors.ts';
 import { ipsFor, type Result } from '../../src/cni/result.ts';
-import { type Cidr, FAMILIES, networkOf, parseCidr, renderCidr } from '../../src/net/ip.ts';
+import { type Cidr, FAMILIES, parseCidr, renderCidr, sameSubnet, subnetKey } from '../../src/net/ip.ts';
 import {
   type Address,
   listAddresses,
@@ -17,6 +17,7 @@ import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
   findLink,
   getLink,
+  kindDataOf,
   type Link,
   listLinks,
   makeLink,
@@ -41,7 +42,7 @@ import { addL3mdevRule, listRules, type Rule } from '../../src/netlink/rtnl/rule
 import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
-import { confirm, requireResult } from '../../src/plugin/steps.ts';
+import { confirm, requireReadiness, requireResult } from '../../src/plugin/steps.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { parseVrfConf, VrfConf, type VrfOptions } from './config.ts';
@@ -106,11 +107,7 @@ export const plugin = definePlugin({
 
   status(call) {
     parseVrfConf(call.conf);
-    try {
-      requireLinkKind(call.host, 'vrf');
-    } catch (cause) {
-      throw new CniError(ErrorCode.unavailable, `Cannot use VRFs: ${describeError(cause)}`, { cause });
-    }
+    return requireReadiness(() => requireLinkKind(call.host, 'vrf'), 'use VRFs');
   },
 });
 
@@ -170,7 +167,7 @@ interface Vrf {
 function findVrf(socket: NetlinkSocket, name: string): Vrf | undefined {
   const link = findLink(socket, name);
   if (link === undefined) return undefined;
-  const table = tableOf(link);
+  const table = kindDataOf(link, 'vrf')?.table;
   if (table !== undefined) return { link, table };
   throw invalidConfig(
     `Cannot use "${name}" as VRF: a device of that name exists and is ${link.kind ? `of kind "${link.kind}"` : 'not a VRF'}`,
@@ -180,7 +177,7 @@ function findVrf(socket: NetlinkSocket, name: string): Vrf | undefined {
 /** The VRF that an interface is a member of. */
 function vrfOf(socket: NetlinkSocket, { master }: Link): Vrf | undefined {
   const link = master === 0 ? undefined : findLink(socket, master);
-  const table = link && tableOf(link);
+  const table = link && kindDataOf(link, 'vrf')?.table;
   return link && table !== undefined ? { link, table } : undefined;
 }
 
@@ -270,15 +267,9 @@ function chooseTable(socket: NetlinkSocket, present: readonly Vrf[]): number {
 
 function listVrfs(socket: NetlinkSocket): Vrf[] {
   return listLinks(socket).flatMap(link => {
-    const table = tableOf(link);
+    const table = kindDataOf(link, 'vrf')?.table;
     return table === undefined ? [] : { link, table };
   });
-}
-
-function tableOf({ kind, attrs: { linkinfo } }: Link): number | undefined {
-  const data = linkinfo?.data;
-  if (kind !== 'vrf' || data === undefined || data instanceof Uint8Array) return undefined;
-  return 'table' in data ? data.table : undefined;
 }
 
 // The kernel takes an interface down and up again when its VRF changes (cycle_netdev in drivers/net/vrf.c). That deletes all its
@@ -434,10 +425,10 @@ export function needlessRoutes(
   present: readonly Route[],
   { onLink }: Belongings,
 ): Route[] {
-  const known = new Set(onLink.map(keyOf));
+  const known = new Set(onLink.map(subnetKey));
   return present.filter(route => {
     const isMade = route.oif === index && route.table === table && isKernels(route);
-    return isMade && !known.has(keyOf(route.dst)) && keyOf(route.dst) !== keyOf(LINK_LOCAL);
+    return isMade && !known.has(subnetKey(route.dst)) && !sameSubnet(route.dst, LINK_LOCAL);
   });
 }
 
@@ -448,8 +439,4 @@ function routesIn(table: number, result: Result): PlannedRoute[] {
 
 function isKernels({ protocol }: Route): boolean {
   return protocol === RTPROT_KERNEL;
-}
-
-function keyOf({ ip, prefix }: Cidr): string {
-  return renderCidr({ ip: networkOf({ ip, prefix }), prefix });
 }

@@ -233,13 +233,8 @@ export async function callIpam(
   if (type) await call.delegate(type)[verb]();
 }
 
-/** Requests addresses from the IPAM plugin, if one is configured. They are released when ADD fails. */
-export async function askIpam(call: Call<PluginConfig>): Promise<Result | undefined> {
-  return prepareIpam(call)();
-}
-
 /**
- * For a plugin that makes the interface before it asks. To be called before it makes anything, so that a failed ADD releases the
+ * For a plugin that may make the interface before it asks. To be called before it makes anything, so that a failed ADD releases the
  * addresses last; those that need the interface are released first.
  * @returns a function that requests the addresses, if an IPAM plugin is configured
  */

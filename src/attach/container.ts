@@ -6,7 +6,7 @@ import type { PluginConfig } from '../cni/schemas.ts';
 import {
   bySubnet,
   type Cidr,
-  IP_BITS,
+  hostCidr,
   type Ip,
   renderCidr,
   renderIp,
@@ -95,7 +95,7 @@ export function reachingGateway(socket: NetlinkSocket, route: Route, add: () => 
     if (!isUnreached(thrown)) throw thrown;
     const { oif, table } = route;
     const ways = gatewaysOf(route).map((ip): Route => {
-      return { dst: { ip, prefix: IP_BITS[ip.family] }, oif, table, scope: RT_SCOPE_LINK };
+      return { dst: hostCidr(ip), oif, table, scope: RT_SCOPE_LINK };
     });
     // What the kernel refuses here makes it refuse the route again.
     socket.attemptAll(ways.map(addRouteRequest));

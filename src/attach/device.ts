@@ -184,11 +184,12 @@ export function findDevice({ env, container }: Call, prevResult: Result): FoundD
  * Compares what ADD reported of an interface, and that it is up. A later plugin such as tuning may have changed address and MTU, and then
  * says so in the result.
  * @param isUp whether ADD brought it up; otherwise that is the container's business
+ * @param mtu in place of the reported one
  * @throws Error naming the first difference
  */
-export function checkReported({ name, reported, link }: FoundDevice, isUp = true): void {
+export function checkReported({ name, reported, link }: FoundDevice, isUp = true, mtu = reported?.mtu): void {
   checkMac(name, reported, link);
-  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
+  if (mtu !== undefined) confirm(`MTU of ${name}`, mtu, link.mtu);
   if (isUp) checkUp(name, link);
 }
 
@@ -206,13 +207,10 @@ export function checkLayer3({ container, env }: Call, link: Link, prevResult: Re
  */
 export function checkDevice(call: Call, expected: DeviceExpectation): Link {
   const prevResult = requirePrevResult(call);
-  const { name, reported, link } = findDevice(call, prevResult);
+  const found = findDevice(call, prevResult);
+  const { name, reported, link } = found;
   confirm(`kind of ${name}`, expected.kind, link.kind);
-  // A later plugin such as tuning may have changed address and MTU, and then says so in the result.
-  checkMac(name, reported, link);
-  const mtu = mtuOf(link, reported, expected);
-  if (mtu !== undefined) confirm(`MTU of ${name}`, mtu, link.mtu);
-  checkUp(name, link);
+  checkReported(found, true, mtuOf(link, reported, expected));
   checkLayer3(call, link, prevResult);
   return link;
 }
@@ -223,12 +221,6 @@ function mtuOf(link: Link, reported: ResultInterface | undefined, expected: Devi
   const wanted = reported?.mtu ?? (expected.mtu || undefined);
   if (wanted === undefined || lower === undefined || expected.mtu) return wanted;
   return lower === link.mtu ? lower : Math.min(wanted, lower);
-}
-
-/** The result of ADD, and the MTU that the configuration gives a pair: 0 or undefined if it gives none. */
-interface PairExpectation {
-  readonly prevResult: Result;
-  readonly mtu?: number | typeof AUTO_MTU | undefined;
 }
 
 /**
@@ -243,8 +235,17 @@ export function checkContainerEnd(call: Call, prevResult: Result, isUp = true): 
   return found.link;
 }
 
-/** The host's end, in the same way. @throws Error naming the first difference */
-export function checkHostEnd({ host }: Call, { prevResult, mtu }: PairExpectation, container: Link): Link {
+/**
+ * The host's end, in the same way.
+ * @param mtu that the configuration gives the pair; 0 if it gives none
+ * @throws Error naming the first difference
+ */
+export function checkHostEnd(
+  { host }: Call,
+  prevResult: Result,
+  container: Link,
+  mtu: number | typeof AUTO_MTU,
+): Link {
   const name = `host end of "${container.name}"`;
   const link = findLink(host, container.peer);
   if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
@@ -320,9 +321,7 @@ export function planLayer3({ ips: listed = [], routes = [] }: Layer3): Container
     }));
     return { ips, routes: spreadGateways(routes).map(route => planRoute(route, ips)) };
   } catch (cause) {
-    throw invalidConfig(`Cannot use addresses: ${(cause as Error).message}`, {
-      cause,
-    });
+    throw invalidConfig(`Cannot use addresses: ${(cause as Error).message}`, { cause });
   }
 }
 

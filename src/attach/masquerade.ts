@@ -28,7 +28,7 @@ import {
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { isStaleNote, type KeptAttachments } from '../plugin/define.ts';
 import { confirmAll } from '../plugin/steps.ts';
-import { type FormerOwner, findFormerOwners, noteOf, type RefuseLiving } from './owner.ts';
+import { type ChainOwner, type FormerOwner, findFormerOwners, noteOf, type RefuseLiving } from './owner.ts';
 
 /** An address of a container with its subnet, and the source that its packets get outside that subnet. */
 export interface Masqueraded extends Cidr {
@@ -50,31 +50,27 @@ export function withSources({ ipMasqSource = [] }: MasqConf, cidrs: readonly Cid
   });
 }
 
-/** What is wrong with the option's value, or undefined. */
-export function findSourceProblem(conf: MasqConf): string | undefined {
-  const { ipMasqSource = [] } = conf;
+/** Their names, the default first. */
+const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
+
+export type MasqBackend = (typeof MASQ_BACKENDS)[number];
+
+/** The packet filter of that name; the default without a name or for a name that {@link findMasqProblem} refuses. */
+export function backendOf({ ipMasqBackend }: { readonly ipMasqBackend?: string | undefined }): MasqBackend {
+  return MASQ_BACKENDS.find(name => name === ipMasqBackend) ?? MASQ_BACKENDS[0];
+}
+
+/** What is wrong with the options' values, or undefined. */
+export function findMasqProblem(conf: MasqConf): string | undefined {
+  const { ipMasqSource = [], ipMasqBackend } = conf;
+  if (ipMasqBackend !== undefined && !MASQ_BACKENDS.some(name => name === ipMasqBackend))
+    return `"ipMasqBackend" is "${ipMasqBackend}", expected "${MASQ_BACKENDS.join('" or "')}"`;
   const bad = ipMasqSource.find(text => findIp(text) === undefined);
   if (bad !== undefined) return `"ipMasqSource" holds ${JSON.stringify(bad)}, expected an address`;
   const families = ipMasqSource.flatMap(text => findIp(text)?.family ?? []);
   if (new Set(families).size < families.length) return '"ipMasqSource" holds two addresses of one IP version';
   if (families.length === 0 || backendOf(conf) === 'nftables') return undefined;
   return '"ipMasqSource" needs "ipMasqBackend": "nftables"';
-}
-
-/** Their names, the default first. */
-const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
-
-export type MasqBackend = (typeof MASQ_BACKENDS)[number];
-
-/** The packet filter of that name; the default without a name or for a name that {@link findBackendProblem} refuses. */
-export function backendOf({ ipMasqBackend }: { readonly ipMasqBackend?: string | undefined }): MasqBackend {
-  return MASQ_BACKENDS.find(name => name === ipMasqBackend) ?? MASQ_BACKENDS[0];
-}
-
-/** What is wrong with the option's value, or undefined. */
-export function findBackendProblem(ipMasqBackend: string | undefined): string | undefined {
-  if (ipMasqBackend === undefined || MASQ_BACKENDS.some(name => name === ipMasqBackend)) return undefined;
-  return `"ipMasqBackend" is "${ipMasqBackend}", expected "${MASQ_BACKENDS.join('" or "')}"`;
 }
 
 /**
@@ -297,9 +293,6 @@ function removeRules(socket: NetlinkSocket, key: string, isGone: (rule: Rule) =>
 function findRules(socket: NetlinkSocket, key: string): Rule[] {
   return listRules(socket, REFERENCE_TABLE, CHAIN).filter(({ comment }) => comment?.startsWith(key));
 }
-
-/** A container on a network, as iptables knows it: without the interface. */
-export type ChainOwner = Pick<AttachmentId, 'network' | 'containerId'>;
 
 export function attachmentChain({ network, containerId }: ChainOwner): string {
   return `CNI-${hash(network + containerId).slice(0, 24)}`;

@@ -8,7 +8,7 @@ import {
   FAMILIES,
   type Family,
   findCidr,
-  IP_BITS,
+  hostCidr,
   type Ip,
   parseCidr,
   renderIp,
@@ -22,11 +22,10 @@ import { listOwned } from '../netlink/nft/skeleton.ts';
 import { addTable, deleteChain, deleteRule, flushChain, hasChain } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, KeptAttachments } from '../plugin/define.ts';
-import { confirm, tryAll } from '../plugin/steps.ts';
+import { confirm, mend, tryAll } from '../plugin/steps.ts';
 import {
   attachmentChain,
   backendOf,
-  type ChainOwner,
   checkMasquerade,
   countReferenceRules,
   ensureMasquerade,
@@ -42,17 +41,26 @@ import {
   restoreRules,
   SETS,
   TABLE,
+  withSources,
 } from './masquerade.ts';
-import { attachmentOf, type FormerOwner, noteOf, refuserFor } from './owner.ts';
+import {
+  attachmentOf,
+  type ChainOwner,
+  chainOwnerIn,
+  type FormerOwner,
+  noteOf,
+  refuserFor,
+} from './owner.ts';
 import { listMarkedEnds, listPairs } from './veth.ts';
 
 /**
  * Masquerades what the addresses send beyond their subnets. Registers its own rollback.
  * @throws CniError 101 when one of the addresses belongs to another attachment that is alive
  */
-export function startMasquerading(call: Call, conf: MasqConf, cidrs: readonly Masqueraded[]): void {
+export function startMasquerading(call: Call, conf: MasqConf, addresses: readonly Cidr[]): void {
   const owner = attachmentOf(call);
   const { hostNft } = call;
+  const cidrs = withSources(conf, addresses);
   if (chooseBackend(call, conf, cidrs) === 'nftables') {
     call.onFailure('stop masquerading', () => removeMasquerade(hostNft, owner));
     ensureMasquerade(hostNft, owner, cidrs, refuserFor(call));
@@ -70,10 +78,15 @@ export function startMasquerading(call: Call, conf: MasqConf, cidrs: readonly Ma
   stopStrays(call, owner, cidrs);
 }
 
-/** The same, and writes the rules again if others have changed them. */
-export function restartMasquerading(call: Call, conf: MasqConf, cidrs: readonly Masqueraded[]): void {
-  restoreRules(call.hostNft, cidrs);
-  startMasquerading(call, conf, cidrs);
+/** The same, if {@link checkMasquerading} finds something missing; also writes the rules again if others have changed them. */
+export function repairMasquerading(call: Call, conf: MasqConf, addresses: readonly Cidr[]): void {
+  mend(
+    () => checkMasquerading(call, conf, addresses),
+    () => {
+      restoreRules(call.hostNft, withSources(conf, addresses));
+      startMasquerading(call, conf, addresses);
+    },
+  );
 }
 
 /** The kernel translates no packet without a connection, in whichever packet filter. Legacy iptables may be all that it has. */
@@ -147,12 +160,13 @@ export async function stopStaleMasquerading(call: Call, kept: KeptAttachments): 
  * own.
  * @throws Error naming what is missing
  */
-export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Masqueraded[]): void {
+export function checkMasquerading(call: Call, conf: MasqConf, addresses: readonly Cidr[]): void {
   const owner = attachmentOf(call);
   const { hostNft } = call;
+  const cidrs = withSources(conf, addresses);
   const inSets = () => checkMasquerade(hostNft, owner, cidrs);
   const inIptables = () => checkIptablesMasquerade(hostNft, owner, cidrs);
-  const [check, other] = backend === 'iptables' ? [inIptables, inSets] : [inSets, inIptables];
+  const [check, other] = backendOf(conf) === 'iptables' ? [inIptables, inSets] : [inSets, inIptables];
   try {
     check();
   } catch (thrown) {
@@ -166,8 +180,8 @@ export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: reado
  * Checks that the packet filter is available and that we may change it.
  * @throws Error with the kernel's message, or naming the missing program
  */
-export function probeMasquerading(call: Call, backend: MasqBackend): void {
-  if (backend === 'nftables') tryOut(call.hostNft, [addTable(TABLE)]);
+export function probeMasquerading(call: Call, conf: MasqConf): void {
+  if (backendOf(conf) === 'nftables') tryOut(call.hostNft, [addTable(TABLE)]);
   else getRestore(4);
 }
 
@@ -247,7 +261,7 @@ function findOtherIptablesOwners(
   return byFamily(cidrs).flatMap(([family, own]) =>
     listChain(socket, family, POSTROUTING).flatMap(({ target, source, comment }) => {
       const ip = own.find(one => isSource(source, one.ip))?.ip;
-      const other = ownerIn(comment);
+      const other = chainOwnerIn(comment);
       const isOther = other !== undefined && target === attachmentChain(other);
       return isOther && ip && target !== attachmentChain(owner) ? { ip, owner: other } : [];
     }),
@@ -278,10 +292,10 @@ function removeStaleIptablesMasquerade(socket: NetlinkSocket, network: string, k
   for (const family of FAMILIES) {
     const rules = [...listNftNat(socket, family), ...listLegacyNat(family)];
     const stale = rules.filter(({ chain, comment }) => {
-      const id = containerIn(comment, network);
+      const owner = chainOwnerIn(comment);
       // A comment may contain anything; the name of the chain is derived from network and container.
-      if (id === undefined || chain !== attachmentChain({ network, containerId: id })) return false;
-      return !kept.some(({ containerId }) => containerId === id);
+      if (owner?.network !== network || chain !== attachmentChain(owner)) return false;
+      return !kept.some(({ containerId }) => containerId === owner.containerId);
     });
     for (const chain of new Set(stale.map(rule => rule.chain)))
       removeRules(socket, family, chain, () => undefined);
@@ -312,7 +326,7 @@ function rulesFor(owner: AttachmentId, family: Family, cidrs: readonly Cidr[]): 
     ...cidrs.map(({ ip }) => ({
       chain: POSTROUTING,
       target: chain,
-      source: { cidr: { ip, prefix: IP_BITS[family] }, not: false },
+      source: { cidr: hostCidr(ip), not: false },
       comment,
     })),
   ];
@@ -365,14 +379,4 @@ function removeRules(
 /** Besides the plain address, the reference has also written it with the prefix length of its subnet. */
 function isSource(source: NatRule['source'], ip: Ip): boolean {
   return source !== undefined && renderIp(source.cidr.ip) === renderIp(ip);
-}
-
-function ownerIn(comment: string | undefined): ChainOwner | undefined {
-  const [, network, containerId] = /^name: "([^"]*)" id: "([^"]*)"$/.exec(comment ?? '') ?? [];
-  return network !== undefined && containerId !== undefined ? { network, containerId } : undefined;
-}
-
-function containerIn(comment: string | undefined, network: string): string | undefined {
-  const start = `name: "${network}" id: "`;
-  return comment?.startsWith(start) && comment.endsWith('"') ? comment.slice(start.length, -1) : undefined;
 }

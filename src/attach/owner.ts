@@ -47,11 +47,21 @@ export function attachmentOf(call: AttachmentCall): AttachmentId {
 // addresses may be chosen by hand, and leases may get lost. Therefore we look for the attachment that the packet filter
 // associates with the address before we replace any of its elements.
 
+/** A container on a network, as iptables knows it: without the interface. */
+export type ChainOwner = Pick<AttachmentId, 'network' | 'containerId'>;
+
+/** The container that the reference's comment names after these words; undefined for other comments and for truncated ones. */
+export function chainOwnerIn(comment = '', words = ''): ChainOwner | undefined {
+  const [, before, network, containerId] = /^(.*)name: "([^"]*)" id: "([^"]*)"$/.exec(comment) ?? [];
+  const isOurs = before === words && network !== undefined && containerId !== undefined;
+  return isOurs ? { network, containerId } : undefined;
+}
+
 /** The owner of an address according to the packet filter. */
 export interface FormerOwner {
   readonly ip: Ip;
   /** The note in an element's comment, or what the reference's rules say; undefined when they do not name an owner. */
-  readonly owner: string | Pick<AttachmentId, 'network' | 'containerId'> | undefined;
+  readonly owner: string | ChainOwner | undefined;
 }
 
 /** @throws CniError 101 when one of the owners is alive */
@@ -166,10 +176,6 @@ function refuse(asking: AttachmentId, { ip, owner }: FormerOwner, why: string): 
   );
 }
 
-function describe({
-  network,
-  containerId,
-  ifname,
-}: Pick<AttachmentId, 'network' | 'containerId'> & { ifname?: string }) {
+function describe({ network, containerId, ifname }: ChainOwner & { ifname?: string }) {
   return `container "${shortId(containerId)}" on network "${network}"${ifname ? `, interface "${ifname}"` : ''}`;
 }

@@ -6,7 +6,7 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { decide, isEqual, loadMeta, NF_DROP, REG } from '../netlink/nft/expr.ts';
 import { commit, type Table } from '../netlink/nft/message.ts';
-import { addChain, addRule, addTable, deleteTable, hasTable } from '../netlink/nft/table.ts';
+import { addChain, addRule, addTable, deleteTable, encodeFields, hasTable } from '../netlink/nft/table.ts';
 import { findLink, setLink } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NetlinkError, NetlinkSocket } from '../netlink/socket.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
@@ -16,8 +16,6 @@ const TABLES: readonly Table[] = [
   { family: 'inet', name: 'catena-quiet' },
 ];
 const CHAIN = 'output';
-/** linux/if.h: length of an interface's name in a register. */
-const IFNAMSIZ = 16;
 
 /**
  * From now on nothing of the container's own leaves through interfaces of these names, which need not exist yet.
@@ -30,9 +28,7 @@ export function beginQuiet(netns: Netns, ifnames: readonly string[]): void {
     addTable(table, 'until the machine that moves here has left its former pod'),
     addChain(table, CHAIN, { type: 'filter', hook: 'output', priority: 0 }),
     ...ifnames.map(ifname => {
-      const name = new Uint8Array(IFNAMSIZ);
-      new TextEncoder().encodeInto(ifname, name);
-      const isFrom = [loadMeta(REG.first, 'oifname'), isEqual(REG.first, name)];
+      const isFrom = [loadMeta(REG.first, 'oifname'), isEqual(REG.first, encodeFields(['ifname'], [ifname]))];
       return addRule(table, CHAIN, [...isFrom, decide({ code: NF_DROP })]);
     }),
   ]);

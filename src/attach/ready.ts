@@ -7,7 +7,6 @@
 // exists at once, but another work item joins its solicited-node group and then adds the route that delivers packets for it
 // locally.
 
-import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import type { Log } from '../log.ts';
 import { FAMILIES, type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { isLegacyDropping } from '../netlink/iptables/nat.ts';
@@ -108,19 +107,6 @@ function lookAtAddresses({ socket, link, ips }: Stage, known?: Link): Seen {
 
 function solicitedNodeOf({ value }: Ip): Ip {
   return { family: 6, value: SOLICITED_NODE | (value & 0xffffffn) };
-}
-
-/**
- * Runs what STATUS of a main plugin looks for.
- * @param examine throws what would make ADD fail, and changes nothing
- * @throws CniError 50
- */
-export function requireReadiness(examine: () => void): void {
-  try {
-    examine();
-  } catch (cause) {
-    throw new CniError(ErrorCode.unavailable, `Cannot attach containers: ${describeError(cause)}`, { cause });
-  }
 }
 
 /**

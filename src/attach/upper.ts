@@ -19,21 +19,22 @@ import {
 } from '../netlink/rtnl/link.ts';
 import { isNetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done, KeptAttachments } from '../plugin/define.ts';
-import { confirm, throwAll, tryAll } from '../plugin/steps.ts';
+import { confirm, requireReadiness, throwAll, tryAll } from '../plugin/steps.ts';
 import { Errno } from '../sys/errno.ts';
 import { removeAndRelease } from './addressing.ts';
 import { interfaceExists } from './container.ts';
 import { checkDevice, repairDevice, stateOf } from './device.ts';
 import { listDefaultRoutes } from './mac-and-mtu.ts';
 import { attachmentOf } from './owner.ts';
-import { requireReadiness } from './ready.ts';
 
-interface MasterConf {
+type UpperConf = PluginConfig & {
   /** Empty or absent: the interface of the default route. */
   readonly master?: string | undefined;
   /** Look for the master in the container. */
   readonly linkInContainer: boolean;
-}
+  /** Bytes; 0 for the master's. */
+  readonly mtu: number;
+};
 
 /** The lower device, and the socket of its namespace. */
 export interface Master {
@@ -42,24 +43,38 @@ export interface Master {
 }
 
 /**
- * Finds the configured master, or the interface of the default route.
+ * Finds the configured master, or the interface of the default route. It must carry the MTU, and be up: a container on one that is down is
+ * mute, and the kernel does not bring up a VLAN device on it at all. What an earlier plugin made may come up later in its chain.
  * @param chained name of an interface that an earlier plugin of the chain made, to be used unless a master is configured
- * @throws CniError 7 when there is none
+ * @throws CniError 7 when there is none, or it carries less, 11 when it is down
  */
-export function findMaster(call: Call<MasterConf>, chained?: string): Master {
+export function findMaster(call: Call<UpperConf>, chained?: string): Master {
   const { conf } = call;
   const socket = conf.linkInContainer ? call.container : call.host;
   const name = conf.master || chained;
   // The first default route of the main table, of IPv4 if both families have one.
   const which = name || listDefaultRoutes(socket).find(({ oif }) => oif > 0)?.oif;
   const link = which === undefined ? undefined : findLink(socket, which);
-  if (link) return { link, socket };
-  const where = conf.linkInContainer ? ' in the container' : '';
-  throw invalidConfig(
-    name
-      ? `Cannot find master interface "${name}"${where}; create it, or correct "master"`
-      : `Cannot find a master interface: there is no default route${where}; set "master"`,
-  );
+  if (link === undefined) {
+    const where = conf.linkInContainer ? ' in the container' : '';
+    throw invalidConfig(
+      name
+        ? `Cannot find master interface "${name}"${where}; create it, or correct "master"`
+        : `Cannot find a master interface: there is no default route${where}; set "master"`,
+    );
+  }
+  if (conf.mtu > link.mtu) {
+    throw invalidConfig(
+      `Cannot use "mtu" ${conf.mtu}: master interface "${link.name}" carries at most ${link.mtu}; use 0 for that`,
+    );
+  }
+  if (chained === undefined && stateOf(link) === 'down') {
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot use master interface "${link.name}": it is down; run: ip link set ${link.name} up`,
+    );
+  }
+  return { link, socket };
 }
 
 /** The only interface in the result of the plugin before; undefined if it has none, several, or one without a name. */
@@ -72,29 +87,6 @@ export function loneInterface(prevResult: Result | undefined): ResultInterface |
 export function findMasterProblem(master: string | undefined): string | undefined {
   const problem = master ? findIfnameProblem(master) : undefined;
   return problem && `"master" is "${master}": ${problem}`;
-}
-
-/**
- * Refuses an MTU that the master cannot carry. 0 means the master's own.
- * @throws CniError 7
- */
-export function requireMtu(mtu: number, { link }: Pick<Master, 'link'>): void {
-  if (mtu <= link.mtu) return;
-  throw invalidConfig(
-    `Cannot use "mtu" ${mtu}: master interface "${link.name}" carries at most ${link.mtu}; use 0 for that`,
-  );
-}
-
-/**
- * Refuses a master that is down: a container on it is mute, and the kernel does not bring up a VLAN device on it at all.
- * @throws CniError 11
- */
-export function requireUp({ link }: Pick<Master, 'link'>): void {
-  if (stateOf(link) === 'up') return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot attach container: master interface "${link.name}" is down; run: ip link set ${link.name} up`,
-  );
 }
 
 /** The properties of the new device; it gets the name of the attachment's interface unless another is given. */
@@ -190,8 +182,6 @@ function whyRefused(thrown: unknown, { lower, socket, kind }: RefusedUpper): str
   return undefined;
 }
 
-type UpperConf = PluginConfig & MasterConf & { readonly mtu: number };
-
 /**
  * Compares the device with the result of ADD, and its lower device with the configuration. If that names no master, the device's own
  * lower device counts: the default route may have changed since, which does not affect the attachment.
@@ -237,18 +227,12 @@ export function probeUpper(
   call: Call<UpperConf>,
   kind: UpperKind,
   { examine, isChained = false }: { examine?: (master: Master) => void; isChained?: boolean } = {},
-): void {
+): Promise<void> {
   const { conf, host } = call;
-  requireReadiness(() => {
+  return requireReadiness(() => {
     requireLinkKind(host, kind);
     if (conf.linkInContainer || isChained) return;
     const master = findMaster(call);
-    if (stateOf(master.link) === 'down') {
-      throw new Error(
-        `master interface "${master.link.name}" is down; run: ip link set ${master.link.name} up`,
-      );
-    }
-    requireMtu(conf.mtu, master);
     examine?.(master);
   });
 }

@@ -39,6 +39,9 @@ export function renderMac(bytes: Uint8Array): string {
   return Array.from(bytes, byte => byte.toString(16).padStart(2, '0')).join(':');
 }
 
+/** The kernel's address of loopback devices, and of a bridge that has lost its last port: it identifies nothing. */
+export const NO_MAC = '00:00:00:00:00:00';
+
 /** True when the address can belong to one interface: neither multicast nor all zero. */
 export function isUnicastMac(bytes: Uint8Array): boolean {
   return bytes.length === 6 && ((bytes[0] ?? 1) & 1) === 0 && bytes.some(byte => byte !== 0);

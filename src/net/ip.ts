@@ -223,6 +223,11 @@ export function isSmallest({ ip, prefix }: Cidr): boolean {
   return prefix > IP_BITS[ip.family] - 2;
 }
 
+/** The address alone. */
+export function hostCidr(ip: Ip): Cidr {
+  return { ip, prefix: IP_BITS[ip.family] };
+}
+
 /** The subnet itself: the address with its host bits cleared. */
 export function subnetOf(cidr: Cidr): Cidr {
   return { ip: networkOf(cidr), prefix: cidr.prefix };

@@ -13,6 +13,7 @@ import {
   renderOwner,
 } from '../cni/attachment.ts';
 import type { Result } from '../cni/result.ts';
+import { NO_MAC } from '../net/interface.ts';
 import { findCidr, type Ip, renderCidr, sameIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import {
@@ -23,9 +24,6 @@ import {
   netnsIdQuestion,
 } from '../netlink/rtnl/link.ts';
 import { askAll, type NetlinkSocket, type Question } from '../netlink/socket.ts';
-
-/** The address of loopback devices, which identifies nothing. */
-const NO_MAC = '00:00:00:00:00:00';
 
 /** The attachment that a call is for, and the namespace at its path. */
 interface Visit {

@@ -1,6 +1,6 @@
 // How does a verb go through its steps: what is intact is left, a failed step is reported, others follow it?
 
-import { CniError, describeError, invalidConfig, toCniError } from '../cni/errors.ts';
+import { CniError, describeError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts';
 import type { Result } from '../cni/result.ts';
 import type { Call, Done } from './define.ts';
 
@@ -62,6 +62,20 @@ export async function tryAll(steps: readonly (() => Done)[]): Promise<void> {
     }
   }
   throwAll(problems);
+}
+
+/**
+ * Runs what STATUS looks for.
+ * @param examine throws what would make ADD fail, and changes nothing
+ * @param what could not be done then
+ * @throws CniError 50
+ */
+export async function requireReadiness(examine: () => Done, what = 'attach containers'): Promise<void> {
+  try {
+    await examine();
+  } catch (cause) {
+    throw new CniError(ErrorCode.unavailable, `Cannot ${what}: ${describeError(cause)}`, { cause });
+  }
 }
 
 /** Throws several errors as one; does nothing if there are none. @throws CniError as {@link tryAll} */

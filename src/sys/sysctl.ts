@@ -81,6 +81,12 @@ export function canWriteSysctl(path: string): boolean {
   }
 }
 
+/** @throws Error when the sysctl, and so probably any other, cannot be set */
+export function requireWritableSysctl(path: string): void {
+  if (canWriteSysctl(path)) return;
+  throw new Error(`Cannot set sysctls on this node: "/proc/sys/${path}" cannot be written`);
+}
+
 /** Sets a parameter unless it already has the value. A read-only /proc is then only a problem when the value must change. */
 export function ensureSysctl(path: string, value: string): void {
   if (findSysctl(path) !== value) writeSysctl(path, value);

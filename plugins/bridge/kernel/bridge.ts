@@ -20,6 +20,7 @@ import {
   IFF_LOOPBACK,
   IFF_PROMISC,
   IFF_UP,
+  kindDataOf,
   type Link,
   listLinks,
   removeLink,
@@ -161,9 +162,7 @@ export function ensureGroupFwdMask(call: Call<BridgeConf>, link: Link): void {
 
 /** The link-local groups that the bridge forwards, one bit each. */
 export function groupFwdMaskOf(bridge: Link): number {
-  const data = bridge.attrs.linkinfo?.data;
-  if (data === undefined || data instanceof Uint8Array || !('groupFwdMask' in data)) return 0;
-  return data.groupFwdMask ?? 0;
+  return kindDataOf(bridge, 'bridge')?.groupFwdMask ?? 0;
 }
 
 /** Removes a bridge that a failed ADD created, even if its alias was not set yet. */
@@ -328,10 +327,9 @@ export function ensureFiltering(call: Call<BridgeConf>, bridge: Link): void {
 
 /** 1 when the bridge filters VLANs, 0 when it does not, undefined when the kernel does not support it. */
 export function vlanFilteringOf(bridge: Link): number | undefined {
-  const data = bridge.attrs.linkinfo?.data;
-  if (data === undefined || data instanceof Uint8Array || !('vlanFiltering' in data)) return undefined;
+  const data = kindDataOf(bridge, 'bridge');
   // Every kernel has the switch, but only those that can turn it on report the VLAN protocol.
-  return data.vlanProtocol === undefined ? undefined : data.vlanFiltering;
+  return data?.vlanProtocol === undefined ? undefined : data.vlanFiltering;
 }
 
 /** The kernel does not support VLANs on bridges (SPEC: code 2 names key and value). */

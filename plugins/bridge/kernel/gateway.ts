@@ -12,10 +12,12 @@ import {
 import { addRoutes, checkRoutes } from '../../../src/attach/container.ts';
 import { disableHostIpv6, enableHostIpv6, requireHostIpv6 } from '../../../src/attach/forwarding.ts';
 import { type CniError, invalidConfig } from '../../../src/cni/errors.ts';
+import { NO_MAC } from '../../../src/net/interface.ts';
 import {
   type Cidr,
   cidrContains,
   cidrsOverlap,
+  IP_BITS,
   renderCidr,
   renderIp,
   sameIp,
@@ -34,7 +36,7 @@ import {
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { findLink, findLinks, getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
 import { findNeighbour, type Neighbour, removeNeighbour } from '../../../src/netlink/rtnl/neighbour.ts';
-import { RTPROT_KERNEL } from '../../../src/netlink/rtnl/route.ts';
+import { IP6_RT_PRIO_ADDRCONF, RTPROT_KERNEL } from '../../../src/netlink/rtnl/route.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { mend } from '../../../src/plugin/steps.ts';
@@ -42,8 +44,6 @@ import { Errno } from '../../../src/sys/errno.ts';
 import type { BridgeConf } from '../config.ts';
 import type { Addressing } from '../plan.ts';
 import { GATEWAY_PORT_ALIAS, isOurs, randomMac, withBridgeLock } from './bridge.ts';
-
-const NO_MAC = '00:00:00:00:00:00';
 
 /**
  * Puts gateway addresses on an interface of the host. Only an overlapping subnet is a conflict, so several range sets and foreign
@@ -269,9 +269,6 @@ function findWrong(
   });
 }
 
-/** net/ipv6/addrconf.c, IP6_RT_PRIO_ADDRCONF: the metric of routes that the kernel makes with an address. */
-const ADDRCONF_METRIC = 256;
-
 /** @throws Error naming the first subnet without a route, which the kernel makes with the gateway's address */
 export function checkSubnetRoutes(host: NetlinkSocket, target: Link, gateways: readonly Cidr[]): void {
   const subnets = wide(gateways).map(gateway => ({ dst: subnetOf(gateway) }));
@@ -292,10 +289,10 @@ function routeOf(gateway: Cidr): PlannedRoute {
   const route = { dst: subnetOf(gateway), protocol: RTPROT_KERNEL };
   return gateway.ip.family === 4
     ? { ...route, scope: RT_SCOPE_LINK, source: gateway.ip }
-    : { ...route, priority: ADDRCONF_METRIC };
+    : { ...route, priority: IP6_RT_PRIO_ADDRCONF };
 }
 
 /** An address without a subnet has no such route. */
 function wide(gateways: readonly Cidr[]): Cidr[] {
-  return gateways.filter(({ ip, prefix }) => prefix < (ip.family === 4 ? 32 : 128));
+  return gateways.filter(({ ip, prefix }) => prefix < IP_BITS[ip.family]);
 }

@@ -32,6 +32,7 @@ import {
   type BaseChain,
   deleteChain,
   deleteRule,
+  encodeFields,
   flushChain,
   hasTable,
   listChains,
@@ -52,8 +53,8 @@ const ALLOWED: NftSet = { table: TABLE, name: 'allowed', key: ['ifname', 'ether_
 
 const SETS = [PORTS, ALLOWED];
 
-/** linux/netfilter_bridge.h */
-const NF_BR_PRI_NAT_DST_BRIDGED = -300;
+/** linux/netfilter_bridge.h, NF_BR_PRI_NAT_DST_BRIDGED: before addresses are learned or translated. */
+const HOOKED: BaseChain = { type: 'filter', hook: 'prerouting', priority: -300 };
 
 const SKELETON: Skeleton = {
   table: TABLE,
@@ -62,8 +63,7 @@ const SKELETON: Skeleton = {
   chains: [
     {
       name: 'prerouting',
-      // Before addresses are learned or translated.
-      base: { type: 'filter', hook: 'prerouting', priority: NF_BR_PRI_NAT_DST_BRIDGED },
+      base: HOOKED,
       rules: ['iifname @ports iifname . ether saddr != @allowed drop'],
     },
   ],
@@ -101,16 +101,10 @@ export function removeStaleMacspoof(socket: NetlinkSocket, network: string, kept
 /** The ports and hardware addresses allowed for an attachment; empty if it is not restricted. */
 export function listAllowed(socket: NetlinkSocket, owner: AttachmentId): { port: string; mac: string }[] {
   const own = noteOf(owner);
-  return listOwned(socket, [ALLOWED], note => note === own).map(
-    ({
-      element: {
-        key: [port, mac],
-      },
-    }) => ({
-      port: String(port),
-      mac: String(mac),
-    }),
-  );
+  return listOwned(socket, [ALLOWED], note => note === own).map(({ element }) => {
+    const [port, mac] = element.key.map(String) as [string, string];
+    return { port, mac };
+  });
 }
 
 /** @throws Error naming what is missing of the attachment's restriction, or of the rule behind it */
@@ -138,14 +132,10 @@ function entriesFor(owner: AttachmentId, port: string, mac: string): Entry[] {
 /** Others may use this table as well. */
 const NAT_TABLE: Table = { family: 'bridge', name: 'nat' };
 const PREROUTING = 'PREROUTING';
-/** linux/netfilter_bridge.h, NF_BR_PRI_NAT_DST_BRIDGED. */
-const HOOKED: BaseChain = { type: 'filter', hook: 'prerouting', priority: -300 };
 
 /** linux/if_ether.h: struct ethhdr { unsigned char h_dest[6], h_source[6]; __be16 h_proto; } */
 const SOURCE_OFFSET = 6;
 const MAC_BYTES = 6;
-/** linux/if.h, IFNAMSIZ: nf_tables compares all of it. */
-const NAME_BYTES = 16;
 
 /** True when the reference plugin restricts the attachment to its hardware address. */
 export function hasReferenceMacspoof(socket: NetlinkSocket, owner: Owner): boolean {
@@ -189,7 +179,11 @@ export function ensureReferenceMacspoof(
           addRule(
             NAT_TABLE,
             PREROUTING,
-            [loadMeta(REG.first, 'iifname'), isEqual(REG.first, paddedName(port)), decide(jump(own))],
+            [
+              loadMeta(REG.first, 'iifname'),
+              isEqual(REG.first, encodeFields(['ifname'], [port])),
+              decide(jump(own)),
+            ],
             comment,
           ),
         ],
@@ -236,12 +230,6 @@ function removeChains(
       ...chains.map(name => deleteChain(NAT_TABLE, name)),
     ];
   });
-}
-
-function paddedName(name: string): Uint8Array {
-  const bytes = new Uint8Array(NAME_BYTES);
-  new TextEncoder().encodeInto(name, bytes);
-  return bytes;
 }
 
 /** `iifname "<port>" jump cni-br-iface-…`, with a comment written by the reference. */

@@ -1,6 +1,11 @@
 // How are the elements of an attachment put into the kernel, and which existing ones conflict with them?
 
-import { findFormerOwners, type IsGone, type RefuseLiving } from '../../../src/attach/owner.ts';
+import {
+  type ChainOwner,
+  findFormerOwners,
+  type IsGone,
+  type RefuseLiving,
+} from '../../../src/attach/owner.ts';
 import { findOwner, shortId } from '../../../src/cni/attachment.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { defined } from '../../../src/cni/json.ts';
@@ -49,7 +54,7 @@ import {
 } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { confirmAll } from '../../../src/plugin/steps.ts';
-import { type ChainOwner, dnatChain, hostportTable, ownerIn, SHARED, soleOwner } from '../iptables-rules.ts';
+import { dnatChain, hostportTable, ownerIn, SHARED, soleOwner } from '../iptables-rules.ts';
 import {
   type Claim,
   type FamilyPlan,

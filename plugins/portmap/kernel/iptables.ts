@@ -1,5 +1,6 @@
 // How do the iptables rules get into the kernel, and do they still exist?
 
+import type { ChainOwner } from '../../../src/attach/owner.ts';
 import type { AttachmentId } from '../../../src/cni/attachment.ts';
 import { FAMILIES, type Family } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
@@ -30,7 +31,6 @@ import { hasChain, isDropping } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   asSaved,
-  type ChainOwner,
   chainKey,
   dnatChain,
   type IptablesOptions,

@@ -1,6 +1,7 @@
 // How are port mappings removed that iptables holds, or that the reference plugin made in nf_tables?
 
 import { readdirSync } from 'node:fs';
+import type { ChainOwner } from '../../../src/attach/owner.ts';
 import { cniCacheDir, runDir } from '../../../src/cni/directories.ts';
 import type { HandoverMode } from '../../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
@@ -28,14 +29,7 @@ import {
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { KeptAttachments } from '../../../src/plugin/define.ts';
 import { iptablesOptionsOf, type PortmapConf } from '../config.ts';
-import {
-  type ChainOwner,
-  dnatChain,
-  hostportTable,
-  ownerIn,
-  SHARED,
-  snatChainOf,
-} from '../iptables-rules.ts';
+import { dnatChain, hostportTable, ownerIn, SHARED, snatChainOf } from '../iptables-rules.ts';
 import { type Owner, ownerOfNote, protocolName, renderHostPort } from '../plan.ts';
 import { SETS } from '../sets.ts';
 import type { WantedPorts } from './claim.ts';

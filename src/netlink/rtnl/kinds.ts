@@ -3,7 +3,7 @@
 import { Errno } from '../../sys/errno.ts';
 import { u32, type ValuesOf, Writer } from '../codec.ts';
 import { type NetlinkSocket, tolerating } from '../socket.ts';
-import { type ipvlan, type Link, linkMessage, type macvlan, type vlan } from './link.ts';
+import { type ipvlan, linkMessage, type macvlan, type vlan } from './link.ts';
 import { qdiscMessage, TC_H_ROOT } from './qdisc.ts';
 
 /** linux/if_link.h */
@@ -99,11 +99,4 @@ export function setUpper<K extends UpperKind>(
 ): void {
   const op = `set attributes of kind ${kind} on link with index ${index}`;
   socket.request(linkMessage.change(op, { index }, { linkinfo: { kind, data } }));
-}
-
-/** The attributes of a device's kind, or undefined when it is of another kind. */
-export function upperDataOf<K extends UpperKind>(link: Link, kind: K): UpperData[K] | undefined {
-  const data = link.attrs.linkinfo?.data;
-  if (link.kind !== kind || data === undefined || data instanceof Uint8Array) return undefined;
-  return data as UpperData[K];
 }

@@ -20,6 +20,7 @@ import {
   u16,
   u16be,
   u32,
+  type ValuesOf,
 } from '../codec.ts';
 import {
   askAll,
@@ -47,13 +48,12 @@ function vxlanData({ id, local, port }: Vxlan) {
 }
 
 /** The ends of a link of kind `vxlan`; undefined for one of another kind, or without an address of its own. */
-export function vxlanOf({
-  kind,
-  attrs,
-}: Pick<Link, 'kind' | 'attrs'>): (Vxlan & { readonly learning: boolean }) | undefined {
-  const data = attrs.linkinfo?.data;
-  if (kind !== 'vxlan' || data === undefined || !('port' in data)) return undefined;
-  const { id = 0, local = data.local6, port = 0, learning = 0 } = data;
+export function vxlanOf(
+  link: Pick<Link, 'kind' | 'attrs'>,
+): (Vxlan & { readonly learning: boolean }) | undefined {
+  const data = kindDataOf(link, 'vxlan');
+  if (data?.port === undefined) return undefined;
+  const { id = 0, local = data.local6, port, learning = 0 } = data;
   return local && { id, local, port, learning: learning !== 0 };
 }
 
@@ -215,13 +215,12 @@ const vxlan = attrs('vxlan', {
   local6: [17, ip],
 });
 
+const KINDS = { veth, bridge, ifb, dummy, macvlan, macvtap: macvlan, ipvlan, tun, vlan, vrf, vxlan };
+
 /** linux/if_link.h, IFLA_INFO_* */
 const linkInfo = attrs('linkinfo', {
   kind: [1, str],
-  data: [
-    2,
-    byKind('kind', { veth, bridge, ifb, dummy, macvlan, macvtap: macvlan, ipvlan, tun, vlan, vrf, vxlan }),
-  ],
+  data: [2, byKind('kind', KINDS)],
   portKind: [4, str], // IFLA_INFO_SLAVE_KIND
   portData: [5, byKind('portKind', { bridge: bridgePort })], // IFLA_INFO_SLAVE_DATA
 });
@@ -428,6 +427,15 @@ export function addAltNameRequest(index: number, name: string): Request {
 
 /** States of a bridge port; linux/if_bridge.h, BR_STATE_*. */
 export const PORT_STATES = ['disabled', 'listening', 'learning', 'forwarding', 'blocking'] as const;
+
+/** The attributes of a device's kind; undefined if it is of another kind, or the kernel says none. */
+export function kindDataOf<K extends keyof typeof KINDS>(
+  { kind, attrs }: Pick<Link, 'kind' | 'attrs'>,
+  wanted: K,
+): ValuesOf<(typeof KINDS)[K]> | undefined {
+  const data = kind === wanted ? attrs.linkinfo?.data : undefined;
+  return data instanceof Uint8Array ? undefined : (data as ValuesOf<(typeof KINDS)[K]> | undefined);
+}
 
 /** How a device is set as a port of a bridge, as the kernel says it; undefined if it is none. */
 export function portDataOf({ attrs: { linkinfo } }: Link) {

@@ -91,6 +91,9 @@ const nexthops: Field<readonly Nexthop[]> = {
   },
 };
 
+/** linux/ipv6_route.h: the metric of routes that the kernel makes with an address of IPv6. */
+export const IP6_RT_PRIO_ADDRCONF = 256;
+
 /** linux/rtnetlink.h */
 const RT_TABLE_DEFAULT = 253;
 export const RT_TABLE_MAIN = 254;
