@@ -1,7 +1,7 @@
 // How are the rules of an attachment added to iptables, removed from it and checked?
 
 import { runDir } from '../../../src/cni/directories.ts';
-import { FAMILIES, type Family, findIp, type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
+import { FAMILIES, type Family, findIp, hostCidr, type Ip, renderCidr, sameIp } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
 import {
   canUseFilter,
@@ -77,23 +77,13 @@ function updateTable(
 ): void {
   const { family, mode } = place;
   if (mode === 'nft') {
-    commitAfterReading(socket, () => tableChanges(socket, place, concern, decide));
+    commitAfterReading(socket, () => filterChanges(socket, family, extractFor(concern), decide));
     return;
   }
   inTurn(runDir(), 'firewall', () => {
     const lines = decide(saveTable(family, 'filter', mode));
     if (lines.length) restoreTable(family, 'filter', lines, mode);
   });
-}
-
-/** The changes of {@link updateTable} to a table in nf_tables, for a larger transaction. Call within `commitAfterReading`. */
-function tableChanges(
-  socket: NetlinkSocket,
-  { family }: TablePlace,
-  concern: Concern | undefined,
-  decide: (saved: SavedTable) => readonly string[],
-): Request[] {
-  return filterChanges(socket, family, extractFor(concern), decide);
 }
 
 /**
@@ -183,7 +173,7 @@ export function iptablesChanges(
   return wantedTables(socket, plan.pods).flatMap(place => {
     if (place.mode !== 'nft') return [];
     const wanted = wantedIn(place, plan, adminChain);
-    return tableChanges(socket, place, wanted, saved => {
+    return filterChanges(socket, place.family, extractFor(wanted), saved => {
       if (releaseLines(saved, wanted.pods, []).length) onRules(wanted.pods);
       return ensureLines(saved, wanted);
     });
@@ -217,12 +207,7 @@ export function releaseIptables(socket: NetlinkSocket, claims: readonly Claim[],
     );
   });
   if (pods.length + homes.length === 0) return;
-  removeFromIptables(
-    socket,
-    FAMILIES.filter(family => claims.some(({ pod }) => pod.family === family)),
-    pods,
-    homes,
-  );
+  removeFromIptables(socket, familiesOf(claims.map(({ pod }) => pod)), pods, homes);
 }
 
 /** Removes addresses that the reference added, if its chains exist. */
@@ -283,7 +268,7 @@ export function hasReferenceRules(socket: NetlinkSocket, pods: readonly Ip[]): b
 
 function removeFromIptables(
   socket: NetlinkSocket,
-  families: readonly (4 | 6)[],
+  families: readonly Family[],
   pods: readonly Ip[],
   bridges: readonly string[],
 ): void {
@@ -402,7 +387,7 @@ function podRules(ip: Ip): string[] {
 }
 
 function addressOf(ip: Ip): string {
-  return `${renderIp(ip)}/${ip.family === 4 ? 32 : 128}`;
+  return renderCidr(hostCidr(ip));
 }
 
 /** Releases of the reference differ in the comments of shared rules, so a rule is recognized by its match and target. */

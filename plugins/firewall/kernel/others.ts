@@ -3,7 +3,7 @@
 import type { DBusError, MessageBus } from 'dbus-native';
 import type { FilterOwner } from '../../../src/attach/owner.ts';
 import { invalidConfig } from '../../../src/cni/errors.ts';
-import { IP_BITS, type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
+import { hostCidr, type Ip, renderCidr, sameIp } from '../../../src/net/ip.ts';
 import { hasChain } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { FirewallOptions, Other } from '../config.ts';
@@ -113,7 +113,7 @@ function hasFirewalldRules(socket: NetlinkSocket): boolean {
 
 /** As the reference writes it: firewalld compares strings. */
 function sourceOf(pod: Ip): string {
-  return `${renderIp(pod)}/${IP_BITS[pod.family]}`;
+  return renderCidr(hostCidr(pod));
 }
 
 function refuse(): never {
@@ -126,24 +126,12 @@ const NAME = 'org.fedoraproject.FirewallD1';
 /** firewalld takes tens of milliseconds for a change, and longer during a reload. */
 const REPLY_DEADLINE_MS = 15_000;
 
-/** The requests to firewalld. Zones hold addresses: packets from those addresses are subject to the zone's rules. */
-interface Firewalld {
-  /** Same as: `firewall-cmd --get-zones` */
-  listZones(): Promise<string[]>;
-  /** The zone that has the source; undefined if none has. Same as: `firewall-cmd --get-zone-of-source <source>` */
-  findZone(source: string): Promise<string | undefined>;
-  /** Ignored if the zone already has it. Same as: `firewall-cmd --zone <zone> --add-source <source>` */
-  addSource(zone: string, source: string): Promise<void>;
-  /** Ignored if missing. Same as: `firewall-cmd --zone <zone> --remove-source <source>` */
-  removeSource(zone: string, source: string): Promise<void>;
-}
-
 /**
  * Runs a function while the bus is open, or another one when firewalld is not running. Does not start firewalld.
  * @throws Error with firewalld's message
  */
 async function withFirewalld<T>(
-  work: (firewalld: Firewalld) => Promise<T>,
+  work: (firewalld: ReturnType<typeof speakTo>) => Promise<T>,
   otherwise: () => T | Promise<T>,
 ): Promise<T> {
   const bus = await openBus();
@@ -183,7 +171,8 @@ async function hasOwner(bus: MessageBus): Promise<boolean> {
   return (await bus.invokeDbus<boolean>(body)) === true;
 }
 
-function speakTo(bus: MessageBus): Firewalld {
+/** The requests to firewalld. Zones hold addresses: packets from those addresses are subject to the zone's rules. */
+function speakTo(bus: MessageBus) {
   const call = async <T>(
     action: string,
     member: string,
@@ -207,13 +196,17 @@ function speakTo(bus: MessageBus): Firewalld {
   };
   const words = (zone: string, source: string): string => `source ${source} of zone "${zone}"`;
   return {
-    listZones: () => call('list zones', 'getZones', []),
-    findZone: async source =>
+    /** Same as: `firewall-cmd --get-zones` */
+    listZones: () => call<string[]>('list zones', 'getZones', []),
+    /** The zone that has the source; undefined if none has. Same as: `firewall-cmd --get-zone-of-source <source>` */
+    findZone: async (source: string) =>
       (await call<string>(`find the zone of ${source}`, 'getZoneOfSource', [source])) || undefined,
-    addSource: (zone, source) =>
-      call(`add ${words(zone, source)}`, 'addSource', [zone, source], 'ZONE_ALREADY_SET'),
-    removeSource: (zone, source) =>
-      call(`remove ${words(zone, source)}`, 'removeSource', [zone, source], 'UNKNOWN_SOURCE'),
+    /** Ignored if the zone already has it. Same as: `firewall-cmd --zone <zone> --add-source <source>` */
+    addSource: (zone: string, source: string) =>
+      call<void>(`add ${words(zone, source)}`, 'addSource', [zone, source], 'ZONE_ALREADY_SET'),
+    /** Ignored if missing. Same as: `firewall-cmd --zone <zone> --remove-source <source>` */
+    removeSource: (zone: string, source: string) =>
+      call<void>(`remove ${words(zone, source)}`, 'removeSource', [zone, source], 'UNKNOWN_SOURCE'),
   };
 }
 
