@@ -69,13 +69,9 @@ export async function releaseFor(target: Target, outDir: string, cacheDir: strin
 /** The checksums of every archive in a directory, in the format of `sha256sum --check`. */
 export function renderSums(dir: string): string {
   const archives = fs.readdirSync(dir).filter(file => file.endsWith('.tar.gz'));
-  const digestOf = (file: string) =>
-    createHash('sha256')
-      .update(fs.readFileSync(path.join(dir, file)))
-      .digest('hex');
   return archives
     .sort()
-    .map(file => `${digestOf(file)}  ${file}\n`)
+    .map(file => `${digestOf(path.join(dir, file))}  ${file}\n`)
     .join('');
 }
 

@@ -134,36 +134,31 @@ function zod(): Zods {
   return loaded;
 }
 
+/** A kind of value of which zod, too, refuses all that fails the test. */
+function scalar(make: Draft['make'], holds: (value: unknown) => boolean): Schema {
+  return new Schema({ make, accept: value => (holds(value) ? value : UNSURE), isSure: true });
+}
+
 export function string(): Schema {
-  return new Schema({
-    make: zod => zod.string(),
-    accept: value => (typeof value === 'string' ? value : UNSURE),
-    isSure: true,
-  });
+  return scalar(
+    zod => zod.string(),
+    value => typeof value === 'string',
+  );
 }
 
 export function boolean(): Schema {
-  return new Schema({
-    make: zod => zod.boolean(),
-    accept: value => (typeof value === 'boolean' ? value : UNSURE),
-    isSure: true,
-  });
+  return scalar(
+    zod => zod.boolean(),
+    value => typeof value === 'boolean',
+  );
 }
 
 export function number(): Schema {
-  return new Schema({
-    make: zod => zod.number(),
-    accept: value => (Number.isFinite(value) ? value : UNSURE),
-    isSure: true,
-  });
+  return scalar(zod => zod.number(), Number.isFinite);
 }
 
 export function int(): Schema {
-  return new Schema({
-    make: zod => zod.int(),
-    accept: value => (Number.isSafeInteger(value) ? value : UNSURE),
-    isSure: true,
-  });
+  return scalar(zod => zod.int(), Number.isSafeInteger);
 }
 
 export function unknown(): Schema {
@@ -171,19 +166,17 @@ export function unknown(): Schema {
 }
 
 export function literal(value: string): Schema {
-  return new Schema({
-    make: zod => zod.literal(value),
-    accept: given => (given === value ? given : UNSURE),
-    isSure: true,
-  });
+  return scalar(
+    zod => zod.literal(value),
+    given => given === value,
+  );
 }
 
 function enumOf(values: readonly string[]): Schema {
-  return new Schema({
-    make: zod => zod.enum(values as [string, ...string[]]),
-    accept: value => (values.includes(value as string) ? value : UNSURE),
-    isSure: true,
-  });
+  return scalar(
+    zod => zod.enum(values as [string, ...string[]]),
+    value => values.includes(value as string),
+  );
 }
 
 export { enumOf as enum };
