@@ -2,12 +2,12 @@
 
 import { linkSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { refuseTakenName } from '../../src/attach/container.ts';
 import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { defined, type JsonObject, memberOf, parseObject } from '../../src/cni/json.ts';
 import { putFile, removeFile, sweepGivenUp } from '../../src/files/put-file.ts';
 import { namesIfThere } from '../../src/files/read-file.ts';
 import { type Cidr, findCidr, renderCidr, subnetOf } from '../../src/net/ip.ts';
-import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { type Call, type Delegate, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
 import { DEFAULT_DATA_DIR, DEFAULT_SUBNET_FILE, FlannelConf, validateFlannelConf } from './config.ts';
@@ -20,6 +20,7 @@ export const plugin = definePlugin({
 
   async add(call) {
     const [dataDir, conf] = [dataDirOf(call), render(call)];
+    // An interface that existed before must not be deleted when the delegate undoes a failed ADD.
     refuseTakenName(call);
     const delegate = delegateOf(call, conf);
     const undo = () =>
@@ -105,12 +106,6 @@ export const plugin = definePlugin({
     await delegateOf(call, conf).status();
   },
 });
-
-/** An interface that existed before must not be deleted when the delegate undoes a failed ADD. */
-function refuseTakenName({ container, containerNetns, env }: Call): void {
-  if (findLink(container, env.ifname) === undefined) return;
-  throw new Error(`Cannot create "${env.ifname}" in "${containerNetns.path}": it already exists`);
-}
 
 function render(call: Call<FlannelConf>): JsonObject & { type: string } {
   validateFlannelConf(call.conf);
