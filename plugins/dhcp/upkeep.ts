@@ -513,10 +513,10 @@ export async function keepLease<S extends LeaseState>(
   const keeper = open(place, state);
   const visit = { call, record, leases, place, keeper, isAwaited };
   if (state.unapplied) return complete(visit, state.unapplied);
-  if (isOver(state)) return endLease(visit);
+  if (isOver(state)) return void withdraw(visit);
   const response = await askAbout(visit, restarted);
   if (typeof response === 'object') return take(visit, response.lease);
-  if (response === undefined && isOver(state)) return endLease(visit);
+  if (response === undefined && isOver(state)) return void withdraw(visit);
   const stage = stageOf(lease, bootClock());
   if (response !== undefined || stage === 'expired' || state.withdrawn) return replace(visit, response);
   if (stage === 'rebinding')
@@ -539,23 +539,33 @@ function withdrawAddress(place: OpenInterface, lease: CommonLease): void {
   if (found) removeAddress(place.socket, place.link.index, found.cidr);
 }
 
-/** Whether the lease has ended, and the interface still has its address. */
+/** Whether the lease has ended, and that is not noted yet. */
 function isOver({ lease, withdrawn }: LeaseState): boolean {
   return !withdrawn && stageOf(lease, bootClock()) === 'expired';
 }
 
-/** The next call asks for another one, which may take long. */
-function endLease<S extends LeaseState>(visit: Visit<S>): void {
-  updateRecord(visit.call, visit.record, withdraw(visit, 'it has expired'), bootClock());
-}
-
-/** Takes the address from the interface, and says so. @returns the state of a lease that is over */
-function withdraw<S extends LeaseState>({ call, record, place, keeper }: Visit<S>, why: string): S {
+/**
+ * Notes that a lease is over, and takes its address from the interface; the next call asks for another one.
+ * @returns the state of a lease that is over; undefined once a DEL or another ADD has come, whose the interface is then
+ * @throws CniError 5 or 11 when it cannot be noted; the address is gone nevertheless
+ */
+function withdraw<S extends LeaseState>(
+  { call, record, place, keeper }: Visit<S>,
+  why = 'it has expired',
+): S | undefined {
   const { lease } = record.state;
-  const without = keeper.missing(lease);
-  withdrawAddress(place, lease);
-  call.log.warn(`Removed ${lease.address} from "${place.link.name}": ${why}`);
-  return { ...record.state, withdrawn: true, without };
+  const state = { ...record.state, withdrawn: true, without: keeper.missing(lease) };
+  let isOurs = true;
+  try {
+    // First: without the address, nothing tells which routes another plugin had taken away.
+    isOurs = updateRecord(call, record, state, bootClock());
+  } finally {
+    if (isOurs) {
+      withdrawAddress(place, lease);
+      call.log.warn(`Removed ${lease.address} from "${place.link.name}": ${why}`);
+    }
+  }
+  return isOurs ? state : undefined;
 }
 
 /** The question that a lease is due for. */
@@ -582,8 +592,11 @@ async function replace<S extends LeaseState>(
   const { name } = place.link;
   const { lease, withdrawn } = record.state;
   const isUnknown = response === 'unknown';
+  // The process that noted it may have died before it took the address away.
+  if (withdrawn) withdrawAddress(place, lease);
   const isLeaving = !isUnknown && !withdrawn;
   const state = isLeaving ? withdraw(visit, 'the server has withdrawn it') : record.state;
+  if (state === undefined) return;
   const refusals: Refusals = [];
   const former = isUnknown ? lease.address : undefined;
   const fresh = await keeper.acquire(former, performance.now() + ACQUIRE_MS, refusals);
@@ -669,8 +682,8 @@ function complete<S extends LeaseState>({ call, record, place, keeper }: Visit<S
   const state = rest as unknown as S;
   const { lease } = state;
   if (isOver(state)) {
-    withdrawAddress(place, before);
-    updateRecord(call, record, state, bootClock());
+    for (const one of [before, lease]) withdrawAddress(place, one);
+    updateRecord(call, record, { ...state, withdrawn: true, without }, bootClock());
     return;
   }
   applyOver(place, keeper, { lease, before, without });

@@ -22,6 +22,8 @@ function leaseSince(since: number): Lease {
   return { address: ADDRESS, routes: [], ...resolvers, ...server, ...times };
 }
 
+type Keeper = ReturnType<Parameters<typeof keepLease<{ lease: Lease; clientId: string }>>[3]>;
+
 /** An attachment with a lease that is due, on which a server's answer is awaited. */
 interface Visited {
   readonly lab: Lab;
@@ -36,8 +38,12 @@ interface Visited {
   del(): Promise<void>;
   /** GC that keeps nothing. */
   gc(): Promise<void>;
-  /** Visits the attachment. @param first happens before the server grants the same address */
-  visit(first?: () => unknown, restarted?: boolean): Promise<void>;
+  /**
+   * Visits the attachment.
+   * @param first happens before the server grants the same address
+   * @param more what else differs from a server that grants it, and from an interface that has all routes
+   */
+  visit(first?: () => unknown, restarted?: boolean, more?: Partial<Keeper>): Promise<void>;
   /** What the server was asked, and leases that were applied. */
   readonly asked: string[];
 }
@@ -85,7 +91,7 @@ async function withVisited(body: (visited: Visited) => Promise<void>): Promise<v
         },
         gc: () =>
           collectLeases({ ...call, kept: { has: () => false, isNoted: () => true } } as never, leases),
-        visit: (first, restarted = false) =>
+        visit: (first, restarted = false, more = {}) =>
           keepLease(call, leases, { restarted, timeoutS: 5 }, () => ({
             async ask(question) {
               asked.push(question);
@@ -95,6 +101,7 @@ async function withVisited(body: (visited: Visited) => Promise<void>): Promise<v
             acquire: async () => leaseSince(bootClock()),
             missing: () => [],
             apply: ({ address }) => void asked.push(`apply ${address}`),
+            ...more,
           })),
       });
     } finally {
@@ -143,14 +150,14 @@ describeRoot('a visit of the daemon for a lease', () => {
   });
 
   test.each([
-    ['asks nothing while it is young', 1, []],
+    ['asks nothing while it is young', -60, []],
     ['renews it, and leaves the address to ADD', 5, ['renew']],
   ])('of which ADD has not given the interface the address yet %s', async (_, age, expected) => {
     await withVisited(async ({ lab, container, asked, beginAdd, noteAgain, visit }) => {
       beginAdd();
       noteAgain({ unseen: true }, age);
       await lab.batch(container, `addr del ${ADDRESS} dev eth0`);
-      await visit(undefined, age === 1);
+      await visit(undefined, age < 0);
       expect(asked).toEqual(expected);
       await lab.batch(container, `addr add ${ADDRESS} dev eth0`);
       await visit();
@@ -178,6 +185,46 @@ describeRoot('a visit of the daemon for a lease', () => {
       expect(link?.addr_info ?? []).toEqual([]);
       await visit();
       expect(asked).toEqual([`apply ${ADDRESS}`]);
+    });
+  });
+
+  test('knows which routes a refused address had not, also if it dies before there is another one', async () => {
+    await withVisited(async ({ lab, container, asked, beginAdd, noteAgain, visit }) => {
+      beginAdd();
+      noteAgain();
+      const hasAddress = async () => {
+        const [link] = await lab.ip(container, '-4', 'addr', 'show', 'eth0');
+        return (link?.addr_info ?? []).length > 0;
+      };
+      const dies = async () => {
+        throw new Error('killed');
+      };
+      const refused = { ask: async () => 'over' as const, missing: () => ['10.9.0.0/16'], acquire: dies };
+      await expect(visit(undefined, false, refused)).rejects.toThrow('killed');
+      expect(await hasAddress()).toBe(false);
+      // As if it had died before it took the address away.
+      await lab.batch(container, `addr add ${ADDRESS} dev eth0`);
+      await expect(visit(undefined, true, { acquire: dies })).rejects.toThrow('killed');
+      expect(await hasAddress()).toBe(false);
+      const apply: Keeper['apply'] = (_, __, without) => void asked.push(`apply without ${without}`);
+      await visit(undefined, true, { apply });
+      expect(asked).toEqual(['apply without 10.9.0.0/16']);
+    });
+  });
+
+  test('takes a refused address away, also if that cannot be noted', async () => {
+    await withVisited(async ({ lab, container, beginAdd, noteAgain, visit }) => {
+      beginAdd();
+      noteAgain();
+      const unwritable = {
+        toJSON() {
+          throw new Error('the disk is full');
+        },
+      };
+      const refused = { ask: async () => 'over' as const, missing: () => [unwritable as never] };
+      await expect(visit(undefined, false, refused)).rejects.toThrow('the disk is full');
+      const [link] = await lab.ip(container, '-4', 'addr', 'show', 'eth0');
+      expect(link?.addr_info ?? []).toEqual([]);
     });
   });
 
