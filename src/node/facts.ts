@@ -29,6 +29,8 @@ interface Unsettled {
 /** What the records of a node hold. */
 interface OnRecord {
   readonly attachments: readonly RecordedAttachment[];
+  /** Interfaces that a delegate runner has made or is about to make: its record of a pod is written before the first of them. */
+  readonly inPods: readonly Pick<KnownAttachment, 'network' | 'containerId' | 'ifname'>[];
   /** Those of them that were made and not deleted, sorted. */
   readonly standing: readonly WatchedAttachment[];
   /** Of pods, then of attachments. */
@@ -73,11 +75,10 @@ export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' 
   const reasons = new Map(records.map(record => [record, pastOf(record, env).toDelete]));
   for (const pod of podList.pods) reasons.set(pod.record, reasons.get(pod.record) ?? whyEnded(pod, env));
   const unsettled = [...reasons].flatMap(([record, why]) => (why === undefined ? [] : { record, why }));
-  const through = new Map(
-    podList.pods.flatMap(({ record: { network, containerId }, networks }) =>
-      networks.map(one => [keyOf({ ...one, containerId }), network] as const),
-    ),
+  const inPods = podList.pods.flatMap(({ record: { network: through, containerId }, networks }) =>
+    networks.map(({ network, ifname }) => ({ network, containerId, ifname, through })),
   );
+  const through = new Map(inPods.map(one => [keyOf(one), one.through]));
   const found = new Map(
     listed.attachments.map(one => {
       const key = keyOf(one);
@@ -86,10 +87,11 @@ export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' 
     }),
   );
   const all = standingOf(listed.attachments);
-  const inPods = podList.pods.map(pod => toListed(pod, pods));
+  const ofPods = podList.pods.map(pod => toListed(pod, pods));
   return {
     attachments: [...found.values()],
-    standing: [...withPods(all, inPods).values()].sort((a, b) => (a.key < b.key ? -1 : 1)),
+    inPods,
+    standing: [...withPods(all, ofPods).values()].sort((a, b) => (a.key < b.key ? -1 : 1)),
     unsettled,
     damaged: [...listed.damaged, ...podList.damaged],
   };

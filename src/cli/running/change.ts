@@ -82,7 +82,7 @@ async function settleTry(id: AttachmentId, runtime: ChainRuntime): Promise<void>
  * @throws CniError 4 if the container has an interface of that name
  */
 export function planAttach(
-  { containerId, attachments }: KnownContainer,
+  { containerId, attachments, inPod }: KnownContainer,
   { netns, inside }: ContainerPlace,
   { network, ifname, request, args, capabilityArgs }: AttachRequest,
 ): Attachment {
@@ -90,7 +90,7 @@ export function planAttach(
     one => request !== undefined && one.request === request && one.network === network,
   );
   if (again) return { containerId, netns, ifname: again.ifname, args, capabilityArgs };
-  const taken = new Set([...inside.keys(), ...attachments.map(one => one.ifname)]);
+  const taken = new Set([...inside.keys(), ...attachments.map(one => one.ifname), ...inPod]);
   if (ifname !== undefined) checkFree(containerId, ifname, taken);
   return { containerId, netns, ifname: ifname ?? nextIfname(taken), args, capabilityArgs };
 }
@@ -140,7 +140,7 @@ export function checkFree(containerId: string, ifname: string, taken: ReadonlySe
   if (!taken.has(ifname)) return;
   throw new CniError(
     ErrorCode.invalidEnvironment,
-    `Cannot attach container "${containerId}": it already has an interface "${ifname}"; choose another name (--ifname)`,
+    `Cannot attach container "${containerId}": it already has an interface "${ifname}", or is getting one; choose another name (--ifname)`,
   );
 }
 

@@ -21,6 +21,8 @@ export interface KnownContainer {
   readonly containerId: string;
   /** Never empty. */
   readonly attachments: readonly RecordedAttachment[];
+  /** Names of interfaces that a delegate runner has given it, or is about to give it. */
+  readonly inPod: readonly string[];
 }
 
 /**
@@ -30,12 +32,16 @@ export interface KnownContainer {
  * @throws CniError 3 if nothing on record is of such a container, or if there are several; 5 if records cannot be listed
  */
 export function findKnown(given: string, cwd: string | undefined, runtime: ChainRuntime): KnownContainer {
-  const { attachments } = readRecords(runtime);
+  const { attachments, inPods } = readRecords(runtime);
   const found = FINDERS.map(find => find(attachments, given, cwd)).find(list => list.length > 0) ?? [];
   const ids = [...new Set(found.map(({ containerId }) => containerId))];
   const [containerId, ...others] = ids;
+  const isOwn = (one: { readonly containerId: string }) => one.containerId === containerId;
   if (containerId !== undefined && others.length === 0)
-    return { containerId, attachments: attachments.filter(one => one.containerId === containerId) };
+    return {
+      ...{ containerId, attachments: attachments.filter(isOwn) },
+      inPod: inPods.filter(isOwn).map(({ ifname }) => ifname),
+    };
   const why = others.length
     ? `there are ${ids.length} of them: ${ids.join(', ')}; use more of its id`
     : 'no attachment of it is on record, ours or of another runtime; catena ls shows which are';

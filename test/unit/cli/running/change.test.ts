@@ -13,6 +13,7 @@ const known = (network: string, ifname: string, request?: string) => ({
 const container = {
   containerId: 'web',
   attachments: [known('podnet', 'eth0'), known('storage', 'net1', 'key-1')],
+  inPod: [],
 } as unknown as KnownContainer;
 const place = {
   netns: '/n',
@@ -31,6 +32,11 @@ test('names on record and in the namespace are taken', () => {
   expect(plan({})).toBe('net3');
   expect(plan({ ifname: 'data0' })).toBe('data0');
   expect(() => plan({ ifname: 'net2' })).toThrow('already has an interface "net2"');
+});
+
+test('a name that a delegate runner is about to use is taken, too', () => {
+  const wanted = { network: 'storage', args: [], capabilityArgs: {} };
+  expect(planAttach({ ...container, inPod: ['net3'] }, place, wanted).ifname).toBe('net4');
 });
 
 test('a request that is made again means the attachment that it made', () => {
