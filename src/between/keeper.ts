@@ -16,7 +16,7 @@ import { startTimer } from '../wait.ts';
 import { applyWays, findTunnels, hostLinksOf, removeWays, SPARE_TABLE } from './apply.ts';
 import type { ClusterNode, NodeEvents, NodeSource, RouteLimits } from './claims.ts';
 import { noteFileOf, PROTOCOL, TUNNELS } from './names.ts';
-import { type BetweenNote, readNote, removeNote, writeNote } from './note.ts';
+import { readNote, removeNote, writeNote } from './note.ts';
 import { type BetweenSettings, type BetweenState, planWays, type WaysPlan } from './plan.ts';
 
 interface KeeperParts {
@@ -130,7 +130,7 @@ class Session {
   ) {
     [this.#parts, this.#settings, this.#complain] = [parts, settings, complain];
     // What another daemon was told: until the source answers, it counts.
-    const last = lastNote(parts.runDir);
+    const last = attempt(() => readNote(parts.runDir));
     this.#nodes = last?.nodes;
     this.#limits = last?.limits;
     const changed = () => this.#lookAfter(DEBOUNCE_MS);
@@ -251,10 +251,6 @@ class Session {
     const what = isOther ? 'changed the routes to other nodes' : 'repaired the routes to other nodes';
     this.#parts.log(isOther ? 'info' : 'warn', what, summarize(changed));
   }
-}
-
-function lastNote(runDir: string): BetweenNote | undefined {
-  return attempt(() => readNote(runDir));
 }
 
 function indexesOf(links: readonly { readonly index: number }[]): ReadonlySet<number> {

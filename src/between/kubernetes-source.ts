@@ -3,13 +3,13 @@
 // Node objects have the addresses. The ranges are those that the cluster assigned (`spec.podCIDRs`), or the blocks that the nodes claimed
 // by the plugin `cluster`: objects of their own, which come and go more often.
 
-import { defined, isObject, type JsonObject } from '../cni/json.ts';
+import { defined, isObject, type JsonObject, textsIn } from '../cni/json.ts';
 import { openApiServer, serverAddress } from '../delegate/api-server.ts';
 import type { ClusterAccess } from '../delegate/cluster.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from '../delegate/object-watch.ts';
 import { findCidr, findIp, renderCidr } from '../net/ip.ts';
 import { type Division, divisionOf, isBlockOf } from '../pools/find-pool.ts';
-import { API_VERSION, blockSpecOf, routedCidrsOf, textsOf } from '../pools/held.ts';
+import { API_VERSION, blockSpecOf, routedCidrsOf } from '../pools/held.ts';
 import { startTimer } from '../wait.ts';
 import { MOST_OF_ONE, type NodeEvents, type NodeSource } from './claims.ts';
 import { type DescribedNode, nodeOf } from './note.ts';
@@ -173,7 +173,7 @@ function claimedBlock({ metadata, spec }: JsonObject): ClaimedBlock | undefined 
 /** What matters of a Pool: how it is divided. */
 function dividedPool({ metadata, spec }: JsonObject): Division & { readonly pool: string } {
   const { name, annotations } = isObject(metadata) ? metadata : {};
-  const division = divisionOf({ annotations: textsOf(annotations), spec: isObject(spec) ? spec : {} });
+  const division = divisionOf({ annotations: textsIn(annotations), spec: isObject(spec) ? spec : {} });
   return { ...division, pool: String(name) };
 }
 

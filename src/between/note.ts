@@ -3,7 +3,7 @@
 import { type FSWatcher, readdirSync, readFileSync, statSync, watch } from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod/mini';
-import { invalidConfig } from '../cni/errors.ts';
+import { attempt, invalidConfig } from '../cni/errors.ts';
 import { defined, describeIssue, isObject, parseJson, parseObject } from '../cni/json.ts';
 import { putFile, removeFile } from '../files/put-file.ts';
 import { readIfThere } from '../files/read-file.ts';
@@ -123,13 +123,7 @@ export type FindPeer = (address: string) => { readonly node: string; readonly bl
 
 /** From the nodes that the daemon of the run directory was told last; none, if it keeps no routes, or this user may not read the note. */
 export function peersIn(runDir: string): FindPeer {
-  let note: BetweenNote | undefined;
-  try {
-    note = readNote(runDir);
-  } catch {
-    return () => undefined;
-  }
-  const { own, nodes = [] } = note ?? {};
+  const { own, nodes = [] } = attempt(() => readNote(runDir)) ?? {};
   const peers = nodes.flatMap(({ name: node, blocks }) => blocks.map(block => ({ node, block })));
   return address => {
     const ip = parseIp(address);
