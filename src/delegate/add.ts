@@ -1,9 +1,8 @@
 // How does a pod get either all of its networks, or none?
 
-import { type Held, type HeldKnown, hold } from '../attachments/store.ts';
+import type { Held, HeldKnown } from '../attachments/store.ts';
 import { failuresOf } from '../chain/run/call-plugins.ts';
 import { addNetwork } from '../chain/run/run.ts';
-import { holdCall } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
@@ -16,7 +15,6 @@ import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './devices.ts'
 import { statusOf } from './network-status.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
 import {
-  inPods,
   listPods,
   type PodContents,
   type PodKey,
@@ -24,6 +22,7 @@ import {
   type RecordedNetwork,
   removeMultusNote,
   renderPod,
+  withPod,
   writeMultusNote,
 } from './record.ts';
 import { isOfMachine, type Pod, type Runner, refuseUnready } from './runner.ts';
@@ -64,15 +63,12 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
   await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
-  const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
-  try {
+  return withPod(runner, key, 'add', async held => {
     if (held.known) await settleEarlierAdd(runner, key.netns, held.known);
     refuseTaken(runner, networks);
     const commit = beginPod(runner, key, networks, annotations, machine, held);
-    return await attachAll(runner, pod, { key, networks, claims, defaults, quiet, commit }, held);
-  } finally {
-    held.release();
-  }
+    return attachAll(runner, pod, { key, networks, claims, defaults, quiet, commit }, held);
+  });
 }
 
 /**

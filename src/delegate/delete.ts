@@ -4,7 +4,6 @@ import { forgetGeneration } from '../attachments/generation.ts';
 import {
   type Held,
   type HeldKnown,
-  hold,
   type KnownAttachment,
   listAttachments,
   pastOf,
@@ -31,6 +30,7 @@ import {
   removeMultusNote,
   runtimeOf,
   whyEnded,
+  withPod,
 } from './record.ts';
 import type { Runner } from './runner.ts';
 
@@ -48,11 +48,10 @@ export async function deletePod(
   netns: string,
   wanted?: (record: KnownAttachment) => boolean,
 ): Promise<void> {
-  const { podsDir, runtime } = runner;
+  const { runtime } = runner;
   checkAttachment({ ...key, netns }, 'DEL', runtime);
   // With `wanted`, it is GC, which ends if it cannot have the lock or write to the note.
-  const held = await hold(key, holdCall(inPods(podsDir, runtime), wanted ? 'remove' : 'del'));
-  try {
+  await withPod(runner, key, wanted ? 'remove' : 'del', async held => {
     const { record } = held;
     if (wanted && !(record && wanted(record))) return;
     if (wanted) held.beginDel();
@@ -60,9 +59,7 @@ export async function deletePod(
     // GC does not know that nothing is needed of an ADD that was cut off.
     if (record && !wanted) await endPluginsOf(held, runner);
     await deleteHeldPod(runner, key, held, netns);
-  } finally {
-    held.release();
-  }
+  });
 }
 
 /** The same for a pod whose DEL has begun. If its record cannot be used, the result cache tells which networks exist. */

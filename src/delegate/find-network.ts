@@ -14,7 +14,7 @@ import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { isDirectory } from '../files/read-file.ts';
 import type { NetworkDefinition } from './cluster.ts';
-import type { NetworkPlaces, Selection } from './runner.ts';
+import type { NetworkPlaces, RunnerOptions, Selection } from './runner.ts';
 
 /** A network, and the name to show to users. */
 export interface FoundNetwork {
@@ -103,10 +103,7 @@ function networkOf(
 export function findChainBeside({
   file,
   name,
-}: {
-  readonly file: string;
-  readonly name: string;
-}): JsonObject | undefined {
+}: NonNullable<RunnerOptions['auxiliary']>): JsonObject | undefined {
   const plugins = findPluginFiles(file, name).map(path => parseObject(readText(path), `"${path}"`));
   return plugins.length ? { name, plugins } : undefined;
 }

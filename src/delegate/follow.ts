@@ -3,8 +3,7 @@
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched.
 
-import { type HeldKnown, hold, type KnownAttachment, readAttachment } from '../attachments/store.ts';
-import { holdCall } from '../chain/run/runtime.ts';
+import { type HeldKnown, type KnownAttachment, readAttachment } from '../attachments/store.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
@@ -19,7 +18,6 @@ import { endMove, isMovingTo, leaveMachine } from './moving.ts';
 import { statusOf } from './network-status.ts';
 import { type PlannedNetwork, planNetwork } from './plan.ts';
 import {
-  inPods,
   isThere,
   type PodContents,
   type PodKey,
@@ -28,6 +26,7 @@ import {
   recall,
   renderPod,
   runtimeOf,
+  withPod,
   writeMultusNote,
 } from './record.ts';
 import { isOfMachine, type Pod, type Runner } from './runner.ts';
@@ -63,28 +62,15 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
   const found = await readPod(place, uid);
   if (found === undefined) return;
   try {
-    const change = () => changePod(runner, key, pod, place, found);
+    const change = () =>
+      withPod(runner, key, 'add', async ({ known }) => {
+        if (known && isFollowing(known.record, pod)) await followHeld(runner, pod, known, place, found);
+      });
     await (runner.whileAlone?.(key.containerId, change) ?? change());
   } catch (error) {
     const said = failureEvents('NetworksNotChanged', toCniError(error), annotationOf(found));
     await tellCluster(cluster, { ...place, uid: found.uid }, said, runner.warn);
     throw error;
-  }
-}
-
-async function changePod(
-  runner: Runner,
-  key: PodKey,
-  pod: Pod,
-  place: PodInCluster,
-  found: KubernetesPod,
-): Promise<void> {
-  const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
-  try {
-    const { known } = held;
-    if (known && isFollowing(known.record, pod)) await followHeld(runner, pod, known, place, found);
-  } finally {
-    held.release();
   }
 }
 
@@ -195,7 +181,6 @@ class LiveNetworks {
   readonly #held: HeldKnown;
   readonly #runtime: Runner['runtime'];
   #contents: PodContents;
-  #networks: readonly RecordedNetwork[];
 
   constructor(runner: Runner, held: HeldKnown) {
     const pod = parsePod(held.record);
@@ -203,11 +188,10 @@ class LiveNetworks {
     this.#held = held;
     this.#contents = pod;
     this.#runtime = runtimeOf(runner, pod);
-    this.#networks = pod.networks;
   }
 
   get networks(): readonly RecordedNetwork[] {
-    return this.#networks;
+    return this.#contents.networks;
   }
 
   /** As the pod's annotation should have it. */
@@ -338,15 +322,15 @@ class LiveNetworks {
   #write(networks: readonly RecordedNetwork[]): void {
     const { machine } = this.#contents;
     const ifnames = machine?.ifnames.filter(name => networks.some(({ ifname }) => ifname === name)) ?? [];
-    this.#contents = {
+    const next: PodContents = {
       ...this.#contents,
       networks: [...networks],
       machine: machine && (ifnames.length || machine.moves) ? { ...machine, ifnames } : undefined,
     };
-    const place = { cacheDir: this.#contents.cacheDir, containerId: this.#held.record.containerId };
+    const place = { cacheDir: next.cacheDir, containerId: this.#held.record.containerId };
     if (this.#runner.isSharedWithMultus) writeMultusNote(place, networks);
-    this.#held.restate(renderPod(this.#contents));
-    this.#networks = networks;
+    this.#held.restate(renderPod(next));
+    this.#contents = next;
   }
 
   #isTaken(name: string, used: ReadonlySet<string>, leaving: ReadonlySet<string>): boolean {

@@ -6,13 +6,12 @@
 // Either daemon may be killed or stand still in between. So the first pod, once quiet, asks the link in turn, and speaks again if the second does
 // not in time; and the second, which may have stood still since then, never acts on what it saw long ago.
 
-import { hold, readAttachment } from '../attachments/store.ts';
-import { holdCall } from '../chain/run/runtime.ts';
+import { readAttachment } from '../attachments/store.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
 import { parseIp } from '../net/ip.ts';
 import { pause } from '../wait.ts';
 import type { Cluster, KubernetesPod, PodOfMachine } from './cluster.ts';
-import { inPods, isThere, type PodContents, type PodKey, parsePod, renderPod } from './record.ts';
+import { isThere, type PodContents, type PodKey, parsePod, renderPod, withPod } from './record.ts';
 import type { Pod, Runner } from './runner.ts';
 
 /** Of the pod that a machine has left: the uid of the pod that has it now, and when (ms) that one asked for silence. */
@@ -93,16 +92,13 @@ export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<vo
   const move = await findMove(runner, pod);
   if (isOnItsWay(move) || (move && !(await areSilent(runner, own, move)))) return;
   const seen = performance.now();
-  const held = await hold(key, holdCall(inPods(runner.podsDir, runner.runtime), 'add'));
-  try {
+  await withPod(runner, key, 'add', async held => {
     if (!held.known?.past.stands || !isFresh(seen)) return;
     const contents = parsePod(held.known.record);
     if (!contents.machine?.moves) return;
     await runner.endQuiet?.(contents.machine.ifnames);
     held.restate(renderPod({ ...contents, machine: { ...contents.machine, moves: false } }));
-  } finally {
-    held.release();
-  }
+  });
 }
 
 /** What the record of a pod that runs says. */

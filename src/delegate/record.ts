@@ -5,9 +5,16 @@
 
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { type KnownAttachment, listAttachments, pastOf, readAttachment } from '../attachments/store.ts';
+import {
+  type Held,
+  hold,
+  type KnownAttachment,
+  listAttachments,
+  pastOf,
+  readAttachment,
+} from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
-import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
+import { type Attachment, type ChainRuntime, holdCall, withRecordedDirs } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { defined, describeIssue, type JsonObject, parseJson } from '../cni/json.ts';
 import { putFile, removeFile } from '../files/put-file.ts';
@@ -145,6 +152,24 @@ export function inPods<R extends ChainRuntime>(
   runtime: R,
 ): R & Record<'cacheDir' | 'stateDir', string> {
   return { ...runtime, stateDir: podsDir, cacheDir: podsDir };
+}
+
+/**
+ * Works on a pod while no other process does.
+ * @throws CniError 11 when another one has worked on it for too long
+ */
+export async function withPod<T>(
+  { podsDir, runtime }: { readonly podsDir: string; readonly runtime: ChainRuntime },
+  key: PodKey,
+  purpose: Parameters<typeof holdCall>[1],
+  work: (held: Held) => Promise<T>,
+): Promise<T> {
+  const held = await hold(key, holdCall(inPods(podsDir, runtime), purpose));
+  try {
+    return await work(held);
+  } finally {
+    held.release();
+  }
 }
 
 /** The runtime of the pod's ADD, as far as still usable: today's plugin directories come before the recorded ones. */
