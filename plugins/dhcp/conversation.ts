@@ -129,8 +129,6 @@ export interface ClientPolicy<L> {
   readonly servers: readonly string[] | undefined;
   /** Says in text who has the address of a new lease already; undefined if no host has. Absent where that cannot be found out. */
   readonly findHolder?: (lease: L) => Promise<string | undefined>;
-  /** Reads the clock that leases count by, in seconds. */
-  readonly clock: () => number;
 }
 
 /** Whether a server's answers count. */

@@ -3,10 +3,12 @@
 
 import * as z from 'zod/mini';
 import { findHolderMac } from '../../src/attach/conflict.ts';
+import { defined } from '../../src/cni/json.ts';
 import type { Result, ResultDns } from '../../src/cni/result.ts';
 import { parseMac, renderMac } from '../../src/net/interface.ts';
 import { cidrContains, ipFromBytes, ipToBytes, parseCidr, parseIp, renderIp } from '../../src/net/ip.ts';
 import { RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
+import { bootClock } from '../../src/node/upkeep/note.ts';
 import { pause } from '../../src/wait.ts';
 import {
   addressesOf,
@@ -87,12 +89,12 @@ export function leaseOf({ message, mac }: Dhcp4Answer, since: number): Lease | s
   const gateway = router && renderIp(router);
   return {
     address: `${renderIp(ip)}/${prefix}`,
-    ...(gateway ? { gateway } : {}),
+    ...defined({ gateway }),
     routes: routesOf(options, gateway),
     nameservers: addressesOf(options.get(Code.nameservers)).map(renderIp),
-    ...domainOf(options),
+    ...defined({ domain: nameOf(options.get(Code.domainName)) }),
     search: searchOf(options.get(Code.domainSearch)),
-    ...mtuOf(options),
+    ...defined({ mtu: mtuOf(options) }),
     server: renderIp(ipFromBytes(server)),
     serverMac: renderMac(mac),
     since,
@@ -101,13 +103,13 @@ export function leaseOf({ message, mac }: Dhcp4Answer, since: number): Lease | s
 }
 
 /** The address of the server that sent a message, in 4 bytes. */
-function serverOf(options: Dhcp4Answer['message']['options']): Uint8Array | undefined {
+function serverOf(options: Options): Uint8Array | undefined {
   const value = options.get(Code.serverId);
   return value?.length === 4 && isHost(ipFromBytes(value)) ? value : undefined;
 }
 
 /** Option 121 replaces 33 and 3 (RFC 3442). */
-function routesOf(options: Dhcp4Answer['message']['options'], gateway: string | undefined): Lease['routes'] {
+function routesOf(options: Options, gateway: string | undefined): Lease['routes'] {
   const classless = classlessRoutesOf(options.get(Code.classlessRoutes));
   if (classless?.length) return classless.map(renderRoute);
   const fixed = staticRoutesOf(options.get(Code.staticRoutes)).map(renderRoute);
@@ -118,17 +120,12 @@ function renderRoute({ dst, gateway }: ServedRoute): Lease['routes'][number] {
   return { dst: `${renderIp(dst.ip)}/${dst.prefix}`, ...(gateway ? { gw: renderIp(gateway) } : {}) };
 }
 
-function domainOf(options: Dhcp4Answer['message']['options']): Pick<Lease, 'domain'> {
-  const domain = nameOf(options.get(Code.domainName));
-  return domain ? { domain } : {};
-}
-
-function mtuOf(options: Dhcp4Answer['message']['options']): Pick<Lease, 'mtu'> {
+function mtuOf(options: Options): number | undefined {
   const mtu = numberOf(options.get(Code.interfaceMtu));
-  return mtu !== undefined && mtu >= MIN_MTU && mtu <= 0xffff ? { mtu } : {};
+  return mtu !== undefined && mtu >= MIN_MTU && mtu <= 0xffff ? mtu : undefined;
 }
 
-function timesOf(options: Dhcp4Answer['message']['options']): Partial<Lease> {
+function timesOf(options: Options): Partial<Lease> {
   const granted = numberOf(options.get(Code.leaseTime)) ?? DEFAULT_DURATION_S;
   if (granted === FOREVER) return {};
   const duration = Math.max(granted, MIN_DURATION_S);
@@ -204,7 +201,7 @@ export async function askAbout(
   giveUpAt: number,
 ): Promise<Response<Lease>> {
   const to = about === 'renew' ? await serverAt(client, lease) : undefined;
-  const since = policy.clock();
+  const since = bootClock();
   const address = addressOf(lease);
   const isUsed = about !== 'confirm';
   const options = isUsed ? {} : { [Code.requestedAddress]: address };
@@ -284,7 +281,7 @@ function request(
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Response<Lease>> {
-  const since = policy.clock();
+  const since = bootClock();
   const options = { [Code.requestedAddress]: address, [Code.serverId]: server };
   const accept = (answer: Dhcp4Answer): Response<Lease> => {
     const { message } = answer;

@@ -196,7 +196,6 @@ function policyFor(call: Call, conf: DhcpConf, place: OpenInterface): ClientPoli
     broadcast: isShared,
     servers: serversOf(servers, 4),
     ...(detectConflicts && !isShared ? { findHolder: (lease: Lease) => findHolder(place, lease) } : {}),
-    clock: bootClock,
   };
 }
 

@@ -10,6 +10,7 @@ import {
   IFA_F_TENTATIVE,
   listAddresses,
 } from '../../../src/netlink/rtnl/addr.ts';
+import { bootClock } from '../../../src/node/upkeep/note.ts';
 import {
   bindSocket,
   closeSocket,
@@ -359,17 +360,24 @@ function leaseOf(
   const { options } = answer.message;
   return {
     address: renderIp(ip),
-    nameservers: resolversOf(options).map(renderIp),
-    search: searchOf(findOption(options, Code.domainSearch)),
+    ...resolversOf(options),
     server: Buffer.from(answer.server).toString('hex'),
     since,
     ...timesOf(own, preferred, valid),
   };
 }
 
-/** The resolvers of an answer. */
-function resolversOf(options: Options): Ip[] {
-  return addressesOf(findOption(options, Code.nameservers));
+/** Names of servers and domains, in text. */
+export interface Resolvers {
+  readonly nameservers: string[];
+  readonly search: string[];
+}
+
+function resolversOf(options: Options): Resolvers {
+  return {
+    nameservers: addressesOf(findOption(options, Code.nameservers)).map(renderIp),
+    search: searchOf(findOption(options, Code.domainSearch)),
+  };
 }
 
 function timesOf(own: Association, preferred: number, valid: number): Partial<Lease> {
@@ -409,7 +417,7 @@ export function acquire(
     discover: (hint: string | undefined) =>
       ask(client, solicit(client, policy, hint), offerFor(client, policy, refusals), { at: giveUpAt }),
     request: async ({ lease, isBound }: Offer, deadline: number) =>
-      isBound ? { lease } : request(client, policy, lease, deadline, refusals),
+      isBound ? { lease } : request(client, lease, deadline, refusals),
     decline: (lease: Lease) => giveUp(client, MessageType.decline, lease),
   };
   return acquireBy(messages, policy, wanted, giveUpAt, refusals);
@@ -423,7 +431,7 @@ export function askAbout(
   lease: Lease,
   giveUpAt: number,
 ): Promise<Response<Lease>> {
-  const since = policy.clock();
+  const since = bootClock();
   const what =
     question === 'renew'
       ? about(client, MessageType.renew, lease, [serverOption(lease)])
@@ -474,7 +482,7 @@ function offerFor(
   policy: ClientPolicy6,
   refusals: Refusals,
 ): (answer: Dhcp6Answer) => Offer | undefined {
-  const since = policy.clock();
+  const since = bootClock();
   return answer => {
     const { type, options } = answer.message;
     const isBound = type === MessageType.reply;
@@ -489,12 +497,11 @@ function offerFor(
 
 function request(
   client: Client,
-  policy: ClientPolicy6,
   offered: Lease,
   giveUpAt: number,
   refusals: Refusals,
 ): Promise<Response<Lease>> {
-  const since = policy.clock();
+  const since = bootClock();
   const accept = (answer: Dhcp6Answer): Response<Lease> => {
     if (answer.message.type !== MessageType.reply || serverOf(answer) !== offered.server) return undefined;
     const { lease, refusal } = grantIn(answer, client.iaid, since);
@@ -531,12 +538,6 @@ function serverOf({ server }: Dhcp6Answer): string {
   return Buffer.from(server).toString('hex');
 }
 
-/** Names of servers and domains, in text. */
-export interface Resolvers {
-  readonly nameservers: string[];
-  readonly search: string[];
-}
-
 /**
  * Asks for information only (RFC 9915, section 18.2.6).
  * @param giveUpAt in milliseconds of `performance.now()`
@@ -553,9 +554,7 @@ export function askResolvers(
     question,
     answer => {
       const { type, options } = answer.message;
-      if (type !== MessageType.reply || !isTrusted(policy, answer.from)) return undefined;
-      const nameservers = resolversOf(options).map(renderIp);
-      return { nameservers, search: searchOf(findOption(options, Code.domainSearch)) };
+      return type === MessageType.reply && isTrusted(policy, answer.from) ? resolversOf(options) : undefined;
     },
     { at: giveUpAt },
   );

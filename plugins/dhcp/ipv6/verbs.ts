@@ -115,9 +115,9 @@ interface Ipv6Search {
  * answer twice
  */
 export function startIpv6(call: Call, conf: DhcpConf, link: Link): () => Ipv6Search {
-  const { ipv6: way, priority, timeout = DEFAULT_TIMEOUT_S } = conf.ipam;
+  const { ipv6: way, timeout = DEFAULT_TIMEOUT_S } = conf.ipam;
   const giveUpAt = performance.now() + timeout * 1000;
-  acceptAdvertisements(call, link.name, { autoconf: way !== 'dhcp', priority });
+  acceptAdvertisements(call, link.name, conf.ipam);
   return () => {
     const place = { netns: call.containerNetns, link, socket: call.container };
     const routers = watchRouters(place);
@@ -193,7 +193,6 @@ function policyFor({ ipam }: DhcpConf, place: OpenInterface): ClientPolicy6 {
     servers: serversOf(servers, 6),
     rapidCommit,
     ...(detectConflicts ? { findHolder: (lease: Lease) => findHolder(place, lease) } : {}),
-    clock: bootClock,
   };
 }
 
@@ -281,9 +280,9 @@ const INFORMATION_MS = 4_000;
  * @throws CniError 11 when there is none in time
  */
 async function obtainFormed(call: Call, conf: DhcpConf, search: Search): Promise<Result> {
-  const { place, routers, giveUpAt } = search;
+  const { place, routers } = search;
   const { priority, timeout = DEFAULT_TIMEOUT_S } = conf.ipam;
-  const addresses = await awaitFormed(place, routers, { timeoutS: timeout, giveUpAt });
+  const addresses = await awaitFormed(search, timeout);
   // The kernel may have formed them before this listened.
   const heard = await awaitRouters(routers, ASK_ROUTERS);
   const advertised = advertisedResolvers(heard);
@@ -314,20 +313,12 @@ async function askServers(call: Call, conf: DhcpConf, { place }: Search): Promis
 /** Accept advertisements although the namespace forwards packets. */
 const EVEN_IF_FORWARDING = '2';
 
-/** What a way of getting addresses needs. */
-interface Needs {
-  /** The kernel forms addresses from advertised prefixes. */
-  readonly autoconf: boolean;
-  /** Metric of default routes that the kernel learns from advertisements; undefined for its own. */
-  readonly priority: number | undefined;
-}
-
 /**
  * Enables IPv6 on the interface, and that the kernel learns routers from advertisements, prefixes of the link too, and addresses if
  * they are to be formed. What was there before is put back when ADD fails.
  * @throws CniError 7 when the interface cannot have IPv6, Error when the parameters cannot be written
  */
-function acceptAdvertisements(call: Call, name: string, { autoconf, priority }: Needs): void {
+function acceptAdvertisements(call: Call, name: string, { ipv6: way, priority }: DhcpConf['ipam']): void {
   const conf = `net/ipv6/conf/${name}`;
   const { containerNetns } = call;
   inNetns(containerNetns, () => {
@@ -337,11 +328,11 @@ function acceptAdvertisements(call: Call, name: string, { autoconf, priority }: 
     const wanted: [string, string][] = [
       ['accept_ra', isForwarding || accepts === EVEN_IF_FORWARDING ? EVEN_IF_FORWARDING : '1'],
       ...['accept_ra_defrtr', 'accept_ra_pinfo'].map((key): [string, string] => [key, '1']),
-      ['autoconf', autoconf ? '1' : '0'],
+      ['autoconf', way === 'dhcp' ? '0' : '1'],
       ['disable_ipv6', '0'],
     ];
     for (const [key, value] of wanted) change(call, `${conf}/${key}`, value);
-    // Linux 5.12
+    // Of default routes that the kernel learns (Linux 5.12).
     const metric = `${conf}/ra_defrtr_metric`;
     if (priority && findSysctl(metric) !== undefined) change(call, metric, String(priority));
   });
@@ -427,14 +418,10 @@ function formedAddresses({ socket, link }: Pick<OpenInterface, 'socket' | 'link'
 
 /**
  * Waits until the kernel has formed an address, and has probed for it.
- * @param until the end of waiting in milliseconds of `performance.now()`, and the seconds that it was set to
+ * @param timeoutS the seconds that the end of waiting was set to
  * @throws CniError 11 when there is none by then, which says what was heard
  */
-async function awaitFormed(
-  place: OpenInterface,
-  routers: RouterWatch,
-  { giveUpAt, timeoutS }: { readonly giveUpAt: number; readonly timeoutS: number },
-): Promise<Cidr[]> {
+async function awaitFormed({ place, routers, giveUpAt }: Search, timeoutS: number): Promise<Cidr[]> {
   for (let solicitAt = performance.now(); ; ) {
     if (performance.now() >= solicitAt) {
       routers.solicit();
