@@ -1,7 +1,7 @@
 // What can tools know about the plugin without running it?
 import { decode, type JsonObject } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { leaseDirOf } from '../../src/ipam/range-use.ts';
+import { leaseDirOf } from '../../src/ipam/lease-files.ts';
 import { heldRanges, seenPools } from '../../src/pools/held.ts';
 import { ANNOTATIONS, ClusterConf } from './config.ts';
 import { refuseUnusable } from './plan.ts';

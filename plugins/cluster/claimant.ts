@@ -3,8 +3,9 @@
 import { join } from 'node:path';
 import { stateDir } from '../../src/cni/directories.ts';
 import { nodeName } from '../../src/cni/node-name.ts';
+import type { LeaseConf } from '../../src/cni/schemas.ts';
 import { bootId } from '../../src/files/process-stat.ts';
-import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-files.ts';
+import { DEFAULT_DATA_DIR, leaseDirOf } from '../../src/ipam/lease-files.ts';
 import { renderRestored } from '../../src/ipam/lease-store.ts';
 import {
   bootClock,
@@ -17,7 +18,7 @@ import type { Call } from '../../src/plugin/define.ts';
 import { withPluginLock } from '../../src/plugin/lock.ts';
 import { type Held, thisMachine, writeHeld } from '../../src/pools/held.ts';
 import type { Claimant, Place } from '../../src/pools/place.ts';
-import type { ClusterConf, LeaseConf } from './config.ts';
+import type { ClusterConf } from './config.ts';
 
 /** Seconds that one request to the cluster may take. */
 const REQUEST_S = 5;
@@ -28,7 +29,7 @@ type Network = Pick<Call<LeaseConf>, 'conf' | 'network' | 'environment'> & Parti
 
 /** Where the network of a call keeps leases and blocks. */
 export function placeOf({ conf, network, environment, log }: Network): Place {
-  const dir = join(conf.ipam.dataDir || DEFAULT_DATA_DIR, network);
+  const dir = leaseDirOf(conf, network);
   const { node, kubeconfig } = conf.ipam;
   return {
     network,

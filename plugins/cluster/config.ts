@@ -6,16 +6,6 @@ import { PluginConfig, Route } from '../../src/cni/schemas.ts';
 /** The capability by which the runtime passes a pod's annotations. */
 export const ANNOTATIONS = 'io.kubernetes.cri.pod-annotations';
 
-/** What is needed to find leases. DEL reads nothing else, so addresses can be released even if other options are invalid. */
-export const LeaseConf = z.extend(PluginConfig, {
-  ipam: z.looseObject({
-    type: z.optional(z.string()),
-    dataDir: z.optional(z.string()),
-    reclaimAfterReboot: z.optional(z.boolean()),
-  }),
-});
-export type LeaseConf = z.output<typeof LeaseConf>;
-
 /** What divides a pool; `src/pools` decides whether it makes sense. */
 const poolMembers = {
   /** Subnets of the pool, each with `ipv4`, `ipv6` or both; default: those of the cluster's object `Pool`. */

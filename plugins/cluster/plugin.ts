@@ -3,16 +3,22 @@
 import { CLAIM_ARG } from '../../src/cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
+import { LeaseConf } from '../../src/cni/schemas.ts';
 import { fileExists } from '../../src/files/read-file.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import { type LeaseStore, refuseSecondLease, unusedGarbage } from '../../src/ipam/lease-store.ts';
-import { findCidr, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
+import {
+  type LeaseStore,
+  refuseSecondLease,
+  refuseUnleased,
+  unusedGarbage,
+} from '../../src/ipam/lease-store.ts';
+import { findCidr, findIp, type Ip } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held, type HeldBlock, termsOf } from '../../src/pools/held.ts';
 import {
-  blockContains,
   type ChosenAddress,
   chooseAddresses,
+  isInBlocks,
   keyOfClaim,
   keyOfPod,
   useOf,
@@ -21,7 +27,7 @@ import {
 import { type Compared, inLeases, inPlace, isCompared, leasing, type Place } from '../../src/pools/place.ts';
 import { parsePool } from '../../src/pools/pool.ts';
 import { askForUpkeep, claimantOf, DEFAULT_TIMEOUT_S, noteUpkeep, placeOf } from './claimant.ts';
-import { ClusterConf, LeaseConf } from './config.ts';
+import { ClusterConf } from './config.ts';
 import {
   argOf,
   type ConfiguredPool,
@@ -70,20 +76,7 @@ export const plugin = definePlugin({
     const { leased, lost, blocks } = fileExists(place.dir)
       ? inPlace(place, (store, held) => inspect(store, held, owner), { restores: false })
       : { leased: [], lost: [], blocks: [] };
-    if (leased.length === 0) {
-      throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${place.dir}"`);
-    }
-    const reported = call.prevResult?.ips?.flatMap(({ address }) => findCidr(address)?.ip ?? []) ?? [];
-    const unleased = reported.filter(ip => !leased.includes(renderIp(ip)));
-    // Other plugins may add addresses of their own; without any of ours, something is wrong.
-    const isNone = unleased.length === reported.length;
-    const wrong = unleased.filter(ip => isNone || blocks.some(block => blockContains(block, ip)));
-    if (wrong.length) {
-      throw new Error(
-        `Cannot confirm address ${wrong.map(renderIp).join(', ')} of ${renderAttachment(owner)}: ` +
-          `it holds ${leased.join(', ')} in "${place.dir}"`,
-      );
-    }
+    refuseUnleased(call, place.dir, leased, address => isInBlocks(blocks, address));
     if (lost.length) {
       throw new Error(
         `Cannot confirm address ${lost.join(', ')} of ${renderAttachment(owner)}: the pool has given its block to another node; ` +
@@ -223,11 +216,7 @@ function inspect(
 ): { leased: string[]; lost: string[]; blocks: readonly HeldBlock[] } {
   const leased = store.findLeasesOf(owner);
   const gone = held?.blocks.filter(({ state }) => state === 'lost') ?? [];
-  const isLost = (address: string): boolean => {
-    const ip = findIp(address);
-    return ip !== undefined && gone.some(block => blockContains(block, ip));
-  };
-  return { leased, lost: leased.filter(isLost), blocks: held?.blocks ?? [] };
+  return { leased, lost: leased.filter(address => isInBlocks(gone, address)), blocks: held?.blocks ?? [] };
 }
 
 function readConf({ request, network }: Call): ClusterConf {

@@ -16,7 +16,7 @@ import {
 import { tellIdle } from '../../src/pools/keep.ts';
 import type { Wish } from '../../src/pools/lease.ts';
 import { type Claimant, claiming, isCompared } from '../../src/pools/place.ts';
-import { anyFree, type Pool } from '../../src/pools/pool.ts';
+import { anyFree } from '../../src/pools/pool.ts';
 import { giveBack, type Limits, type Tended, tend } from '../../src/pools/tend.ts';
 import type { ConfiguredPool } from './plan.ts';
 
@@ -65,15 +65,15 @@ export function giveBackAtOnce(claimant: Claimant, deadlineMs: number): Promise<
 }
 
 /** @throws CniError when the next ADD would not get a block */
-export async function tryToFind(claimant: Claimant, { name, spec }: ConfiguredPool): Promise<Pool> {
+export async function tryToFind(claimant: Claimant, { name, spec }: ConfiguredPool): Promise<void> {
   const { store } = claimant;
   const pool = await findPool(store, name, spec);
   const taken = await listAll(store, kindOf({ size: pool.blockSize }), { [POOL_LABEL]: labelOf(name) });
-  if (anyFree(pool, new Set(taken.map(block => block.name)), claimant.random)) return pool;
+  if (anyFree(pool, new Set(taken.map(block => block.name)), claimant.random)) return;
   // Nothing is leased from its own since the boot.
   const held = readHeld(claimant.dir);
   const owner = held && !isCompared(claimant, held) && { node: held.node, network: claimant.network };
-  if (owner && taken.some(block => isOwn(block, owner))) return pool;
+  if (owner && taken.some(block => isOwn(block, owner))) return;
   throw new CniError(
     ErrorCode.unavailable,
     `Cannot allocate from pool "${name}": this node has no free address, and all blocks are taken`,

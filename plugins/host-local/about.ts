@@ -2,7 +2,7 @@
 import { type AddressRange, aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/result.ts';
 import type { IpRange } from '../../src/cni/schemas.ts';
-import { leaseDirOf } from '../../src/ipam/range-use.ts';
+import { leaseDirOf } from '../../src/ipam/lease-files.ts';
 import { renderCidr } from '../../src/net/ip.ts';
 import { HostLocalConf } from './config.ts';
 import { parseRange, planSets } from './plan.ts';

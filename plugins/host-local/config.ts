@@ -5,16 +5,6 @@ import { IpRange, PluginConfig, Route } from '../../src/cni/schemas.ts';
 /** A set of ranges from which one address is allocated. */
 const RangeSetConf = z.array(IpRange);
 
-/** What is needed to find leases. DEL reads nothing else, so addresses can be released even if other options are invalid. */
-export const LeaseConf = z.extend(PluginConfig, {
-  ipam: z.looseObject({
-    type: z.optional(z.string()),
-    dataDir: z.optional(z.string()),
-    reclaimAfterReboot: z.optional(z.boolean()),
-  }),
-});
-export type LeaseConf = z.output<typeof LeaseConf>;
-
 /** The request as ADD sees it. Only types are checked here; the plan decides whether ranges make sense. */
 export const HostLocalConf = z.extend(PluginConfig, {
   ipam: z.looseObject({

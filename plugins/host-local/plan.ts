@@ -7,7 +7,6 @@ import {
   atLeast,
   type Result,
   type ResultDns,
-  type ResultIp,
   type ResultRoute,
   renderRoutes,
   resultIp,
@@ -202,8 +201,6 @@ function overlap(a: Range, b: Range): boolean {
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
 export const HostLocalCode = {
-  /** The attachment already holds an address of a range set. */
-  alreadyAllocated: 100,
   /** A requested address belongs to another attachment or is a gateway. */
   addressTaken: 101,
   /** A requested address is in no range, or is a second one in the same set. */
@@ -354,21 +351,6 @@ export function planResult(
     resultIp({ cidr: { ip, prefix: subnet.prefix }, gateway }),
   );
   return { ips, ...(plan.routes.length ? { routes: [...plan.routes] } : {}), ...defined({ dns }) };
-}
-
-/**
- * Addresses that a result reports for the attachment but that are not leased to it. Those that other plugins added are ignored,
- * unless none of the addresses is ours.
- */
-export function findUnleased(
-  sets: readonly RangeSet[],
-  ips: readonly ResultIp[],
-  leased: readonly string[],
-): string[] {
-  const reported = ips.flatMap(({ address }) => findCidr(address)?.ip ?? []);
-  const unleased = reported.filter(ip => !leased.includes(renderIp(ip)));
-  const ours = unleased.filter(ip => sets.some(set => findRange(set, ip)));
-  return (unleased.length === reported.length ? unleased : ours).map(renderIp);
 }
 
 /** The leases to restore for addresses that are reported but not leased; addresses in no set are ignored. */

@@ -5,11 +5,14 @@ import { dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, defined } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
+import { LeaseConf } from '../../src/cni/schemas.ts';
 import { fileExists } from '../../src/files/read-file.ts';
-import { DEFAULT_DATA_DIR, listLeases, renderAttachment } from '../../src/ipam/lease-files.ts';
+import { DEFAULT_DATA_DIR, listLeases } from '../../src/ipam/lease-files.ts';
 import {
+  findUnleased,
   type LeaseStore,
   refuseSecondLease,
+  refuseUnleased,
   renderRestored,
   type StoreOptions,
   unusedGarbage,
@@ -19,13 +22,12 @@ import { findDeadLeases } from '../../src/ipam/lease-use.ts';
 import type { Log } from '../../src/log.ts';
 import { findIp, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { HostLocalConf, LeaseConf } from './config.ts';
+import { HostLocalConf } from './config.ts';
 import {
   type Allocation,
   allocate,
   capacityOf,
   findRange,
-  findUnleased,
   isGateway,
   type Plan,
   planAllocation,
@@ -68,24 +70,18 @@ export const plugin = definePlugin({
 
   check(call) {
     const sets = planSets(readConf(call), call.version);
-    const [{ dir }, owner] = [placeOf(call), call.env];
+    const { dir } = placeOf(call);
     const look = { restores: false };
-    const leased = fileExists(dir) ? inStore(call, look, store => store.findLeasesOf(owner)) : [];
-    if (leased.length === 0) throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${dir}"`);
-    const wrong = findUnleased(sets, call.prevResult?.ips ?? [], leased);
-    if (wrong.length) {
-      throw new Error(
-        `Cannot confirm address ${wrong.join(', ')} of ${renderAttachment(owner)}: ` +
-          `it holds ${leased.join(', ')} in "${dir}"`,
-      );
-    }
+    const leased = fileExists(dir) ? inStore(call, look, store => store.findLeasesOf(call.env)) : [];
+    refuseUnleased(call, dir, leased, address => isIn(sets, address));
   },
 
   repair(call) {
     const sets = planSets(readConf(call), call.version);
     const owner = call.env;
     inStore(call, { create: true }, store => {
-      const missing = findUnleased(sets, call.prevResult?.ips ?? [], store.findLeasesOf(owner));
+      const [ips, leased] = [call.prevResult?.ips ?? [], store.findLeasesOf(owner)];
+      const missing = findUnleased(ips, leased, address => isIn(sets, address));
       // An address that another attachment already holds is left to it, and CHECK reports that.
       store.reserve(
         planLeases(
@@ -130,9 +126,9 @@ function inStore<T>(
 ): T {
   const { dir, network } = placeOf(call);
   const reclaim = call.conf.ipam.reclaimAfterReboot ?? true;
-  return withStore(dir, { reclaim, network, ...options }, store => {
+  const onRestored = (restored: readonly string[]) => call.log.warn(renderRestored(restored, dir));
+  return withStore(dir, { reclaim, network, onRestored, ...options }, store => {
     const outcome = work(store);
-    if (store.restored.length) call.log.warn(renderRestored(store.restored, dir));
     if (store.reclaimed) call.log.info(`Released ${store.reclaimed} leases of an earlier boot in "${dir}"`);
     return outcome;
   });

@@ -1,6 +1,6 @@
 // What can tools know about the plugin without running it?
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { leaseDirOf } from '../../src/ipam/range-use.ts';
+import { leaseDirOf } from '../../src/ipam/lease-files.ts';
 import { WhereaboutsConf } from './config.ts';
 import { planRanges } from './plan.ts';
 

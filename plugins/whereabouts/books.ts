@@ -3,14 +3,14 @@
 // Every change of a pool is a patch that tests the version that was read, so it is refused if another writer, of whichever program,
 // was faster. That alone keeps entries apart: the lease for which whereabouts waits is not needed.
 
-import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import { hostName, nodeNameGiven } from '../../src/cni/node-name.ts';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
+import { tryRead } from '../../src/files/read-file.ts';
 import { stretchContains } from '../../src/ipam/stretch.ts';
-import { cidrContains, findCidr, type Ip, networkOf, renderIp } from '../../src/net/ip.ts';
+import { cidrContains, findCidr, type Ip, networkOf, renderCidr, renderIp } from '../../src/net/ip.ts';
 import {
   addressOf,
   type Local,
@@ -150,13 +150,6 @@ export async function findEntry(
   return own && addressOf(range, own[0]);
 }
 
-/** What a NodeSlicePool assigns to nodes; undefined if there is none of that name. */
-async function findSlices(books: Books, name: string): Promise<readonly unknown[] | undefined> {
-  const found = await books.server.ask('GET', pathOf(books, 'nodeslicepools', name));
-  const { allocations } = isObject(found?.status) ? found.status : {};
-  return found && (Array.isArray(allocations) ? allocations : []);
-}
-
 /** @throws CniError 11 when no address is free */
 export async function requireRoom(books: Books, range: Range): Promise<void> {
   const taken = Object.keys((await findPool(books, range))?.entries ?? {});
@@ -168,7 +161,7 @@ async function readPool(books: Books, range: Range): Promise<PoolState> {
     const found = await findPool(books, range);
     if (found) return found;
     const metadata = { name: range.poolName, namespace: books.namespace };
-    const spec = { range: rangeText(range), allocations: {} };
+    const spec = { range: renderCidr(range.subnet), allocations: {} };
     await books.server.ask(
       'POST',
       pathOf(books, 'ippools'),
@@ -274,10 +267,6 @@ function pathOf({ namespace }: Books, kind: string, name?: string): string {
   return name === undefined ? collection : `${collection}/${encodeURIComponent(name)}`;
 }
 
-function rangeText({ subnet }: Range): string {
-  return `${renderIp(subnet.ip)}/${subnet.prefix}`;
-}
-
 function onlyIn(range: Range, wanted: Ip | undefined): Range {
   if (wanted === undefined) return range;
   return { ...range, free: isHandedOut(range, wanted) ? [[wanted, wanted]] : [] };
@@ -290,7 +279,7 @@ function isHandedOut({ free }: Range, ip: Ip): boolean {
 function takenOrUnfit(range: Range, wanted: Ip): CniError {
   return new CniError(
     ErrorCode.tryAgainLater,
-    `Cannot allocate ${renderIp(wanted)} from range ${rangeText(range)}: another pod has it, or it is excluded`,
+    `Cannot allocate ${renderIp(wanted)} from range ${renderCidr(range.subnet)}: another pod has it, or it is excluded`,
     { details: `"kubectl get ippools ${range.poolName} -o yaml" shows who holds it` },
   );
 }
@@ -299,7 +288,7 @@ function exhausted(range: Range, used: number): CniError {
   return new CniError(
     ErrorCode.tryAgainLater,
     // The text after the first colon is whereabouts' own: alerts search for it.
-    `Cannot allocate from range ${rangeText(range)}: Could not allocate IP in range: no address is free (${used} in use)`,
+    `Cannot allocate from range ${renderCidr(range.subnet)}: Could not allocate IP in range: no address is free (${used} in use)`,
     { details: `"kubectl get ippools ${range.poolName} -o yaml" shows who holds them` },
   );
 }
@@ -317,7 +306,7 @@ export function nodeNameIn(
 ): string {
   const { NODENAME } = environment;
   const given = NODENAME?.trim() || nodeNameGiven(environment, kubeconfig);
-  return given || NAME_FILES.map(firstLine).find(Boolean) || hostName();
+  return given || NAME_FILES.map(file => tryRead(file)?.trim()).find(Boolean) || hostName();
 }
 
 /**
@@ -327,8 +316,10 @@ export function nodeNameIn(
 export async function findSlice(books: Books, range: Range, node: string, network: string): Promise<Range> {
   const names = sliceNames(range, books.network, network);
   for (const name of names) {
-    const found = (await findSlices(books, name))?.find(one => isObject(one) && one.nodeName === node);
-    const slice = isObject(found) ? found.sliceRange : undefined;
+    const object = await books.server.ask('GET', pathOf(books, 'nodeslicepools', name));
+    const { allocations } = isObject(object?.status) ? object.status : {};
+    const assigned = Array.isArray(allocations) ? allocations.filter(isObject) : [];
+    const slice = assigned.find(({ nodeName }) => nodeName === node)?.sliceRange;
     if (typeof slice === 'string' && slice !== '') return sliceOf(range, slice, node, books.network);
   }
   throw new CniError(
@@ -356,12 +347,4 @@ export async function poolsOfNode(books: Books, range: Range, node: string): Pro
     if (pool.poolName === name) found.push({ ...pool, free: [] });
   }
   return found;
-}
-
-function firstLine(file: string): string {
-  try {
-    return readFileSync(file, 'utf8').trim();
-  } catch {
-    return '';
-  }
 }

@@ -1,13 +1,12 @@
 // What does whereabouts do for each verb?
 
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { pickCniArgs } from '../../src/cni/env.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes, resultIp } from '../../src/cni/result.ts';
 import { fileExists } from '../../src/files/read-file.ts';
-import { DEFAULT_DATA_DIR, listLeases, renderAttachment } from '../../src/ipam/lease-files.ts';
+import { leaseDirOf, listLeases, renderAttachment } from '../../src/ipam/lease-files.ts';
 import { unusedGarbage, withStore } from '../../src/ipam/lease-store.ts';
 import {
   type Cidr,
@@ -342,8 +341,7 @@ function holderOf(call: Call): Holder {
 }
 
 function dirOf({ request, network }: Call): string {
-  const { dataDir } = isObject(request.ipam) ? request.ipam : {};
-  return join((typeof dataDir === 'string' && dataDir) || DEFAULT_DATA_DIR, network);
+  return leaseDirOf(request, network);
 }
 
 const PLACES = [

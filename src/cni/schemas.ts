@@ -157,6 +157,16 @@ export const PluginConfig = z.looseObject({
 });
 export type PluginConfig = z.output<typeof PluginConfig>;
 
+/** What is needed to find the leases of an IPAM plugin that notes them on disk. DEL reads nothing else, so addresses can be released even if other options are invalid. */
+export const LeaseConf = z.extend(PluginConfig, {
+  ipam: z.looseObject({
+    type: z.optional(z.string()),
+    dataDir: z.optional(z.string()),
+    reclaimAfterReboot: z.optional(z.boolean()),
+  }),
+});
+export type LeaseConf = z.output<typeof LeaseConf>;
+
 /** The same in a conflist or a file of its own, where `type` is required. */
 export const ListedPlugin = z.extend(PluginConfig, {
   /** Name of the executable, looked up in CNI_PATH. */

@@ -83,7 +83,11 @@ export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
   const shortages: unknown[] = [];
   for (const [path, pids] of listNamespaces()) {
     try {
-      if (visitOne({ path, pids, host }, visit)) looked = true;
+      askInside(path, (socket, netns) => {
+        const hostId = sameNetns(netns, host) ? undefined : netnsIdOf(socket, host.fd);
+        visit({ path, pids, socket, hostId });
+        looked = true;
+      });
     } catch (error) {
       // Otherwise we have no permission to enter it.
       if (isShortage(error)) shortages.push(error);
@@ -93,19 +97,14 @@ export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
   return looked;
 }
 
-/** @returns false when it does not exist any longer, or may not be opened */
-function visitOne(
-  { path, pids, host }: Pick<NamespaceVisit, 'path' | 'pids'> & { readonly host: Netns },
-  visit: (one: NamespaceVisit) => void,
-): boolean {
+/** Asks the kernel about a namespace. @returns undefined when it does not exist any longer, or may not be opened */
+export function askInside<T>(path: string, work: (socket: NetlinkSocket, netns: Netns) => T): T | undefined {
   const netns = findNetns(path);
-  if (netns === undefined) return false;
+  if (netns === undefined) return undefined;
   try {
     const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
     try {
-      const hostId = sameNetns(netns, host) ? undefined : netnsIdOf(socket, host.fd);
-      visit({ path, pids, socket, hostId });
-      return true;
+      return work(socket, netns);
     } finally {
       socket.close();
     }

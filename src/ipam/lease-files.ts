@@ -17,6 +17,7 @@ import {
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { findContainerIdProblem } from '../cni/attachment.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
 import { bootId } from '../files/process-stat.ts';
 import { putFile, removeFile, writeOverLeftover } from '../files/put-file.ts';
 import { fileFailure, namesIfThere, tryRead, UNREADABLE } from '../files/read-file.ts';
@@ -52,6 +53,12 @@ export function renderAttachment({ containerId, ifname }: Owner): string {
 
 /** The default directory of leases; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
+
+/** Where a configuration has the leases of its network, also of an invalid one: `dataDir` counts only if it is a text. */
+export function leaseDirOf({ ipam }: JsonObject, network: string): string {
+  const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
+  return join(dataDir || DEFAULT_DATA_DIR, network);
+}
 
 // Was a lease written since the machine booted?
 //

@@ -2,9 +2,10 @@
 import { readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { Result, ResultIp } from '../cni/result.ts';
 import { fileExists, fileFailure } from '../files/read-file.ts';
 import type { Log } from '../log.ts';
-import { type Family, findIp, findIpv4Number, type Ip, parseIp, renderIp } from '../net/ip.ts';
+import { type Family, findCidr, findIp, findIpv4Number, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
 import { findUse } from './holders.ts';
 import {
@@ -50,6 +51,8 @@ export interface StoreOptions {
   /** Maximum wait for the lock; 30 seconds unless given. */
   readonly deadlineMs?: number;
   readonly create?: boolean;
+  /** Learns of leases that were made again: containers have the addresses, and the files were deleted. */
+  readonly onRestored?: ((addresses: readonly string[]) => void) | undefined;
 }
 
 /**
@@ -65,6 +68,7 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
         entered = true;
         const store = new LeaseStore(dir, options);
         const outcome = work(store);
+        if (store.restored.length) options.onRestored?.(store.restored);
         store.save();
         return outcome;
       },
@@ -422,6 +426,36 @@ export function refuseSecondLease(owner: Owner, held: readonly string[]): void {
   throw new CniError(
     ALREADY_ALLOCATED,
     `Cannot allocate an address for ${renderAttachment(owner)}: it already holds ${held.join(', ')}; DEL releases it`,
+  );
+}
+
+/**
+ * Addresses that a result reports for an attachment and that are not leased to it. Those that other plugins added are ignored, unless none of the
+ * addresses is leased.
+ * @param isOurs whether the network hands out an address
+ */
+export function findUnleased(
+  ips: readonly ResultIp[],
+  leased: readonly string[],
+  isOurs: (address: string) => boolean,
+): string[] {
+  const reported = ips.flatMap(({ address }) => findCidr(address)?.ip ?? []).map(renderIp);
+  const unleased = reported.filter(address => !leased.includes(address));
+  return unleased.length === reported.length ? unleased : unleased.filter(isOurs);
+}
+
+/** CHECK of a call: {@link findUnleased}. @throws Error when nothing is leased, or not what is reported */
+export function refuseUnleased(
+  { env: owner, prevResult }: { readonly env: Owner; readonly prevResult: Result | undefined },
+  dir: string,
+  leased: readonly string[],
+  isOurs: (address: string) => boolean,
+): void {
+  if (leased.length === 0) throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${dir}"`);
+  const wrong = findUnleased(prevResult?.ips ?? [], leased, isOurs);
+  if (wrong.length === 0) return;
+  throw new Error(
+    `Cannot confirm address ${wrong.join(', ')} of ${renderAttachment(owner)}: it holds ${leased.join(', ')} in "${dir}"`,
   );
 }
 

@@ -10,8 +10,8 @@ import { findCidr, type Ip, renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
-import { findUse, type Holder, type Use } from './holders.ts';
+import { closeNetns, findNetns } from '../sys/netns.ts';
+import { askInside, findUse, type Holder, type Use } from './holders.ts';
 import { type BootOfLease, bootOf, type Owner, parseOwner, readLease } from './lease-files.ts';
 
 /**
@@ -173,18 +173,8 @@ function lostIn(record: JsonObject, network: string): LostLease[] {
 }
 
 function addressesIn(path: string): ReadonlySet<string> {
-  const netns = findNetns(path);
-  if (netns === undefined) return new Set();
-  try {
-    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
-    try {
-      return new Set(listAddresses(socket).map(({ cidr }) => renderIp(cidr.ip)));
-    } finally {
-      socket.close();
-    }
-  } finally {
-    closeNetns(netns);
-  }
+  const found = askInside(path, socket => listAddresses(socket).map(({ cidr }) => renderIp(cidr.ip)));
+  return new Set(found);
 }
 
 function recordsIn(dir: string): string[] {

@@ -1,7 +1,6 @@
-// How full are the address ranges of a conflist, where are its leases, and who has an address? For tools.
+// How full are the address ranges of a conflist, and who has an address? For tools.
 
-import { join } from 'node:path';
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { attempt } from '../cni/errors.ts';
 import {
   type AddressRange,
   type FindAbout,
@@ -10,7 +9,7 @@ import {
   rangesOf,
 } from '../cni/plugin-about.ts';
 import { type Ip, parseIp, renderIp } from '../net/ip.ts';
-import { DEFAULT_DATA_DIR, type Owner, parseOwner, readLease, tryListLeases } from './lease-files.ts';
+import { type Owner, parseOwner, readLease, tryListLeases } from './lease-files.ts';
 import { stretchContains } from './stretch.ts';
 
 export interface RangeUse {
@@ -81,15 +80,5 @@ function useOf({ start, end, except = [] }: AddressRange, gateways: readonly Ip[
 
 /** Undefined also if its lease cannot be read. */
 export function findOwnerOf(dir: string, address: string): Owner | undefined {
-  try {
-    return parseOwner(readLease(dir, address) ?? '');
-  } catch {
-    return undefined;
-  }
-}
-
-/** Where a configuration has the leases of its network, for tools, which read invalid ones too: `dataDir` counts only if it is a text. */
-export function leaseDirOf({ ipam }: JsonObject, network: string): string {
-  const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
-  return join(dataDir || DEFAULT_DATA_DIR, network);
+  return attempt(() => parseOwner(readLease(dir, address) ?? ''));
 }

@@ -20,7 +20,7 @@ import {
   termsOf,
 } from './held.ts';
 import { handedOn, inUse, notInPool, refuseBlocks, takeOver } from './keep.ts';
-import { type Kept, NOT_KEPT, type Wish } from './lease.ts';
+import type { Wish } from './lease.ts';
 import {
   type Claimant,
   changeHeld,
@@ -190,7 +190,7 @@ async function tryClaim(
   claimant: Claimant,
   pool: Pool,
   shape: BlockShape,
-  { keptFor, keepS }: Kept = NOT_KEPT,
+  { keptFor, keepS }: Partial<Wish> = {},
 ): Promise<boolean> {
   const noted = { ...newlyHeld(pool.name, pool.blockSize, shape), ...defined({ keptFor, keepS }) };
   changeHeld(claimant, held => ({ ...held, blocks: [...held.blocks, noted] }));

@@ -1,5 +1,5 @@
 // How are pools and blocks stored in the Kubernetes API?
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { isObject, type JsonObject, textsIn } from '../cni/json.ts';
 import { type ApiServer, listPages } from '../delegate/api-server.ts';
 import {
   API_VERSION,
@@ -9,7 +9,6 @@ import {
   type ObjectKind,
   type ObjectStore,
   type StoredObject,
-  textsOf,
 } from './held.ts';
 
 /** HTTP statuses: there is none of that name; there is one, or it is another one or another version. */
@@ -82,8 +81,8 @@ function storedOf({ metadata, spec }: JsonObject): StoredObject {
     name: String(name ?? ''),
     uid: String(uid ?? ''),
     version: String(resourceVersion ?? ''),
-    labels: textsOf(labels),
-    annotations: textsOf(annotations),
+    labels: textsIn(labels),
+    annotations: textsIn(annotations),
     spec: isObject(spec) ? spec : {},
   };
 }

@@ -3,7 +3,7 @@
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
+import { defined, type JsonObject, tryParse } from '../cni/json.ts';
 import type { AddressRange, SeenPool } from '../cni/plugin-about.ts';
 import { putFile } from '../files/put-file.ts';
 import { readIfThere, tryRead } from '../files/read-file.ts';
@@ -330,12 +330,6 @@ export function heldRanges(dir: string): AddressRange[] {
  */
 export function seenPools(dir: string): SeenPool[] {
   return Object.entries(readHeld(dir)?.pools ?? {}).map(([pool, seen]) => ({ pool, ...seen }));
-}
-
-/** Labels or annotations, as an object of the API has them. */
-export function textsOf(value: unknown): Record<string, string> {
-  const entries = Object.entries(isObject(value) ? value : {});
-  return Object.fromEntries(entries.map(([key, text]) => [key, String(text)]));
 }
 
 /** Values of labels are limited to this many characters. */

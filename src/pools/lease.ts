@@ -6,6 +6,7 @@ import {
   cidrContains,
   FAMILIES,
   type Family,
+  findIp,
   IP_BITS,
   type Ip,
   parseCidr,
@@ -28,12 +29,6 @@ export interface Wish {
   /** A machine moves here: it is to have what is kept while the attachment that it leaves has it, too. */
   readonly joins?: boolean;
 }
-
-/** The part of a wish that an object says. */
-export type Kept = Pick<Wish, 'keptFor' | 'keepS'>;
-
-/** Of what is for any attachment. */
-export const NOT_KEPT: Kept = { keptFor: undefined, keepS: undefined };
 
 /** For an interface of the pods of one name, of which a StatefulSet has one at a time. */
 export function keyOfPod(network: string, namespace: string, name: string, ifname: string): string {
@@ -173,6 +168,12 @@ export function isInUse(block: HeldBlock, store: Pick<LeaseStore, 'countTaken'>)
 /** Whether the address is one that the block may hand out. */
 export function blockContains(block: HeldBlock, ip: Ip): boolean {
   return usableOf(block).some(({ from, to }) => stretchContains([from, to], ip));
+}
+
+/** Whether an address, as text, is one that one of the blocks may hand out. */
+export function isInBlocks(blocks: readonly HeldBlock[], address: string): boolean {
+  const ip = findIp(address);
+  return ip !== undefined && blocks.some(block => blockContains(block, ip));
 }
 
 function blocksOf(held: Held | undefined, pool: string, wish?: Wish): readonly HeldBlock[] {

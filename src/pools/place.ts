@@ -4,11 +4,10 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { listLeases } from '../ipam/lease-files.ts';
 import { type LeaseStore, type StoreOptions, withStore } from '../ipam/lease-store.ts';
-import { findIp } from '../net/ip.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { pause } from '../wait.ts';
 import { type BlockOwner, type Held, isSameMachine, type ObjectStore, readHeld, writeHeld } from './held.ts';
-import { blockContains } from './lease.ts';
+import { isInBlocks } from './lease.ts';
 
 /** A network on a node. */
 export interface Place {
@@ -62,19 +61,16 @@ export function inPlace<T>(
   work: (store: LeaseStore, held: Held | undefined) => T,
   options: Omit<StoreOptions, 'reclaim'> = {},
 ): T {
-  return inStore(place, { create: true, ...options }, store => work(store, readHeld(place.dir)));
+  return inLeases(place, store => work(store, readHeld(place.dir)), { create: true, ...options });
 }
 
-function inStore<T>(
+/** Works on the leases alone: they can be released even if the list of blocks cannot be read. */
+export function inLeases<T>(
   { dir, reclaim, network, onRestored }: Place,
-  options: Omit<StoreOptions, 'reclaim'>,
   work: (store: LeaseStore) => T,
+  options: Omit<StoreOptions, 'reclaim'> = {},
 ): T {
-  return withStore(dir, { reclaim, network, ...options }, store => {
-    const outcome = work(store);
-    if (store.restored.length) onRestored?.(store.restored);
-    return outcome;
-  });
+  return withStore(dir, { reclaim, network, onRestored, ...options }, work);
 }
 
 /**
@@ -114,11 +110,6 @@ export function isConfirmed(
 export function postponeComparison(place: Place): void {
   const checkedAt = place.clock() - CONFIRMED_S + ASK_AGAIN_S;
   changeHeld(place, held => ({ ...held, checkedAt, checkedOn: Date.now() }));
-}
-
-/** Works on the leases alone: they can be released even if the list of blocks cannot be read. */
-export function inLeases<T>(place: Place, work: (store: LeaseStore) => T): T {
-  return inStore(place, {}, work);
 }
 
 /** Changes the list of blocks. @param isDurable asked after the change: see {@link writeHeld} */
@@ -164,11 +155,7 @@ function dropForeign(place: Place): void {
     if (isCompared(place, held)) return held;
     const { node, machine } = place;
     if (held.node === node && isSameMachine(held.machine, machine)) return held;
-    const isOfBlock = (address: string): boolean => {
-      const ip = findIp(address);
-      return ip !== undefined && held.blocks.some(block => blockContains(block, ip));
-    };
-    leases.release(listLeases(place.dir).filter(isOfBlock));
+    leases.release(listLeases(place.dir).filter(address => isInBlocks(held.blocks, address)));
     const { newest, known } = held;
     const isCopied = !isSameMachine(held.machine, machine);
     return { ...emptyList(place), ...defined({ newest, known }), ...(isCopied && { copied: true }) };

@@ -4,7 +4,6 @@ import {
   allocate,
   capacityOf,
   findRange,
-  findUnleased,
   type Leases,
   parseRange,
   parseRangeSets,
@@ -18,6 +17,7 @@ import {
 import { CniError } from '../../../../src/cni/errors.ts';
 import { decode } from '../../../../src/cni/json.ts';
 import type { SpecVersion } from '../../../../src/cni/result.ts';
+import { findUnleased } from '../../../../src/ipam/lease-store.ts';
 import { findIp, type Ip, offsetIp, parseIp, renderIp } from '../../../../src/net/ip.ts';
 
 function plan(conf: object, args: [string, string][] = [], version: SpecVersion = '1.1.0') {
@@ -113,9 +113,9 @@ describe('findUnleased()', () => {
   const { sets } = plan({ ipam: { ranges } });
   const find = (addresses: string[], leased: string[]) =>
     findUnleased(
-      sets,
       addresses.map(address => ({ address })),
       leased,
+      address => sets.some(set => findRange(set, parseIp(address)) !== undefined),
     );
 
   test('ignores addresses that other plugins added', () => {
