@@ -2,6 +2,7 @@
 
 import { join } from 'node:path';
 import { stateDir } from '../../src/cni/directories.ts';
+import { describeError } from '../../src/cni/errors.ts';
 import { nodeName } from '../../src/cni/node-name.ts';
 import type { LeaseConf } from '../../src/cni/schemas.ts';
 import { bootId } from '../../src/files/process-stat.ts';
@@ -99,10 +100,16 @@ export function noteUpkeep(call: Call<LeaseConf>, again = false): void {
   put(call, { dueAt: bootClock() + INTERVAL_S * (0.75 + Math.random() / 2), id: known?.id });
 }
 
-/** Makes the note due now: addresses have become few. */
+/** Makes the note due now: addresses have become few. Nothing depends on it: the next ADD asks again, and upkeep comes in time. */
 export function askForUpkeep(call: Call<LeaseConf>, held: Held): void {
-  put(call, { dueAt: 0, id: undefined });
-  writeHeld(placeOf(call).dir, { ...held, asked: true });
+  try {
+    put(call, { dueAt: 0, id: undefined });
+    writeHeld(placeOf(call).dir, { ...held, asked: true });
+  } catch (thrown) {
+    call.log.warn(
+      `Cannot ask the daemon to look after blocks at once: ${describeError(thrown)}; it does so every ten minutes`,
+    );
+  }
 }
 
 function put(call: Call<LeaseConf>, { dueAt, id }: { dueAt: number; id: string | undefined }): void {

@@ -1,6 +1,6 @@
 // What does the cluster plugin do on a host without a cluster, and below a bridge?
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Container, createLab, type Lab, type Row } from '../helpers/netns.ts';
 import type { PluginCall, PluginReply } from '../helpers/plugin.ts';
@@ -135,6 +135,23 @@ describeRoot('cluster', () => {
     const third = { env: { CATENA_BOOT_ID: 'third' } };
     expect((await one.call('STATUS', '', third)).error).toMatchObject({ code: 50 });
     expect((await one.call('ADD', 'three', third)).error).toMatchObject({ code: 11 });
+  });
+
+  test('[1.1.0] DEL releases a single address, also if neither its store nor a note for the daemon can be written', async () => {
+    const { call, conf, leases } = network({
+      layout: 'flat',
+      subnets: [{ ipv4: '10.70.0.0/28' }],
+      blockSize: 1,
+    });
+    expect(await call('ADD')).toMatchObject({ exitCode: 0 });
+    const blocked = join(lab.tmp, 'blocked');
+    mkdirSync(blocked);
+    writeFileSync(join(blocked, 'upkeep'), '');
+    const away = { ...conf, ipam: { ...conf.ipam, kubeconfig: '/nowhere' } };
+    const deleted = await call('DEL', 'one', { conf: away, env: { CATENA_STATE_DIR: blocked } });
+    expect(deleted).toMatchObject({ exitCode: 0 });
+    expect(deleted.stderr).toContain('Cannot ask the daemon to look after blocks at once');
+    expect(leases()).toEqual([]);
   });
 
   test.each(['configuration', 'pool, once it was looked at'])(
