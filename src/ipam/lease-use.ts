@@ -44,8 +44,9 @@ const NEW_MS = 60_000;
 export function inspectLease(dir: string, address: string, witnesses: Witnesses): InspectedLease | undefined {
   const path = join(dir, address);
   const text = readLease(dir, address);
-  if (text === undefined) return undefined;
-  const writtenAt = statSync(path).mtime;
+  // It may be released in this moment.
+  const writtenAt = statSync(path, { throwIfNoEntry: false })?.mtime;
+  if (text === undefined || writtenAt === undefined) return undefined;
   const owner = parseOwner(text);
   const boot = bootOf(path);
   const record = owner && witnesses.findRecord(owner);
