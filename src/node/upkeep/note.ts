@@ -14,7 +14,7 @@ import { defined, tryParse } from '../../cni/json.ts';
 import { FileCache } from '../../files/file-cache.ts';
 import { bootId } from '../../files/process-stat.ts';
 import { putFile, removeFile, unfinishedName } from '../../files/put-file.ts';
-import { namesIfThere, namesIn, tryRead, UNREADABLE } from '../../files/read-file.ts';
+import { namesIfThere, readIfThere, UNREADABLE } from '../../files/read-file.ts';
 import { holdFlock } from '../../sys/flock.ts';
 import { findNetnsCookie } from '../../sys/netns-identity.ts';
 
@@ -65,7 +65,10 @@ export function upkeepLockOf(stateDir: string, plugin: string, network: string):
   return join(upkeepDir(stateDir), plugin, `.${directoryOf(network)}.lock`);
 }
 
-/** The note about an attachment or a part; undefined if there is none, or it cannot be read as one. */
+/**
+ * The note about an attachment or a part; undefined if there is none, or it cannot be read as one.
+ * @throws CniError 5 when it cannot be looked at, as for want of descriptors: what it keeps would be taken for nothing
+ */
 export function findUpkeep(stateDir: string, plugin: string, owner: UpkeepOwner): UpkeepNote | undefined {
   return readNote(fileOf(stateDir, plugin, owner));
 }
@@ -85,10 +88,10 @@ export function removeUpkeep(stateDir: string, plugin: string, owner: UpkeepOwne
   removeFile(fileOf(stateDir, plugin, owner), 'note');
 }
 
-/** A plugin's notes about a network. */
+/** A plugin's notes about a network. @throws as {@link findUpkeep} */
 export function listUpkeep(stateDir: string, plugin: string, network: string): UpkeepNote[] {
   const dir = join(upkeepDir(stateDir), plugin, directoryOf(network));
-  return namesIn(dir).flatMap(name => readNote(join(dir, name)) ?? []);
+  return namesIfThere(dir, 'notes', UNREADABLE).flatMap(name => readNote(join(dir, name)) ?? []);
 }
 
 /** A note, and the plugin that left it. */
@@ -118,7 +121,7 @@ function fileOf(stateDir: string, plugin: string, owner: UpkeepOwner): string {
 }
 
 function readNote(path: string): UpkeepNote | undefined {
-  return parseNote(tryRead(path) ?? '');
+  return parseNote(readIfThere(path, 'note', UNREADABLE) ?? '');
 }
 
 function parseNote(text: string): UpkeepNote | undefined {
