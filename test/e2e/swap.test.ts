@@ -107,6 +107,28 @@ describeRoot(
       });
     });
 
+    testNeeding(
+      'refuses a candidate that another network of the node could not call',
+      async () => {
+        await withHost(async lab => {
+          const { swap, link, confDir } = await node(lab);
+          const file = `${confDir}/20-othernet.conflist`;
+          fs.writeFileSync(
+            file,
+            JSON.stringify({ ...JSON.parse(fs.readFileSync(file, 'utf8')), cniVersion: '1.1.0' }),
+          );
+          const to = ['--to', `${REFERENCE_BIN_DIR}/tuning`, '--accept-differences', '--scene', 'life'];
+          const refused = await swap('--link', '1', ...to);
+          expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
+          expect(refused.stdout.replaceAll(/\s+/g, ' ')).toContain(
+            'refused: it does not support the version of othernet (1.1.0), whose ADD would fail: the candidate lists 0.1.0,',
+          );
+          expect(isSame(link('tuning'), ours)).toBe(true);
+        });
+      },
+      requiresReference('tuning'),
+    );
+
     test('--dry-run shows what it would do, and does nothing', async () => {
       await withHost(async lab => {
         const { swap, swapOfOther, link, binDir } = await node(lab);

@@ -137,7 +137,7 @@ async function swapExamined(
   tell(call, `\n${renderChecked(before)}`);
   const end = (outcome: SwapReport['outcome'], more: Ending = {}) =>
     conclude(call, { ...found, before, ...more, outcome });
-  const { obstacle, doubt } = judge(found, call);
+  const { obstacle = findDeafness(call, found), doubt } = judge(found, call);
   if (obstacle !== undefined) return end('refused', { why: obstacle });
   const undeletable = call.on('force')
     ? undefined
@@ -234,6 +234,17 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
   };
 }
 
+/** Why another network could not call the candidate: the comparison plays one network, and CHECK asks what is attached. */
+function findDeafness(call: CommandCall, { network, link, conformance }: Facts & Seen): string | undefined {
+  const { supportedVersions } = conformance;
+  const deaf = otherLists(call, network).filter(
+    list => !supportedVersions.includes(list.version) && listUses(list).some(({ type }) => type === link),
+  );
+  if (deaf.length === 0 || call.on('force')) return undefined;
+  const named = deaf.map(({ name, version }) => `${name} (${version})`).join(', ');
+  return `it does not support the version of ${named}, whose ADD would fail: the candidate lists ${supportedVersions.join(', ')}; --force swaps anyway`;
+}
+
 function checkOf(type: string, runtime: Runtime): Promise<AttachmentCheck[]> {
   return checkAll(readRecords(runtime).standing, runtime, { type });
 }
@@ -259,8 +270,7 @@ type Survey = AnswerOf<'SurveyList'>['items'][number];
 /** @throws CniError if the executable does not exist */
 function survey(call: CommandCall, list: Conflist, type: string, pluginDirs: readonly string[]): Survey {
   const target = findPlugin(type, pluginDirs);
-  const others = listNetworks(confDirOf(call)).networks.map(one => one.list);
-  const lists = [list, ...others.filter(({ name }) => name !== list.name)];
+  const lists = [list, ...otherLists(call, list.name)];
   return {
     link: type,
     target,
@@ -274,6 +284,12 @@ function survey(call: CommandCall, list: Conflist, type: string, pluginDirs: rea
     ),
     swaps: listSwaps(target),
   };
+}
+
+/** The lists of the node, but for one of this name. */
+function otherLists(call: CommandCall, network: string): Conflist[] {
+  const lists = listNetworks(confDirOf(call)).networks.map(one => one.list);
+  return lists.filter(({ name }) => name !== network);
 }
 
 /**
