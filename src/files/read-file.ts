@@ -128,7 +128,7 @@ export function isDirectory(path: string): boolean {
 }
 
 /** Nothing is there: neither the file, nor perhaps the directory that it would be in. */
-export const ABSENT: readonly string[] = ['ENOENT', 'ENOTDIR'];
+export const ABSENT: readonly string[] = [...NO_SUCH_FILE, 'ENOTDIR'];
 /** Nothing is there that could be read at another moment either: what fails otherwise, as for want of descriptors, may hold anything. */
 export const UNREADABLE: readonly string[] = [...ABSENT, 'EISDIR', 'ELOOP', 'EACCES', 'EPERM'];
 

@@ -125,6 +125,39 @@ describe('addNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
+  describe('whose names are too long for the name of an entry', () => {
+    const long = { ...ATTACHMENT, containerId: 'c'.repeat(242) };
+    const bytes = 'testnet--eth0'.length + 243;
+
+    test.each(['with', 'without'])('is refused before anything begins, %s a journal', async how => {
+      const { stateDir: _, ...bare } = runtime;
+      const id = { ...long, containerId: `${long.containerId}c` };
+      await expect(addNetwork(threePlugins(), id, how === 'with' ? runtime : bare)).rejects.toMatchObject({
+        code: 7,
+        message: expect.stringContaining(`a file name of ${bytes} bytes is longer than 255; choose a shorter name`),
+      });
+      expect(chain.order()).toEqual([]);
+      expect(leftovers()).toEqual([]);
+      await addNetwork(threePlugins(), long, runtime);
+      await deleteNetwork(threePlugins(), long, runtime);
+      expect(leftovers()).toEqual([]);
+    });
+
+    test('is deleted by DEL, and by recovery if an earlier release has noted it', async () => {
+      const containerId = `${long.containerId}c`;
+      fs.mkdirSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
+      await deleteNetwork(threePlugins(), { ...long, containerId }, runtime);
+      expect(chain.order()).toHaveLength(3);
+      const intent = intentOf({ containerId, cacheDir: runtime.cacheDir, source: threePlugins().source });
+      createNote(runtime.stateDir, intent, 2);
+      endRunner(intent.runner);
+      const recovered = await recover({ all: true }, runtime);
+      expect(recovered.map(({ error }) => error)).toEqual([undefined]);
+      expect(chain.order()).toHaveLength(6);
+      expect(leftovers()).toEqual([]);
+    });
+  });
+
   test('keeps no record without a directory', async () => {
     const { stateDir: _, ...bare } = runtime;
     await addNetwork(threePlugins(), ATTACHMENT, bare);
