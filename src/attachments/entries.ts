@@ -14,7 +14,7 @@ import {
   unfinishedName,
   writeNewFile,
 } from '../files/put-file.ts';
-import { fileFailure, namesIfThere, readIfThere } from '../files/read-file.ts';
+import { fileFailure, namesIfThere, readIfThere, unlessThere } from '../files/read-file.ts';
 import type { NetnsIdentity } from '../sys/netns-identity.ts';
 
 /** A cached result: a settled attachment, with the configuration and arguments of its ADD. */
@@ -233,7 +233,7 @@ export function replaceEntry(
     closeSync(writeNewFile(fresh, renderEntry(attachment)));
     putBack(aside, file);
     if (lstatSync(file, { throwIfNoEntry: false })) renameSync(file, aside);
-    if (isStill(attempt(() => entryIn(aside, attachment)))) linkUnlessThere(fresh, file);
+    if (isStill(attempt(() => entryIn(aside, attachment)))) unlessThere(() => linkSync(fresh, file));
     putBack(aside, file);
   } catch (cause) {
     throw fileFailure('replace cached result', file, cause);
@@ -278,16 +278,8 @@ const ASIDE = '.catena-aside-';
 /** Puts a file that was taken aside back, unless there is one again. */
 function putBack(aside: string, file: string): void {
   if (lstatSync(aside, { throwIfNoEntry: false }) === undefined) return;
-  linkUnlessThere(aside, file);
+  unlessThere(() => linkSync(aside, file));
   unlinkSync(aside);
-}
-
-function linkUnlessThere(from: string, to: string): void {
-  try {
-    linkSync(from, to);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  }
 }
 
 /** Removes temporary files of processes that were killed while they wrote a cached result. */

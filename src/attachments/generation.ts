@@ -3,14 +3,15 @@
 // Container id, interface and network may be used again. A generation tells one ADD of an attachment from the next: README.md, "GC while
 // ADDs run". The note is a symbolic link, because creating one takes a single, atomic system call. No clocks are compared, and no process
 // waits for another.
-import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { lstatSync, readlinkSync, symlinkSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, directoryOf, fileNameOf } from '../cni/attachment.ts';
 import { cniCacheDir, notesDirs, runDir } from '../cni/directories.ts';
-import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
+import { attempt, CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { bootId, RUNNER_VARIABLE } from '../files/process-stat.ts';
-import { fileExists, namesIfThere, UNREADABLE } from '../files/read-file.ts';
+import { removeFile } from '../files/put-file.ts';
+import { fileExists, inDirectory, namesIfThere, UNREADABLE, unlessThere } from '../files/read-file.ts';
 import { pause } from '../wait.ts';
 import { isBeingRemoved } from './lock.ts';
 
@@ -31,7 +32,7 @@ export interface Generation extends Pick<AttachmentId, 'containerId' | 'ifname'>
  * @param options.renew this is the first plugin of the ADD: replace the note of an earlier ADD; otherwise keep it
  * @param options.isOurs as in {@link Generation}
  * @returns the token, if the note is new
- * @throws the system error
+ * @throws the system error; CniError 5 if that of an earlier ADD cannot be removed
  */
 export function noteGeneration(
   runDir: string,
@@ -49,32 +50,24 @@ export function noteGeneration(
 }
 
 function replaceNote(path: string, attachment: AttachmentId, token: string): boolean {
-  removeNote(path);
+  removeFile(path, NOTE);
   return writeNote(path, attachment, token);
 }
 
 /** @returns whether there was none */
 function writeNote(path: string, attachment: AttachmentId, token: string): boolean {
   const target = targetFor(attachment, token);
-  try {
-    symlinkSync(target, path);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST') return false;
-    if (code !== 'ENOENT') throw error;
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    symlinkSync(target, path);
-  }
-  return true;
+  return inDirectory(path, () => unlessThere(() => symlinkSync(target, path)));
 }
 
 /** Ends the token of an ADD by our runner. */
 const OURS = '.ours';
 
-/** Removes the note of a deleted attachment. A missing one is ignored. */
+const NOTE = 'note of an ADD';
+
+/** Removes the note of a deleted attachment. A missing one is ignored. @throws CniError 5 */
 export function forgetGeneration(runDir: string, attachment: AttachmentId): void {
-  const path = noteFileOf(runDir, attachment);
-  if (lstatSync(path, { throwIfNoEntry: false })) removeNote(path);
+  removeFile(noteFileOf(runDir, attachment), NOTE);
 }
 
 /** The note of an attachment; undefined if it has none, for example because none of our plugins took part in its ADD. */
@@ -111,7 +104,7 @@ function targetFor(attachment: AttachmentId, token: string): string {
 }
 
 function readNote(path: string): Generation | undefined {
-  try {
+  return attempt(() => {
     const time = lstatSync(path, { throwIfNoEntry: false })?.mtimeMs;
     if (time === undefined) return undefined;
     const [token, ...own] = readlinkSync(path).split(':');
@@ -119,17 +112,7 @@ function readNote(path: string): Generation | undefined {
     if (!token || !containerId || !ifname || more.length > 0) return undefined;
     const [boot = ''] = token.split('.');
     return { token, boot, isOurs: token.endsWith(OURS), time, containerId, ifname };
-  } catch {
-    return undefined;
-  }
-}
-
-function removeNote(path: string): void {
-  try {
-    unlinkSync(path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-  }
+  });
 }
 
 /** The part of a plugin's call that its generation needs. */

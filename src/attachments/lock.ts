@@ -33,7 +33,7 @@ import {
   thisProcess,
   WORKER_VARIABLE,
 } from '../files/process-stat.ts';
-import { fileFailure, namesIn } from '../files/read-file.ts';
+import { fileFailure, inDirectory, namesIn } from '../files/read-file.ts';
 import { GRACE_MS, PLUGIN_DEADLINE_MS, pause } from '../wait.ts';
 
 /** One operation of one runner. */
@@ -234,16 +234,15 @@ function strangerOf(name: string): Owner {
  * @returns whether the lock is ours; false only if it is worth another try
  */
 function put(dir: string, { op }: Runner, target: string, dead: readonly Owner[], mayFail: boolean): boolean {
-  const locks = dirname(dirname(dirname(dir)));
-  const fresh = join(locks, `.${op}`);
+  const fresh = freshOf(dir, op);
   try {
-    makeIn(locks, () => mkdirSync(fresh, 0o700));
+    inDirectory(fresh, () => mkdirSync(fresh, 0o700));
     symlinkSync(target, join(fresh, op));
     for (const one of dead) {
       if (one.mayLinger) symlinkSync(one.target, join(fresh, keptName(one, op)));
       rmSync(join(dir, one.name), { recursive: true, force: true });
     }
-    makeIn(dirname(dir), () => renameSync(fresh, dir));
+    inDirectory(dir, () => renameSync(fresh, dir));
     return true;
   } catch (error) {
     discard(fresh);
@@ -254,17 +253,10 @@ function put(dir: string, { op }: Runner, target: string, dead: readonly Owner[]
   }
 }
 
-const keptName = ({ runner }: Owner, op: string) => `${runner.op}${OF_DEAD}${op}`;
+/** Where an operation prepares what it puts into the directory of a lock: beside the scopes. */
+const freshOf = (dir: string, op: string) => join(dirname(dirname(dirname(dir))), `.${op}`);
 
-function makeIn(parent: string, work: () => void): void {
-  try {
-    work();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    mkdirSync(parent, { recursive: true, mode: 0o700 });
-    work();
-  }
-}
+const keptName = ({ runner }: Owner, op: string) => `${runner.op}${OF_DEAD}${op}`;
 
 function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: LockPlace['env']): Lock {
   const { op } = runner;
@@ -278,7 +270,7 @@ function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: Lock
     runner,
     dead: lingering.map(one => one.runner),
     become(purpose) {
-      const fresh = join(dirname(dirname(dirname(dir))), `.${op}`);
+      const fresh = freshOf(dir, op);
       try {
         symlinkSync(targetOf(runner, purpose, env), fresh);
         renameSync(fresh, join(dir, op));

@@ -7,7 +7,6 @@ import {
   constants,
   fstatSync,
   lstatSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -16,7 +15,7 @@ import {
   statSync,
   symlinkSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import {
   type AttachmentId,
   cacheFileOf,
@@ -37,7 +36,7 @@ import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
-import { fileFailure, namesIfThere, UNREADABLE } from '../files/read-file.ts';
+import { fileFailure, inDirectory, namesIfThere, UNREADABLE, unlessThere } from '../files/read-file.ts';
 import { hostCookie, identifyNetns } from '../sys/netns-identity.ts';
 import { type Entry, type Made, type MadeByUs, readEvenAside, removeEntry, renderEntry } from './entries.ts';
 import { findGeneration, type Generation } from './generation.ts';
@@ -473,12 +472,7 @@ export function keepCacheDir(stateDir: string, cacheDir: string): void {
   const link = join(cachesDir(stateDir), digestOf(cacheDir));
   // Checking first is cheaper than an error that is thrown and caught.
   if (lstatSync(link, { throwIfNoEntry: false })) return;
-  mkdirSync(dirname(link), { recursive: true, mode: 0o700 });
-  try {
-    symlinkSync(`${MARK}${cacheDir}`, link);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  }
+  inDirectory(link, () => unlessThere(() => symlinkSync(`${MARK}${cacheDir}`, link)));
 }
 
 function misplaced({ network, containerId, ifname }: AttachmentId, file: string): CniError {

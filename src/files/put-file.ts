@@ -8,7 +8,6 @@ import {
   fsyncSync,
   linkSync,
   lstatSync,
-  mkdirSync,
   openSync,
   renameSync,
   rmSync,
@@ -17,7 +16,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isRunning, thisProcess } from './process-stat.ts';
-import { fileFailure, NO_SUCH_FILE, namesIn } from './read-file.ts';
+import { fileFailure, inDirectory, NO_SUCH_FILE, namesIn } from './read-file.ts';
 
 /** How to write a file; only its owner may read it. */
 interface PutOptions {
@@ -117,16 +116,6 @@ export function writeOverLeftover(path: string, content: string | Uint8Array, sy
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     rmSync(path, { force: true });
     return writeNewFile(path, content, sync);
-  }
-}
-
-function inDirectory<T>(path: string, work: () => T): T {
-  try {
-    return work();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    return work();
   }
 }
 

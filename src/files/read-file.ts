@@ -1,7 +1,7 @@
-// What is in a file, if there is one, what is its absolute path, and how is a failure reported?
+// What is in a file, what is its absolute path, what if it, or its directory, is there or is not, and how is a failure reported?
 
-import { constants, existsSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { isAbsolute, resolve } from 'node:path';
+import { constants, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { dirname, isAbsolute, resolve } from 'node:path';
 import { workingDirectory } from '../cni/directories.ts';
 import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
 
@@ -139,6 +139,28 @@ export function ifThere<T>(work: () => T): T | undefined {
   } catch (cause) {
     if (ABSENT.includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
     throw cause;
+  }
+}
+
+/** Gives a file its name. @returns false if there is one of that name @throws any other system error */
+export function unlessThere(work: () => void): boolean {
+  try {
+    work();
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    return false;
+  }
+}
+
+/** Does work that makes a file; if its directory is missing, makes that, for its owner only, and does it again. @throws the system error */
+export function inDirectory<T>(path: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    return work();
   }
 }
 

@@ -2,8 +2,8 @@
 //
 // winston has a file transport of its own. If the disk is full, it reports nothing, accepts no further line, and blocks every
 // other destination of the same logger. So lines are appended here synchronously, and a failure affects only its own line.
-import { closeSync, fstatSync, mkdirSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { closeSync, fstatSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { inDirectory } from '../files/read-file.ts';
 
 /** When a file is full, and how many files are kept. */
 export interface RotationLimits {
@@ -32,7 +32,7 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
     fd = undefined;
   };
   const open = (): number => {
-    fd = openToAppend(path);
+    fd = inDirectory(path, () => openSync(path, 'a', 0o600));
     ({ size } = fstatSync(fd));
     return fd;
   };
@@ -53,16 +53,6 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
     },
     close,
   };
-}
-
-function openToAppend(path: string): number {
-  try {
-    return openSync(path, 'a', 0o600);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    return openSync(path, 'a', 0o600);
-  }
 }
 
 const LINE_END = Buffer.from('\n');
