@@ -18,7 +18,13 @@ import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts
 import { type ChangeReply, FORMER, parseChangeReply } from '../cni/invocation.ts';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import { convertResult, type ResultOf } from '../cni/result.ts';
-import { type Conflist, isSinglePlugin, type PluginEntry, parseFrozen } from './config/conflist.ts';
+import {
+  type Conflist,
+  declaredCapabilities,
+  isSinglePlugin,
+  type PluginEntry,
+  parseFrozen,
+} from './config/conflist.ts';
 import { findExecutable, isOwnExecutable } from './config/find-plugin.ts';
 import { isAbandoned, JUST_DELETED, noteOf, undoIfDeleted } from './records/foreign.ts';
 import { findCached } from './records/known-add.ts';
@@ -256,14 +262,12 @@ export function applyChange(settings: Settings, { capabilityArgs = {}, options =
   };
 }
 
-function refuseUndeclared({ name, plugins }: Conflist, given: JsonObject): void {
-  const declared = plugins.flatMap(({ capabilities }) =>
-    Object.keys(capabilities).filter(capability => capabilities[capability]),
-  );
+function refuseUndeclared(list: Conflist, given: JsonObject): void {
+  const declared = declaredCapabilities(list);
   const stray = Object.keys(given).find(capability => !declared.includes(capability));
   if (stray === undefined) return;
   const found = declared.length ? `declared are ${quoteAll(declared)}` : 'none is declared';
-  throw refusal(`no plugin of network "${name}" declares capability "${stray}"; ${found}`);
+  throw refusal(`no plugin of network "${list.name}" declares capability "${stray}"; ${found}`);
 }
 
 function withOptions(source: string, list: Conflist, options: Readonly<Record<string, JsonObject>>): string {

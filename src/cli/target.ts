@@ -1,7 +1,7 @@
 // Which network, container and directories does a command line mean, and who is told of the chain that it runs?
 
 import { join } from 'node:path';
-import type { Conflist } from '../chain/config/conflist.ts';
+import { type Conflist, declaredCapabilities } from '../chain/config/conflist.ts';
 import { parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { type Diagnostic, loadFile, loadNetwork, NetworkNotFound } from '../chain/config/load.ts';
 import type { Attachment, ChainRuntime, Deadlines, RequestWatcher } from '../chain/run/runtime.ts';
@@ -178,10 +178,8 @@ function parseTimeouts(texts: readonly string[]): Deadlines | undefined {
 
 /** A warning for each capability argument that no plugin declares: the chain runs as if the argument were missing. */
 export function findUnread(list: Conflist, given: JsonObject): CniError[] {
-  const declared = new Set(
-    list.plugins.flatMap(({ capabilities }) => Object.keys(capabilities).filter(name => capabilities[name])),
-  );
-  const unread = Object.keys(given).filter(name => !declared.has(name));
+  const declared = declaredCapabilities(list);
+  const unread = Object.keys(given).filter(name => !declared.includes(name));
   return unread.map(name => {
     const near = didYouMean(name, declared);
     const text = `Cannot pass capability "${name}": no plugin of network "${list.name}" declares it${near}`;

@@ -194,12 +194,10 @@ export function giveUp(file: string, key: string): boolean | undefined {
 
 /** The daemon's process, from the beginning of its calls file; undefined if this is none. */
 export function daemonOf(file: string): ProcessId | undefined {
-  try {
+  return attempt(() => {
     const header = readFileSync(file).subarray(0, CROWDED_AT);
     return JSON.parse(header.subarray(0, header.indexOf(0)).toString()) as ProcessId;
-  } catch {
-    return undefined;
-  }
+  });
 }
 
 /** Removes files that no daemon has locked. A living daemon holds the lock, even from another PID namespace. */

@@ -3,12 +3,12 @@
 // The journal forgets an attachment with its DEL. So the command and the daemon append one line per operation to a small file. Plugins that
 // a runtime starts without either write nothing: it would cost every start. So calls that neither the command nor the daemon served are
 // missing here.
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RequestWatcher } from '../chain/run/runtime.ts';
 import { derivedNameOf } from '../cni/attachment.ts';
 import { toCniError } from '../cni/errors.ts';
 import { defined, isObject, tryParse } from '../cni/json.ts';
+import { tryRead } from '../files/read-file.ts';
 import { FAILED_WITHOUT_CODE, podOf, type RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';
 import { maskText } from './secrets.ts';
@@ -66,7 +66,8 @@ export function appendHistory(stateDir: string, events: readonly HistoryEvent[])
 /** All events that are kept, oldest first. Lines that were cut off are skipped. */
 export function readHistory(stateDir: string): HistoryEvent[] {
   const file = historyFileOf(stateDir);
-  return [`${file}.1`, file].flatMap(readLines).flatMap(line => {
+  const lines = [`${file}.1`, file].flatMap(one => tryRead(one)?.split('\n') ?? []);
+  return lines.flatMap(line => {
     const value = tryParse(line);
     if (!isObject(value) || KEYS.some(key => typeof value[key] !== 'string')) return [];
     const { containerID, ...event } = value as unknown as HistoryLine;
@@ -128,12 +129,4 @@ export function historyAlone(stateDir: string): RequestWatcher {
       },
     }),
   };
-}
-
-function readLines(file: string): string[] {
-  try {
-    return readFileSync(file, 'utf8').split('\n').filter(Boolean);
-  } catch {
-    return [];
-  }
 }

@@ -2,6 +2,7 @@
 
 import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/run/trace-context.ts';
 import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
+import { attempt } from '../cni/errors.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
 import { letGoFirst } from '../wait.ts';
 import { noteRequest } from './history.ts';
@@ -117,11 +118,7 @@ export class Observer implements RecordingWatcher {
     if (traceDir === undefined) return undefined;
     if (id === undefined)
       return inEnvelope('RequestList', { items: listTraces(traceDir).records.map(toRequest) });
-    try {
-      return inEnvelope('Request', toRequest(findTrace(traceDir, id)));
-    } catch {
-      return undefined;
-    }
+    return attempt(() => inEnvelope('Request', toRequest(findTrace(traceDir, id))));
   }
 
   /**

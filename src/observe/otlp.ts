@@ -1,6 +1,7 @@
 // How is a request shown in OpenTelemetry, and how do its spans reach a collector? (OTLP/HTTP with JSON)
 
 import { newSpanId } from '../chain/run/trace-context.ts';
+import { attempt } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { timeLimit } from '../wait.ts';
 import type { FinishRecord, PluginRecord, RequestRecord, RequestSpan, TransactionRecord } from './record.ts';
@@ -286,15 +287,10 @@ async function post(options: OtlpOptions, spans: readonly OtlpSpan[]): Promise<b
 function parsePairs(text = ''): Record<string, string> {
   const pairs = text.split(',').flatMap(pair => {
     const at = pair.indexOf('=');
-    return at > 0 ? [[pair.slice(0, at).trim(), decode(pair.slice(at + 1).trim())] as const] : [];
+    const value = pair.slice(at + 1).trim();
+    return at > 0
+      ? [[pair.slice(0, at).trim(), attempt(() => decodeURIComponent(value)) ?? value] as const]
+      : [];
   });
   return Object.fromEntries(pairs);
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

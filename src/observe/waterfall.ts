@@ -1,7 +1,8 @@
 // How is a stored request shown on a terminal: when did each plugin run, and what did it add to the result?
 import { derivedNameOf, shortId } from '../cni/attachment.ts';
+import { attempt } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
+import { parseResult, type Result } from '../cni/result.ts';
 import { diffResults } from '../lab/diff.ts';
 import { count, localTime, renderTable, renderTime } from '../lab/words.ts';
 import type { FinishRecord, PluginRecord, RequestRecord, TransactionRecord } from './record.ts';
@@ -177,14 +178,9 @@ function differenceOf(plugins: readonly PluginRecord[], at: number): string[] {
   return diffResults(read(before?.result), after);
 }
 
+/** Undefined as well if it was masked, or the file was changed: the times are still useful. */
 function read(result: JsonObject | undefined): Result | undefined {
-  if (!isObject(result)) return undefined;
-  try {
-    return parseResult(result, resultVersionOf(result, '0.1.0', 'result'), 'result');
-  } catch {
-    // It was masked, or the file was changed; the times are still useful.
-    return undefined;
-  }
+  return isObject(result) ? attempt(() => parseResult(result, '0.1.0')) : undefined;
 }
 
 function saidBy({ stderr = '' }: PluginRecord): string[] {

@@ -7,7 +7,7 @@
 import { closeSync, fchmodSync, fchownSync, statSync } from 'node:fs';
 import { listNetworks } from '../chain/config/load.ts';
 import { podNamedIn } from '../cni/env.ts';
-import { describeError } from '../cni/errors.ts';
+import { attempt, describeError } from '../cni/errors.ts';
 import { objectIn } from '../cni/invocation.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { putOpenFile } from '../files/put-file.ts';
@@ -78,7 +78,7 @@ export class ListRestorer {
     if (times.length >= MOST_RESTORED)
       return `it was restored ${MOST_RESTORED} times within an hour, and written again each time`;
     try {
-      const file = listNetworks(this.#confDir).networks.find(({ list }) => list.name === network)?.file;
+      const file = fileOfList(this.#confDir, network);
       // It may have been written again since; that is another change.
       if (file === undefined || tryRead(file) !== present) return undefined;
       const { mode, uid, gid } = statSync(file);
@@ -153,15 +153,18 @@ export function describeListChanges(
 
 /** The file, and what the kernel tells of its last change. */
 function fileOf(confDir: string, network: string): LogFields {
-  try {
-    const file = listNetworks(confDir).networks.find(({ list }) => list.name === network)?.file;
-    const found = file === undefined ? undefined : statSync(file);
-    if (found === undefined) return {};
-    return { file, written: found.mtime.toISOString(), placed: found.ctime.toISOString(), owner: found.uid };
-  } catch {
-    // It changes again just now, which is another change.
-    return {};
-  }
+  const told = attempt(() => {
+    const file = fileOfList(confDir, network);
+    if (file === undefined) return undefined;
+    const { mtime, ctime, uid } = statSync(file);
+    return { file, written: mtime.toISOString(), placed: ctime.toISOString(), owner: uid };
+  });
+  // It may change again just now, which is another change.
+  return told ?? {};
+}
+
+function fileOfList(confDir: string, network: string): string | undefined {
+  return listNetworks(confDir).networks.find(({ list }) => list.name === network)?.file;
 }
 
 function typesIn(source: string | undefined): string[] {

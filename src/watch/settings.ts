@@ -2,8 +2,9 @@
 
 import { listNetworks } from '../chain/config/load.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
+import { attempt } from '../cni/errors.ts';
 import { objectIn } from '../cni/invocation.ts';
-import { isObject, memberOf } from '../cni/json.ts';
+import { isObject, memberOf, textsIn } from '../cni/json.ts';
 import { putFile } from '../files/put-file.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { WatchedAttachment } from './attachments.ts';
@@ -58,19 +59,16 @@ export type ConfiguredLists = ReadonlyMap<string, string>;
 
 /** Reads the directory of configurations. */
 export function readLists(confDir: string): ConfiguredLists {
-  try {
-    return new Map(listNetworks(confDir).networks.map(({ list }) => [list.name, list.source]));
-  } catch {
-    // The directory cannot be read now; then what the attachments were made with has to be enough.
-    return new Map();
-  }
+  // If it cannot be read now, what the attachments were made with has to be enough.
+  const { networks } = attempt(() => listNetworks(confDir)) ?? { networks: [] };
+  return new Map(networks.map(({ list }) => [list.name, list.source]));
 }
 
 /** The lists of a directory as a daemon last knew them; undefined if none did. */
 export function recallLists(file: string, confDir: string): ConfiguredLists | undefined {
   const { confDir: dir, lists } = objectIn(tryRead(file)) ?? {};
   if (dir !== confDir || !isObject(lists)) return undefined;
-  return new Map(Object.entries(lists).filter((one): one is [string, string] => typeof one[1] === 'string'));
+  return new Map(Object.entries(textsIn(lists)));
 }
 
 /** Keeps them for the next daemon: what changes until then has no notification. @throws CniError 5 */

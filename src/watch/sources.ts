@@ -2,6 +2,7 @@
 import { type FSWatcher, statSync, watch } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { type AttachmentId, findOwner, isContainer } from '../cni/attachment.ts';
+import { attempt } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import type { Envelope } from '../netlink/codec.ts';
 import {
@@ -48,12 +49,8 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
   const hints = new DeviceHints([]);
   const tell = (read: () => readonly Hint[]): void => told(events, read, events.lost);
   const lost = (why: string): void => {
-    try {
-      hints.reset(listDevices());
-    } catch {
-      // Every attachment is checked now.
-      hints.reset(undefined);
-    }
+    // Without a list every attachment is checked now, too.
+    hints.reset(attempt(listDevices));
     events.lost(why);
   };
   const { interrupted } = events;
@@ -93,15 +90,12 @@ function told(events: SourceEvents, read: () => readonly Hint[], unread: (why: s
 /** Listens to the namespaces that devices of this host lead to. @returns a function that stops this */
 function listenInside(hints: DeviceHints, events: SourceEvents): () => void {
   const unread = (why: string): void => events.hints([{ of: 'all', isLikely: false, why }]);
-  try {
-    return openPeerMonitor(NETLINK_ROUTE, PEER_GROUPS, ROUTE_FILTER, {
-      changed: notifications => told(events, () => hints.hintsInside(notifications), unread),
-      lost: events.missed,
-    });
-  } catch {
-    // The kernel is too old for this: the timer finds what changes inside.
-    return () => {};
-  }
+  const listener = {
+    changed: (all: readonly PeerMessages[]) => told(events, () => hints.hintsInside(all), unread),
+    lost: events.missed,
+  };
+  // If the kernel is too old for this, the timer finds what changes inside.
+  return attempt(() => openPeerMonitor(NETLINK_ROUTE, PEER_GROUPS, ROUTE_FILTER, listener)) ?? (() => {});
 }
 
 function listDevices(): HostDevice[] {

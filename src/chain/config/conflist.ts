@@ -102,13 +102,15 @@ export function parsePluginEntry(conf: unknown, path: readonly (string | number)
   return { type: known.type, capabilities: known.capabilities ?? {}, conf };
 }
 
+/** Keys of a single plugin configuration that apply to the list it becomes. */
+export const LIFTED_KEYS: readonly string[] = ['cniVersions', 'disableCheck', 'disableGC'];
+
 /**
- * Turns a single plugin configuration into a list of one. Keys that have a meaning only in a list (`cniVersions`,
- * `disableCheck`, `disableGC`) are lifted to the list, which the reference fails to do. `name` and `cniVersion` are the
+ * Turns a single plugin configuration into a list of one. {@link LIFTED_KEYS} are lifted to the list, which the reference fails to do. `name` and `cniVersion` are the
  * plugin's own and match in any letter case, as in the reference.
  */
 export function upgradeToConflist(conf: JsonObject): JsonObject {
-  const lifted = ['cniVersions', 'disableCheck', 'disableGC'].filter(key => conf[key] !== undefined);
+  const lifted = LIFTED_KEYS.filter(key => conf[key] !== undefined);
   return {
     name: memberOf(conf, 'name'),
     cniVersion: memberOf(conf, 'cniVersion') ?? '',
@@ -163,6 +165,14 @@ function wrongType(list: JsonObject, key: string, expected: string): ConflistErr
     [key],
     `Cannot use "${key}" of the list: expected ${expected}, found ${JSON.stringify(list[key])}`,
   );
+}
+
+/** The capabilities that plugins of a list declare, each once. */
+export function declaredCapabilities({ plugins }: Pick<Conflist, 'plugins'>): string[] {
+  const declared = plugins.flatMap(({ capabilities }) =>
+    Object.keys(capabilities).filter(name => capabilities[name]),
+  );
+  return [...new Set(declared)];
 }
 
 /** An executable that an entry of a list needs. */

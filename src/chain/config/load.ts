@@ -4,16 +4,17 @@ import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { CniError, type CniErrorOptions, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { objectIn } from '../../cni/invocation.ts';
-import { defined, didYouMean, isObject, type JsonObject, memberOf } from '../../cni/json.ts';
+import { defined, didYouMean, isObject, type JsonObject, memberOf, parseJson } from '../../cni/json.ts';
 import { findSyntaxProblem, placeOf, type TextPlace } from '../../cni/json-place.ts';
 import { isRuntimeKey } from '../../cni/schemas.ts';
-import { tryRead } from '../../files/read-file.ts';
+import { ifThere, tryRead } from '../../files/read-file.ts';
 import {
   type Conflist,
   ConflistError,
   type ConflistParts,
   completeNetwork,
   isSinglePlugin,
+  LIFTED_KEYS,
   type PluginEntry,
   parseConflist,
   parsePluginEntry,
@@ -63,9 +64,8 @@ export function findPluginFiles(file: string, network: string, onSkipped?: OnSki
 /** A network's name may not be a possible directory name. */
 function isDirectory(path: string): boolean {
   try {
-    return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+    return ifThere(() => statSync(path, { throwIfNoEntry: false }))?.isDirectory() ?? false;
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENAMETOOLONG') return false;
     throw unreadable(path, cause);
   }
 }
@@ -124,8 +124,6 @@ const LIST_KEYS = [
   'loadOnlyInlinedPlugins',
   'plugins',
 ];
-/** Keys of a single plugin configuration that apply to the list it becomes. */
-const LIFTED_KEYS = ['cniVersions', 'disableCheck', 'disableGC'];
 
 /**
  * Keys that differ from one of the list's only by letter case, and keys of plugins that only the runtime may set.
@@ -153,11 +151,10 @@ function findNearMisses(object: JsonObject, known: readonly string[]): OddKey[] 
 
 function findRuntimeKeys(entry: JsonObject, path: readonly (string | number)[]): OddKey[] {
   return Object.keys(entry).flatMap(key => {
-    if (isRuntimeKey(key))
-      return [{ path: [...path, key], problem: `key "${key}" is set by the runtime: it is dropped` }];
-    if (key !== 'runtimeConfig') return [];
-    const problem = 'key "runtimeConfig" is set by the runtime: it is replaced when capabilities are passed';
-    return [{ path: [...path, key], problem }];
+    const isWhole = isRuntimeKey(key);
+    if (!isWhole && key !== 'runtimeConfig') return [];
+    const outcome = isWhole ? 'dropped' : 'replaced when capabilities are passed';
+    return [{ path: [...path, key], problem: `key "${key}" is set by the runtime: it is ${outcome}` }];
   });
 }
 
@@ -261,21 +258,14 @@ export function readText(file: string): string {
 }
 
 function parseFile(file: string, text: string): JsonObject {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    const { line = 1, column = 1, problem = (cause as Error).message } = findSyntaxProblem(text) ?? {};
-    throw new PlacedError(
-      file,
-      { line, column },
-      problem,
-      new CniError(ErrorCode.decodingFailure, problem, { cause }),
-    );
-  }
+  const refusal = (place: TextPlace, problem: string, cause?: unknown) =>
+    new PlacedError(file, place, problem, new CniError(ErrorCode.decodingFailure, problem, { cause }));
+  const value = parseJson(text, (message, cause) => {
+    const { line = 1, column = 1, problem = message } = findSyntaxProblem(text) ?? {};
+    return refusal({ line, column }, problem, cause);
+  });
   if (isObject(value)) return value;
-  const problem = 'expected a JSON object';
-  throw new PlacedError(file, placeOf(text, []), problem, new CniError(ErrorCode.decodingFailure, problem));
+  throw refusal(placeOf(text, []), 'expected a JSON object');
 }
 
 /** Runs a step of reading a file, and adds file, line and column to its error. */

@@ -6,7 +6,7 @@ import { type JsonObject, memberOf } from '../../cni/json.ts';
 import { CURRENT_VERSION, SPEC_VERSIONS, type SpecVersion } from '../../cni/result.ts';
 import { callPlugins, joinErrors, withDetails } from '../run/call-plugins.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';
-import type { Conflist, PluginEntry } from './conflist.ts';
+import { type Conflist, declaredCapabilities, type PluginEntry } from './conflist.ts';
 
 /** A plugin and the versions that it reported. */
 export interface PluginVersions {
@@ -58,11 +58,8 @@ export async function validateNetwork(list: Conflist, runtime: ChainRuntime): Pr
   const deaf = plugins.filter(({ supportedVersions }) => !supportedVersions.includes(list.version));
   if (deaf.length) errors.unshift(versionConflict(list, plugins, deaf));
   if (errors.length) throw joinErrors(`Cannot use network "${list.name}"`, errors);
-  const wanted = list.plugins.flatMap(({ capabilities }) =>
-    Object.keys(capabilities).filter(name => capabilities[name]),
-  );
   const highestCommon = findHighestCommon(plugins) ?? list.version;
-  return { plugins, highestCommon, capabilities: [...new Set(wanted)] };
+  return { plugins, highestCommon, capabilities: declaredCapabilities(list) };
 }
 
 /** The highest version of the specification that all of them list. */
