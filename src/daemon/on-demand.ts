@@ -11,6 +11,7 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { CORE_NAME, ON_DEMAND_SUFFIX } from '../cni/directories.ts';
+import { attempt } from '../cni/errors.ts';
 import { isObject, tryParse } from '../cni/json.ts';
 import { bootId } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
@@ -22,6 +23,7 @@ import {
   socketPathOf,
   startNoteOf,
 } from './protocol.ts';
+import { identityOf, namespacesOf } from './who-listens.ts';
 
 /** What such a daemon gets of the environment. Each request brings its own, and marks of runners are not for a daemon. */
 const VARIABLES = [
@@ -43,10 +45,8 @@ interface OnDemand {
 }
 
 /** Network and mount namespace, in one boot of the machine. */
-interface Home {
+interface Home extends Pick<ProcessPlace, 'network' | 'mount'> {
   readonly boot: string;
-  readonly network: string;
-  readonly mount: string;
 }
 
 /** The text of that file. */
@@ -56,15 +56,7 @@ export function renderOnDemand(settings: Omit<OnDemand, 'home'>): string {
 
 /** Undefined for a process whose namespaces this user may not see. */
 function homeOf(process: 'self' | '1'): Home | undefined {
-  const identityOf = (kind: string): string => {
-    const { dev, ino } = statSync(`/proc/${process}/ns/${kind}`);
-    return `${dev}:${ino}`;
-  };
-  try {
-    return { boot: bootId(), network: identityOf('net'), mount: identityOf('mnt') };
-  } catch {
-    return undefined;
-  }
+  return attempt(() => ({ boot: bootId(), ...namespacesOf(process) }));
 }
 
 /**
@@ -83,8 +75,7 @@ export function isAtHome(installed: Home | undefined, here = homeOf('self')): bo
  * one itself, at home and of the executable that now has this one's name.
  */
 export function isInTheWayOf({ executable, network, mount }: ProcessPlace): boolean {
-  const now = statSync(process.execPath, { throwIfNoEntry: false });
-  if (now === undefined || executable !== `${now.dev}:${now.ino}`) return false;
+  if (executable !== attempt(() => identityOf(process.execPath))) return false;
   const file = `${dirname(process.execPath)}/${CORE_NAME}${ON_DEMAND_SUFFIX}`;
   const settings = existsSync(file) ? readOnDemand(file) : undefined;
   return settings !== undefined && isAtHome(settings.home, { boot: bootId(), network, mount });
@@ -168,8 +159,7 @@ export function startSuccessor(
   { program, args, cwd, isManaged }: OwnStart,
   { executable }: ProcessPlace,
 ): Succession {
-  const { dev, ino } = statSync(program);
-  if (`${dev}:${ino}` === executable) return 'same';
+  if (identityOf(program) === executable) return 'same';
   if (isManaged) return 'ending';
   const options = args.includes(REPLACE) ? args : [...args, REPLACE];
   const child = Bun.spawn([program, ...options], {

@@ -122,10 +122,10 @@ export type Ping =
 export async function ping(runDir: string, deadlineMs: number): Promise<Ping> {
   const socket = socketPathOf(runDir);
   if (callsFileThere(socket) === undefined) return { state: 'absent' };
-  const [answer, place] = await Promise.all([sendPing(wireOf(socket), deadlineMs), ownPlace()]);
+  const answer = await sendPing(wireOf(socket), deadlineMs);
   if (answer === 'absent' || answer === 'silent') return { state: answer };
   if (answer === 'declined') return { state: 'other build' };
-  return { state: answer.executable === place.executable ? 'alive' : 'other build', reply: answer };
+  return { state: answer.executable === ownPlace().executable ? 'alive' : 'other build', reply: answer };
 }
 
 /** One question and one answer on a connection of its own. */

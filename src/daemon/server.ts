@@ -65,7 +65,7 @@ export async function startServer(
   events: ServerEvents,
   { replace = false, version = '', ownStart }: ServerOptions = {},
 ): Promise<Server> {
-  const place = await ownPlace();
+  const place = ownPlace();
   const admission = new Admission(place, backend, events);
   const leave = (): void => {
     admission.isEnding = true;

@@ -120,16 +120,17 @@ export async function askDaemon(
 }
 
 /** The executable and the namespaces of this process. */
-export async function ownPlace(): Promise<ProcessPlace> {
-  const [executable, network, mount] = await Promise.all([
-    identityOf('/proc/self/exe'),
-    identityOf('/proc/self/ns/net'),
-    identityOf('/proc/self/ns/mnt'),
-  ]);
-  return { executable, network, mount };
+export function ownPlace(): ProcessPlace {
+  return { executable: identityOf('/proc/self/exe'), ...namespacesOf('self') };
 }
 
-async function identityOf(path: string): Promise<string> {
-  const { dev, ino } = await Bun.file(path).stat();
+/** The namespaces in which a process looks paths and devices up. @throws the system error if this user may not see them */
+export function namespacesOf(process: 'self' | '1'): Pick<ProcessPlace, 'network' | 'mount'> {
+  return { network: identityOf(`/proc/${process}/ns/net`), mount: identityOf(`/proc/${process}/ns/mnt`) };
+}
+
+/** Device and inode of a file. @throws the system error */
+export function identityOf(path: string): string {
+  const { dev, ino } = statSync(path);
   return `${dev}:${ino}`;
 }

@@ -10,7 +10,7 @@ const encoder = new TextEncoder();
 
 /** A request that a daemon of this process's executable and namespaces takes. */
 export async function requestHere(change: Partial<RunRequest> = {}): Promise<RunRequest> {
-  const place = await ownPlace();
+  const place = ownPlace();
   const command = { args: ['status', 'podnet'], cwd: '/', env: {}, stdin: '' };
   return { place, ...command, key: crypto.randomUUID(), ...change };
 }

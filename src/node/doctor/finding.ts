@@ -62,7 +62,7 @@ export async function viewDaemon(runDir: string): Promise<DaemonView> {
   if (response === 'absent' || response === 'ending') return { kind: 'gone', socket };
   const state: unknown = response === 'silent' ? undefined : await response.json().catch(() => undefined);
   if (!isObject(state)) return { kind: 'silent', socket, holder: holderOf(socket) };
-  return { kind: 'answers', socket, state, here: await ownPlace() };
+  return { kind: 'answers', socket, state, here: ownPlace() };
 }
 
 /** A symbolic link leads to a service manager's socket, and asking there would start a daemon. */
