@@ -142,7 +142,7 @@ function madeOf(member: unknown): Made | undefined {
   return made as Made;
 }
 
-function isTexts(value: unknown): boolean {
+function isTexts(value: unknown): value is string[] {
   return Array.isArray(value) && value.every(one => typeof one === 'string');
 }
 
@@ -165,8 +165,9 @@ function isName(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
 }
 
-function isPair(value: unknown): value is [string, string] {
-  return Array.isArray(value) && value.length === 2 && value.every(part => typeof part === 'string');
+/** Whether it is an argument: its key and its value. */
+export function isPair(value: unknown): value is [string, string] {
+  return isTexts(value) && value.length === 2;
 }
 
 /** encoding/json writes these five characters escaped. */

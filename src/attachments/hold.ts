@@ -3,7 +3,7 @@
 
 import { readdirSync } from 'node:fs';
 import { basename } from 'node:path';
-import { type AttachmentId, cacheFileOf } from '../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf, describeAttachment } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig, orTell, toCniError } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
@@ -595,10 +595,9 @@ function isElsewhere(record: Pick<KnownAttachment, 'boot' | 'hostCookie'>, env: 
 function refuseElsewhere(record: KnownAttachment): void {
   const path = pathsOfNamespaces().find(one => findNetnsCookie(one) === record.hostCookie);
   if (path === undefined) return;
-  const { network, containerId, ifname } = record;
   throw new CniError(
     ErrorCode.tryAgainLater,
-    `Cannot change interface "${ifname}" of container "${containerId}" on network "${network}": ${ELSEWHERE}; run it there (nsenter --net=${path})`,
+    `Cannot change ${describeAttachment(record)}: ${ELSEWHERE}; run it there (nsenter --net=${path})`,
   );
 }
 

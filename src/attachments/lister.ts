@@ -29,10 +29,13 @@ export function knownLister(
   isDoubted: (entry: object) => boolean,
 ): Lister<KnownAttachment> {
   const { cacheDir, journals } = places;
-  const noted = journals.map(stateDir => {
-    const read = (file: string) => noteIn(stateDir, file);
-    return { stateDir, files: new FileCache(read, () => false) };
-  });
+  const noted = journals.map(stateDir => ({
+    stateDir,
+    files: new FileCache(
+      file => noteIn(stateDir, file),
+      () => false,
+    ),
+  }));
   const cached = new Map<string, FileCache<Entry>>();
   const entriesIn = (dir: string, scope: 'all' | 'new' | undefined): Entry[] => {
     const files = cached.get(dir) ?? new FileCache(entryAt, entry => !isDoubted(entry));

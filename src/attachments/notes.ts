@@ -19,6 +19,7 @@ import { join } from 'node:path';
 import {
   type AttachmentId,
   cacheFileOf,
+  describeAttachment,
   digestOf,
   directoryOf,
   fileNameOf,
@@ -38,7 +39,15 @@ import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileFailure, inDirectory, namesIfThere, UNREADABLE, unlessThere } from '../files/read-file.ts';
 import { hostCookie, identifyNetns } from '../sys/netns-identity.ts';
-import { type Entry, type Made, type MadeByUs, readEvenAside, removeEntry, renderEntry } from './entries.ts';
+import {
+  type Entry,
+  isPair,
+  type Made,
+  type MadeByUs,
+  readEvenAside,
+  removeEntry,
+  renderEntry,
+} from './entries.ts';
 import { findGeneration, type Generation } from './generation.ts';
 import type { Runner } from './lock.ts';
 
@@ -475,8 +484,8 @@ export function keepCacheDir(stateDir: string, cacheDir: string): void {
   inDirectory(link, () => unlessThere(() => symlinkSync(`${MARK}${cacheDir}`, link)));
 }
 
-function misplaced({ network, containerId, ifname }: AttachmentId, file: string): CniError {
-  return unfit(file, `it is for interface "${ifname}" of container "${containerId}" on network "${network}"`);
+function misplaced(id: AttachmentId, file: string): CniError {
+  return unfit(file, `it is for ${describeAttachment(id)}`);
 }
 
 function unfit(file: string, problem: string): CniError {
@@ -551,7 +560,6 @@ const NUMBER: FieldType = ['a number', Number.isFinite];
 const isIndex = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
 const INDEX: FieldType = ['an index', isIndex];
 const OBJECT: FieldType = ['an object', isObject];
-const isPair = (value: unknown): boolean => Array.isArray(value) && value.length === 2 && value.every(isText);
 
 const optional = ([name, is]: FieldType): FieldType => [name, value => value === undefined || is(value)];
 const listOf = ([name, is]: FieldType): FieldType => [

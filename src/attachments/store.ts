@@ -1,12 +1,6 @@
 // Which attachments do we know, and what of them is unfinished?
 //
-// libcni's entry is the truth about every settled attachment (entries.ts); a note exists only while something is unfinished (notes.ts). An
-// ADD commits by the rename of its entry, a DEL by its removal, and only then does the note go. So a note can be over: its process died in
-// between, or another runtime has made or deleted the attachment since. The entry tells. Who meets a note that is over passes it over, and
-// who has the lock removes it.
-//
-// Nothing is synced. This is about kernel state, which a power failure ends as well, and attachments of an earlier boot are taken down
-// whether their files are complete or not.
+// README.md says what entries and notes are, and when a note is over. Who meets such a one passes it over, and who has the lock removes it.
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AttachmentId } from '../cni/attachment.ts';

@@ -12,7 +12,7 @@ import {
   readAttachment,
   type Settings,
 } from '../attachments/store.ts';
-import type { AttachmentId } from '../cni/attachment.ts';
+import { type AttachmentId, describeAttachment } from '../cni/attachment.ts';
 import { CHANGE_VARIABLE, type ChangeMode } from '../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts';
 import { type ChangeReply, FORMER, parseChangeReply } from '../cni/invocation.ts';
@@ -152,15 +152,14 @@ function refuseUnreachable({ record, past }: HeldKnown): void {
   const place = past.netns();
   if (place === 'same') return;
   const state = place === 'gone' ? 'no longer exists' : 'is no longer the namespace of its ADD';
-  throw new CniError(ErrorCode.invalidNetns, `Cannot change ${nameOf(record)}: "${netns}" ${state}; run DEL`);
+  throw new CniError(
+    ErrorCode.invalidNetns,
+    `Cannot change ${describeAttachment(record)}: "${netns}" ${state}; run DEL`,
+  );
 }
 
 function unknown(id: AttachmentId, why: string): CniError {
-  return new CniError(ErrorCode.unknownContainer, `Cannot change ${nameOf(id)}: ${why}`);
-}
-
-function nameOf({ network, containerId, ifname }: AttachmentId): string {
-  return `interface "${ifname}" of container "${containerId}" on network "${network}"`;
+  return new CniError(ErrorCode.unknownContainer, `Cannot change ${describeAttachment(id)}: ${why}`);
 }
 
 /**

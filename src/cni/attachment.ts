@@ -21,6 +21,11 @@ export function toId({ network, containerId, ifname }: AttachmentId): Attachment
   return { network, containerId, ifname };
 }
 
+/** Names it in an error. */
+export function describeAttachment({ network, containerId, ifname }: AttachmentId): string {
+  return `interface "${ifname}" of container "${containerId}" on network "${network}"`;
+}
+
 /** Whether both name the same attachment. */
 export function sameAttachment(a: AttachmentId, b: AttachmentId): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;

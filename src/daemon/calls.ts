@@ -1,9 +1,6 @@
 // Which of client and daemon makes a call when the other one is silent or gone?
 //
-// A daemon that was stopped (SIGSTOP, a frozen cgroup) finds the requests that arrived in between when it continues. Their
-// clients have already made the calls themselves, and nothing must be done twice. So both sides write before they read, to a file
-// beside the socket. The daemon notes the key of a call as begun, then checks whether the client has given it up. The client notes the
-// key as given up, then checks whether the daemon has begun it. In either order, at most one of them makes the call.
+// README.md, "A silent daemon": both sides write to a file beside the socket before they read it, so at most one of them makes the call.
 //
 // The daemon maps its part of the file into memory (mmap), so a note costs no system call. Clients append to the file.
 import {

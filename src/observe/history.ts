@@ -1,8 +1,5 @@
 // What has been attached and detached on this node, also long after the record is gone?
-//
-// The journal forgets an attachment with its DEL. So the command and the daemon append one line per operation to a small file. Plugins that
-// a runtime starts without either write nothing: it would cost every start. So calls that neither the command nor the daemon served are
-// missing here.
+// README.md, "History", says what is missing here.
 import { join } from 'node:path';
 import type { RequestWatcher } from '../chain/run/runtime.ts';
 import { derivedNameOf } from '../cni/attachment.ts';

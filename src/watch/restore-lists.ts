@@ -1,9 +1,6 @@
 // Which plugins has a list lost or gained, and how does it get back those that another program's version of it lacks?
 //
-// An installer writes the list that it knows. What others had put into it is gone, and pods that start lack it. Where the policy is `restore`,
-// the daemon puts the lost plugins back, each at its place, and leaves what else the new version says, its further plugins included. It does
-// so a few times only: two programs that write one file for ever help no pod. A list whose first plugin is another one is another network,
-// and one that is gone was removed.
+// README.md says when, and what stays. A few times only: two programs that write one file for ever help no pod.
 import { closeSync, fchmodSync, fchownSync, statSync } from 'node:fs';
 import { listNetworks } from '../chain/config/load.ts';
 import { podNamedIn } from '../cni/env.ts';
@@ -120,9 +117,6 @@ function withLost(before: string, now: string): string | { readonly problem: str
 function pluginsOf(list: JsonObject | undefined): JsonObject[] {
   return Array.isArray(list?.plugins) ? list.plugins.filter(isObject) : [];
 }
-
-// Installers of meshes and vendors edit the lists of a node, and one undoes what another did. Nothing fails then: pods that start lack what
-// the plugin does.
 
 /** Attachments that are named; the number of all follows. */
 const NAMED = 20;

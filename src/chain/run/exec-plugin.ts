@@ -276,11 +276,8 @@ class Output {
   }
 }
 
-/**
- * Waits until all streams of an ended process are closed, but not for a grandchild that holds them open silently.
- * @returns whether they are closed
- */
-async function drain(outputs: readonly Output[]): Promise<boolean> {
+/** Waits until all streams of an ended process are closed, but not for a grandchild that holds them open silently. */
+async function drain(outputs: readonly Output[]): Promise<void> {
   let open = true;
   const closed = Promise.all(outputs.map(output => output.closed)).then(() => {
     open = false;
@@ -296,7 +293,6 @@ async function drain(outputs: readonly Output[]): Promise<boolean> {
     // If this process was busy, the timer fires before the pipes have been read.
     if (open) await turnOfEvents();
   }
-  return !open;
 }
 
 function turnOfEvents(): Promise<void> {

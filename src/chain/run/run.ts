@@ -1,7 +1,7 @@
 // How do ADD, CHECK, DEL and STATUS run over the plugins of a list, or of one plugin without a list?
 
 import { type KnownAttachment, pastOf, readAttachment } from '../../attachments/store.ts';
-import { type AttachmentId, cacheFileOf } from '../../cni/attachment.ts';
+import { type AttachmentId, cacheFileOf, describeAttachment } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { atLeast, convertResult, type ResultOf, SINCE } from '../../cni/result.ts';
@@ -122,7 +122,7 @@ async function checkRecorded(
   if (cached?.result === undefined) {
     throw new CniError(
       ErrorCode.unknownContainer,
-      `Cannot check interface "${id.ifname}" of container "${id.containerId}" on network "${id.network}": no ADD is recorded in "${cacheFileOf(cacheDirOf(runtime), id)}"`,
+      `Cannot check ${describeAttachment(id)}: no ADD is recorded in "${cacheFileOf(cacheDirOf(runtime), id)}"`,
     );
   }
   const prevResult = convertResult(cached.result, frozen.version, 'cached result');

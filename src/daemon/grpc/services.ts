@@ -196,9 +196,7 @@ export function serveHealth(services: readonly string[], isHealthy: () => Promis
       void look();
       const timer = setInterval(look, WATCH_MS);
       timer.unref();
-      call.on('cancelled', () => clearInterval(timer));
-      call.on('close', () => clearInterval(timer));
-      call.on('error', () => clearInterval(timer));
+      for (const end of ['cancelled', 'close', 'error']) call.on(end, () => clearInterval(timer));
     },
   };
 }
