@@ -39,7 +39,6 @@ import {
   takeLock,
 } from './lock.ts';
 import {
-  adopted,
   begunAdd,
   createNote,
   dropNote,
@@ -444,12 +443,12 @@ export class Held {
     writeEntry(record.cacheDir, entryOf(this.#right().stateDir, { ...record, source }));
   }
 
-  /** Another runtime made it, and nothing is noted of it. @param generation of its ADD, if that was noted */
+  /** Another runtime made it, and nothing is noted of it: all but its entry is of now. @param generation of its ADD, if that was noted */
   adopt(one: KnownAttachment, generation: string | undefined): HeldKnown {
     const { env, pluginDirs = [] } = this.#call;
     const { stateDir, runner } = this.#right();
-    const now = { stateDir, pluginDirs, boot: bootId(env), runner, ...defined({ generation }) };
-    this.#record = adopted(one, now);
+    const place = { ...identifyNetns(one.netns), ...hostCookie(), boot: bootId(env), stateDir, pluginDirs };
+    this.#record = { ...one, ...place, runner, ...defined({ generation }) };
     return this as HeldKnown;
   }
 

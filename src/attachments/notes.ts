@@ -38,7 +38,6 @@ import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileFailure, inDirectory, namesIfThere, UNREADABLE, unlessThere } from '../files/read-file.ts';
-import { hostCookie, identifyNetns } from '../sys/netns-identity.ts';
 import {
   type Entry,
   isPair,
@@ -182,14 +181,6 @@ export function entryOf(stateDir: string, intent: Intent, change?: string): Entr
 export function begunAdd(intent: Intent, file: string): KnownAttachment {
   const begun = { phase: 'adding', added: false, runners: [intent.runner], isNoted: true } as const;
   return { ...intent, ...NOTHING_UNFINISHED, ...begun, file };
-}
-
-/** An attachment of another runtime, for a change of it: everything but its entry is of now. */
-export function adopted(
-  one: KnownAttachment,
-  now: Pick<KnownAttachment, 'stateDir' | 'pluginDirs' | 'generation' | 'boot' | 'runner'>,
-): KnownAttachment {
-  return { ...one, ...identifyNetns(one.netns), ...hostCookie(), ...now };
 }
 
 /** Whether an entry is of the same ADD. An unfinished ADD has none: one that is there is the outcome, or a later ADD's. */
@@ -419,14 +410,9 @@ function refuseRecord(stateDir: string, id: AttachmentId): void {
  * @throws CniError 5
  */
 export function writeNote(stateDir: string, record: KnownAttachment): KnownAttachment {
-  const file = noteFileOf(stateDir, record);
-  try {
-    if (!record.isNoted) keepCacheDir(stateDir, record.cacheDir);
-    putFile(file, renderNote(record), { what: 'note' });
-    return { ...record, isNoted: true };
-  } catch (cause) {
-    throw cause instanceof CniError ? cause : fileFailure('write note', file, cause);
-  }
+  if (!record.isNoted) keepCacheDir(stateDir, record.cacheDir);
+  putFile(noteFileOf(stateDir, record), renderNote(record), { what: 'note' });
+  return { ...record, isNoted: true };
 }
 
 /** Removes a note. A missing one is ignored. @throws CniError 5 */
@@ -476,12 +462,16 @@ export function readNote(file: string, stateDir?: string): KnownAttachment | und
 /** A result is at most 16 MiB. */
 const MAX_BYTES = 64 * 1024 * 1024;
 
-/** Says where the entries of a journal are. @throws the system error */
+/** Says where the entries of a journal are. @throws CniError 5 */
 export function keepCacheDir(stateDir: string, cacheDir: string): void {
   const link = join(cachesDir(stateDir), digestOf(cacheDir));
-  // Checking first is cheaper than an error that is thrown and caught.
-  if (lstatSync(link, { throwIfNoEntry: false })) return;
-  inDirectory(link, () => unlessThere(() => symlinkSync(`${MARK}${cacheDir}`, link)));
+  try {
+    // Checking first is cheaper than an error that is thrown and caught.
+    if (lstatSync(link, { throwIfNoEntry: false })) return;
+    inDirectory(link, () => unlessThere(() => symlinkSync(`${MARK}${cacheDir}`, link)));
+  } catch (cause) {
+    throw fileFailure('note where entries are in', link, cause);
+  }
 }
 
 function misplaced(id: AttachmentId, file: string): CniError {

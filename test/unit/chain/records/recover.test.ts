@@ -125,6 +125,18 @@ describe('addNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
+  test('says what is in the way of an ADD over an earlier one, of which nothing is undone', async () => {
+    await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, stateDir: undefined });
+    fs.mkdirSync(runtime.stateDir);
+    fs.writeFileSync(path.join(runtime.stateDir, 'caches'), '');
+    await expect(addNetwork(threePlugins(), ATTACHMENT, runtime)).rejects.toMatchObject({
+      code: 5,
+      message: expect.stringMatching(
+        /^Cannot note where entries are in ".*caches.*; remove the file at that path$/,
+      ),
+    });
+  });
+
   describe('whose names are too long for the name of an entry', () => {
     const long = { ...ATTACHMENT, containerId: 'c'.repeat(242) };
     const bytes = 'testnet--eth0'.length + 243;
@@ -134,7 +146,9 @@ describe('addNetwork() with a journal', () => {
       const id = { ...long, containerId: `${long.containerId}c` };
       await expect(addNetwork(threePlugins(), id, how === 'with' ? runtime : bare)).rejects.toMatchObject({
         code: 7,
-        message: expect.stringContaining(`a file name of ${bytes} bytes is longer than 255; choose a shorter name`),
+        message: expect.stringContaining(
+          `a file name of ${bytes} bytes is longer than 255; choose a shorter name`,
+        ),
       });
       expect(chain.order()).toEqual([]);
       expect(leftovers()).toEqual([]);
