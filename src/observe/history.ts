@@ -3,10 +3,9 @@
 import { join } from 'node:path';
 import type { RequestWatcher } from '../chain/run/runtime.ts';
 import { derivedNameOf } from '../cni/attachment.ts';
-import { toCniError } from '../cni/errors.ts';
 import { defined, isObject, tryParse } from '../cni/json.ts';
 import { tryRead } from '../files/read-file.ts';
-import { FAILED_WITHOUT_CODE, podOf, type RequestRecord } from './record.ts';
+import { outcomeOf, podOf, type RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';
 import { maskText } from './secrets.ts';
 
@@ -44,13 +43,14 @@ export function historyFileOf(stateDir: string): string {
   return join(stateDir, 'history', 'events');
 }
 
-/** Appends events, each by one write. A failure is ignored: no operation may fail because it cannot be noted. */
+/** Appends events, each by one write, without secrets. A failure is ignored: no operation may fail because it cannot be noted. */
 export function appendHistory(stateDir: string, events: readonly HistoryEvent[]): void {
   if (events.length === 0) return;
   const file = openRotatingFile(historyFileOf(stateDir), LIMITS);
   try {
-    for (const { containerId, ...event } of events) {
-      const line: HistoryLine = { ...event, containerID: containerId };
+    for (const { containerId, message, ...event } of events) {
+      const told = defined({ message: message && maskText(message) });
+      const line: HistoryLine = { ...event, ...told, containerID: containerId };
       file.append(Buffer.from(`${JSON.stringify(line)}\n`));
     }
   } catch {
@@ -96,7 +96,7 @@ export function eventOf(
   const podName = finished.podName ?? derivedNameOf(finished);
   return {
     ...{ time: new Date().toISOString(), verb, network, containerId, ifname },
-    ...defined({ podNamespace, podName, message: message && maskText(message) }),
+    ...defined({ podNamespace, podName, message }),
     code,
     ...how,
   };
@@ -117,11 +117,8 @@ export function historyAlone(stateDir: string): RequestWatcher {
       id: '',
       watch: {},
       end({ error }) {
-        const failure = error === undefined ? undefined : toCniError(error);
-        // The protocol's code 0 is a failure of the runtime.
-        const code = failure ? failure.code || FAILED_WITHOUT_CODE : 0;
-        const end = { code, ...defined({ message: failure?.message }) };
-        const event = eventOf({ ...facts, ...podOf(facts.args ?? []), ...end }, { by: 'command' });
+        const finished = { ...facts, ...podOf(facts.args ?? []), ...outcomeOf(error) };
+        const event = eventOf(finished, { by: 'command' });
         if (event !== undefined) appendHistory(stateDir, [event]);
       },
     }),

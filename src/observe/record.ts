@@ -9,7 +9,7 @@ import type {
 } from '../chain/run/runtime.ts';
 import type { Request } from '../cli/answers/daemon.ts';
 import type { CniArgs } from '../cni/env.ts';
-import { type CniError, toCniError } from '../cni/errors.ts';
+import { toCniError } from '../cni/errors.ts';
 import { defined, type ValueOf } from '../cni/json.ts';
 import { maskSecrets, maskText } from './secrets.ts';
 
@@ -89,7 +89,7 @@ export function startRequest(facts: TracedFacts): OpenRequest {
       durationMs: round(performance.now() - begin),
       ...(facts.queueMs === undefined ? {} : { queueMs: round(facts.queueMs) }),
       ...(lockMs === undefined ? {} : { lockMs: round(lockMs) }),
-      ...(error === undefined ? { code: 0 } : describe(toCniError(error))),
+      ...outcomeOf(error),
       warm: facts.by === 'daemon' || facts.by === 'runtime',
       links: orderStarts(plugins),
       ...(finishes.length ? { finishes } : {}),
@@ -105,7 +105,7 @@ function toPluginRecord(event: PluginEvent, startMs: number): PluginRecord {
     ...{ network, link, index, executable, verb },
     startMs: round(startMs),
     durationMs: round(event.durationMs),
-    ...(error === undefined ? { code: 0 } : describe(error)),
+    ...outcomeOf(error),
     ...(stderr === '' ? {} : { stderr: maskText(stderr.slice(-2 * STDERR_TAIL)).slice(-STDERR_TAIL) }),
     ...(result === undefined ? {} : { result: maskSecrets(result) }),
     ...defined({ span, transactions }),
@@ -129,9 +129,11 @@ function placeOf({ verb, network, containerId, ifname, netns, args = [], traceId
 /** A failure to which no code of the protocol belongs, as 0 would read as success. */
 export const FAILED_WITHOUT_CODE = 999;
 
-function describe({ code, message, details }: CniError): { code: number; message: string; details?: string } {
+/** How a request or a plugin ended; code 0 means success here, whereas the protocol uses it for failures of the runtime. @param error as thrown */
+export function outcomeOf(error: unknown): Pick<PluginRecord, 'code' | 'message' | 'details'> {
+  if (error === undefined) return { code: 0 };
+  const { code, message, details } = toCniError(error);
   return {
-    // Code 0 means success here, whereas the protocol uses it for failures of the runtime.
     code: code || FAILED_WITHOUT_CODE,
     message: maskText(message),
     ...(details === undefined ? {} : { details: maskText(details) }),

@@ -32,6 +32,14 @@ test('appendHistory() keeps events in order, and stays bounded', () => {
   expect(Math.max(...sizes)).toBeLessThanOrEqual(1024 * 1024);
 });
 
+test('an event that is no request is kept without secrets, too', () => {
+  const at = { time: '2026-01-01T00:00:00.000Z', network: 'net', containerId: 'c1', ifname: 'eth0' };
+  appendHistory(dir, [
+    { ...at, verb: 'RECOVER', by: 'command', code: 7, message: 'Cannot use "token": "abc"' },
+  ]);
+  expect(readHistory(dir)).toMatchObject([{ verb: 'RECOVER', message: 'Cannot use "token": "***"' }]);
+});
+
 test('the file has the keys of earlier releases, whose lines are read', () => {
   const old = {
     time: '2026-01-01T00:00:00.000Z',
