@@ -1,7 +1,7 @@
 // From where does the daemon learn that something on this host has changed, and which attachments does that concern?
 import { type FSWatcher, statSync, watch } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
-import { type AttachmentId, findOwner, isContainer } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner, isContainer, keyOf } from '../cni/attachment.ts';
 import { attempt } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import type { Envelope } from '../netlink/codec.ts';
@@ -342,15 +342,12 @@ export function chooseConcerned(
   known: Attachments,
   relist: () => Attachments,
 ): Set<string> {
-  const owners = new Map<string, AttachmentId>();
-  const devices = new Set<string>();
-  for (const hint of hints) {
-    if (hint.of === 'owner') owners.set(Object.values(hint.owner).join('\n'), hint.owner);
-    if (hint.of === 'device') devices.add(hint.name);
-  }
-  if (owners.size === 0 && devices.size === 0) return new Set();
-  const found = withDevices(known, devices, [...owners.values()]);
-  return found.isComplete ? found.keys : withDevices(relist(), devices, [...owners.values()]).keys;
+  const named = hints.flatMap(hint => (hint.of === 'owner' ? hint.owner : []));
+  const owners = [...new Map(named.map(owner => [keyOf(owner), owner])).values()];
+  const devices = new Set(hints.flatMap(hint => (hint.of === 'device' ? hint.name : [])));
+  if (owners.length === 0 && devices.size === 0) return new Set();
+  const found = withDevices(known, devices, owners);
+  return found.isComplete ? found.keys : withDevices(relist(), devices, owners).keys;
 }
 
 /**
