@@ -212,6 +212,17 @@ describe('catena gc, status, version', () => {
     expect((await catena(['gc', 'testnet', '--dry-run', '--all'])).stdout).toBe(
       'network testnet: nothing, since the list sets "disableGC"\n',
     );
+    const idle = await catena(['gc', 'testnet', '--all']);
+    expect([idle.exitCode, idle.stderr]).toEqual([
+      0,
+      expect.stringContaining('sets "disableGC", so nothing'),
+    ]);
+    configure([chain.noop('one')], { disableCheck: true });
+    const unchecked = await catena(['check', 'testnet', NETNS]);
+    expect([unchecked.exitCode, unchecked.stderr]).toEqual([
+      0,
+      expect.stringContaining('sets "disableCheck", so nothing is looked at'),
+    ]);
   });
 
   test('networks shows which files are wrong, and ls what is attached', async () => {

@@ -38,6 +38,10 @@ export async function run(call: CommandCall): Promise<number> {
   const list = loadTarget(call);
   const scope = { ...named, look: await lookFor(call, list) };
   if (!call.on('dry-run')) {
+    if (list.disableGC) {
+      const text = `Cannot collect garbage of network "${list.name}": its list sets "disableGC", so nothing is deleted; catena del deletes one attachment`;
+      call.warn(invalidConfig(text));
+    }
     warnOfUnknown(call, list, scope);
     await during(call, 'gc', `network ${list.name}`, () =>
       watched(call, 'GC', undefined, runtime => collectGarbage(list, scope, runtime)),
