@@ -1,9 +1,8 @@
 // In which state is a process, when did it start, and in which boot of the machine?
 
 import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs';
-import { attempt } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
 import { pause } from '../wait.ts';
-import { fileFailure } from './read-file.ts';
 
 /** Longer than any identity. */
 const ROOM_BYTES = 128;
@@ -168,7 +167,7 @@ function textOf(path: string): string {
     return readFileSync(path, 'latin1');
   } catch (cause) {
     if (!SHORTAGES.includes((cause as NodeJS.ErrnoException).code ?? '')) return '';
-    throw fileFailure('read', path, cause);
+    throw new CniError(ErrorCode.ioFailure, `Cannot read "${path}": ${(cause as Error).message}`, { cause });
   }
 }
 
