@@ -246,7 +246,8 @@ subjects:
 }
 
 function configMap({ text }: { text: string }): string {
-  const lines = text.trimEnd().split('\n');
+  // The first line of a block says how far all are indented.
+  const lines = text.trim().split('\n');
   return `apiVersion: v1
 kind: ConfigMap
 metadata:

@@ -39,6 +39,12 @@ test('the DaemonSet brings the kind of network definitions and runs another imag
   );
 });
 
+test('a list whose first line is indented is the one that is installed', () => {
+  const text = `\n   ${TEXT}`;
+  const [map] = yaml({ list: { ...LIST, text } });
+  expect(JSON.parse(map.data['network.conflist'])).toEqual(JSON.parse(TEXT));
+});
+
 test('the systemd units start the daemon from the plugin directory by its socket, and are notified when it is ready', () => {
   const unit = printFor('systemd', OPTIONS);
   const keys = Object.fromEntries(
