@@ -170,18 +170,12 @@ function refuse(what: string): never {
   throw new Error(`Cannot write a list with ${what}: no plugin of this executable serves it`);
 }
 
-/** A network and the file to write. */
-interface Answers {
-  readonly wish: Wish;
-  readonly file: string;
-}
-
 /**
  * Options decide; on a terminal, questions are asked about the rest, unless name, kind and subnets are given.
  * @throws UsageError without a terminal, for options that are missing
  * @throws Error for a name, subnet or file that cannot be used
  */
-async function answersOf(call: CommandCall, kinds: readonly NetworkChoice[], inUse: InUse): Promise<Answers> {
+async function answersOf(call: CommandCall, kinds: readonly NetworkChoice[], inUse: InUse) {
   const word = call.text('kind');
   // A wrong word is told before what is missing.
   if (word !== undefined) readKind(word, kinds);
@@ -204,7 +198,8 @@ async function answersOf(call: CommandCall, kinds: readonly NetworkChoice[], inU
       ? await askExtras(call, kind, addressing, ask)
       : readExtras(call, kind, addressing);
     const { name, file } = await askPlace(call, inUse, ask);
-    return { wish: { ...extras, name, kind, addressing, device }, file };
+    const wish: Wish = { ...extras, name, kind, addressing, device };
+    return { wish, file };
   } finally {
     close();
   }

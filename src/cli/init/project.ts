@@ -17,19 +17,16 @@ import schemaSource from './files/schema.ts.txt' with { type: 'text' };
 import tsconfig from './files/tsconfig.json.txt' with { type: 'text' };
 import { PACKED_LIBRARY } from './packed-library.ts';
 
-/** The dependency in package.json, and the file that it needs in the project. */
-interface LibrarySource {
-  readonly dependency: string;
-  readonly files: ReadonlyMap<string, Uint8Array>;
-}
-
-/** The compiled executable writes the package into the project; from sources, the source directory is installed. */
-function findLibrary(): LibrarySource {
-  if (PACKED_LIBRARY === undefined) {
-    return { dependency: `file:${resolve(import.meta.dir, '../../..')}`, files: new Map() };
-  }
+/**
+ * The dependency in package.json, and the files that it needs in the project. The compiled executable writes the package into the
+ * project; from sources, the source directory is installed.
+ */
+function findLibrary() {
+  const files = new Map<string, Uint8Array>();
+  if (PACKED_LIBRARY === undefined)
+    return { dependency: `file:${resolve(import.meta.dir, '../../..')}`, files };
   const name = `vendor/${manifest.name}-${manifest.version}.tgz`;
-  return { dependency: `file:${name}`, files: new Map([[name, readFileSync(PACKED_LIBRARY)]]) };
+  return { dependency: `file:${name}`, files: files.set(name, readFileSync(PACKED_LIBRARY)) };
 }
 
 const MAX_NAME_LENGTH = 64;
@@ -52,7 +49,7 @@ export function findNameProblem(name: string): string | undefined {
 /** Content of every file, by its path in the project. */
 export function renderProject(
   name: string,
-  library: LibrarySource,
+  library: ReturnType<typeof findLibrary>,
 ): ReadonlyMap<string, string | Uint8Array> {
   const files: Readonly<Record<string, string>> = {
     'package.json': packageJson,

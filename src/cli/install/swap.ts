@@ -161,16 +161,12 @@ type Swap = z.output<typeof Swap>;
 
 const Note = z.looseObject({ catena: z.string(), swaps: z.array(Swap) });
 
-/** Where the swaps of one executable are noted, and old executables kept. Runtimes do not read that directory. */
-interface SwapPlace {
-  readonly dir: string;
-  /** The new executable, before it is renamed into place. */
-  readonly fresh: string;
-  readonly note: string;
-}
-
-/** @param target an executable in a directory of `CNI_PATH` */
-export function placeOf(target: string): SwapPlace {
+/**
+ * Where the swaps of one executable are noted, and old executables kept. Runtimes do not read that directory. `fresh` is the new
+ * executable before it is renamed into place.
+ * @param target an executable in a directory of `CNI_PATH`
+ */
+export function placeOf(target: string) {
   const dir = join(dirname(target), '.catena-swap');
   const name = basename(target);
   return { dir, fresh: join(dir, `${name}.new`), note: join(dir, `${name}.json`) };

@@ -24,13 +24,15 @@ const SIGNS = {
   unknown: { look: 'unsettled', sign: '?' },
 };
 
-/** Two fields, and the hops of the packet that they name. Rules are simulated: nothing is sent. */
-export function WhyNot(props: {
+/** The ends of a packet on this node. */
+interface Ends {
   readonly node: ShownNode;
   readonly from: string;
   readonly to: string;
-}): JSX.Element {
-  const { node, from, to } = props;
+}
+
+/** Two fields, and the hops of the packet that they name. Rules are simulated: nothing is sent. */
+export function WhyNot({ node, from, to }: Ends): JSX.Element {
   const path = to === '' ? undefined : `why-not/${from}~${to}`;
   const { value, problem } = usePolled<Walk>(path, EVERY_MS);
   return (
@@ -51,12 +53,7 @@ export function WhyNot(props: {
   );
 }
 
-function Question(props: {
-  readonly node: ShownNode;
-  readonly from: string;
-  readonly to: string;
-}): JSX.Element {
-  const { node, from, to } = props;
+function Question({ node, from, to }: Ends): JSX.Element {
   const names = new Set(node.attachments.map(titleOf));
   const ports = node.attachments.flatMap(one => one.ports.map(endOf));
   const fields = [
