@@ -52,6 +52,7 @@ function netOf(net: Parts, cniVersion: string, plugins: PluginConf[]): Net {
 /** The device that macvlans are made on, and the host that is all of the network behind it: the node itself. */
 export const LAN = { master: 'up0', far: 'far0', subnet: '10.91.0.0/29', gateway: '10.91.0.1/29' } as const;
 
+// What calls host-local by its name has a version that the reference's knows, which a swap puts in its place.
 export const NETS: Readonly<Record<NetLetter, Net>> = {
   // Shared with the reference's plugins.
   a: netOf({ letter: 'a', ifname: 'eth0', bridge: 'br0' }, '1.0.0', [
@@ -61,7 +62,7 @@ export const NETS: Readonly<Record<NetLetter, Net>> = {
   // All that we have.
   b: netOf(
     { letter: 'b', ifname: 'eth1', bridge: 'br1', rate: RATE_BITS / 8, somaxconn: SOMAXCONN },
-    '1.0.0',
+    '1.1.0',
     [
       // Has bridge do it, and remembers with what.
       {
@@ -83,11 +84,11 @@ export const NETS: Readonly<Record<NetLetter, Net>> = {
     PORTMAP,
   ]),
   // On the network of a device of the host, where each address is asked for before it is used.
-  m: netOf({ letter: 'm', ifname: 'eth3', bridge: LAN.far }, '1.1.0', [
+  m: netOf({ letter: 'm', ifname: 'eth3', bridge: LAN.far }, '1.0.0', [
     { type: 'macvlan', master: LAN.master, ipam: { type: 'host-local', ranges: [[{ subnet: LAN.subnet }]] } },
   ]),
   // A device of the host for each container, whose routes hold for its own addresses alone.
-  p: netOf({ letter: 'p', ifname: 'eth5', isReached: true, sbr: '10.93.0.' }, '1.1.0', [
+  p: netOf({ letter: 'p', ifname: 'eth5', isReached: true, sbr: '10.93.0.' }, '1.0.0', [
     {
       type: 'ptp',
       ipMasq: true,
