@@ -26,6 +26,8 @@ const RESEND_MS = 300;
 /** A server may have to ask another one first. */
 const DNS_RESEND_MS = 1_000;
 const CHUNK_BYTES = 1 << 16;
+/** What is received: no two are needed at once. */
+const INTO = new Uint8Array(CHUNK_BYTES);
 
 /** The two ends: the server listens in its namespace, the client calls an address that should lead to it. */
 interface Route {
@@ -64,10 +66,10 @@ export function talkTcp(route: Route): Conversation {
       const text = new TextEncoder().encode('catena');
       waitFor([[client, POLLOUT]], DEADLINE_MS);
       sendBytes(client, text);
-      const heard = waitUntil(started, [[server, POLLIN]], () => receiveBytes(server, buffer()));
+      const heard = waitUntil(started, [[server, POLLIN]], () => receiveBytes(server, INTO));
       if (heard === undefined) return silent('the connection is established, but nothing arrives');
       sendBytes(server, heard.bytes);
-      const echoed = waitUntil(started, [[client, POLLIN]], () => receiveBytes(client, buffer()));
+      const echoed = waitUntil(started, [[client, POLLIN]], () => receiveBytes(client, INTO));
       if (echoed === undefined) return silent('the connection is established, but no reply arrives');
       return { answered: true, ms: performance.now() - started, peer: ipFromBytes(from.address) };
     } finally {
@@ -106,7 +108,7 @@ export function askDns(from: Netns, to: Ip, port = 53): number | undefined {
       while (performance.now() - started < DEADLINE_MS) {
         sendBytes(client, query);
         waitFor([[client, POLLIN]], DNS_RESEND_MS);
-        const { bytes } = receiveBytes(client, buffer()) ?? {};
+        const { bytes } = receiveBytes(client, INTO) ?? {};
         if (bytes?.[0] === query[0] && bytes?.[1] === query[1]) return performance.now() - started;
         // A refusal comes at once, and the server may be starting.
         if (bytes === undefined && takeError(client)) Bun.sleepSync(RESEND_MS);
@@ -127,12 +129,12 @@ export function talkUdp(route: Route): Conversation {
     while (performance.now() - started < DEADLINE_MS) {
       sendBytes(client, new TextEncoder().encode('catena'));
       waitFor([[server, POLLIN]], RESEND_MS);
-      const heard = receiveBytes(server, buffer());
+      const heard = receiveBytes(server, INTO);
       if (heard?.from === undefined) continue;
       arrived = true;
       sendBytesTo(server, heard.bytes, heard.from);
       waitFor([[client, POLLIN]], RESEND_MS);
-      if (receiveBytes(client, buffer()) === undefined) continue;
+      if (receiveBytes(client, INTO) === undefined) continue;
       return {
         answered: true,
         ms: performance.now() - started,
@@ -163,14 +165,14 @@ export function measureRate(
     if (accepted === undefined) return undefined;
     const { socket: server } = accepted;
     const [from, to] = sender === 'client' ? [client, server] : [server, client];
-    const [chunk, into] = [new Uint8Array(CHUNK_BYTES), buffer()];
+    const chunk = new Uint8Array(CHUNK_BYTES);
     const started = performance.now();
     let received = 0;
     let steady: { at: number; bytes: number } | undefined;
     try {
       for (;;) {
         let moved = sendBytes(from, chunk);
-        for (let got = receiveBytes(to, into); got?.bytes.length; got = receiveBytes(to, into)) {
+        for (let got = receiveBytes(to, INTO); got?.bytes.length; got = receiveBytes(to, INTO)) {
           received += got.bytes.length;
           moved += got.bytes.length;
         }
@@ -250,13 +252,6 @@ function waitUntil<T>(
 
 function silent(why: string): Conversation {
   return { answered: false, why };
-}
-
-let shared: Uint8Array | undefined;
-
-function buffer(): Uint8Array {
-  shared ??= new Uint8Array(CHUNK_BYTES);
-  return shared;
 }
 
 /** RFC 792, RFC 4443 */

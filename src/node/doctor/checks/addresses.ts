@@ -18,12 +18,17 @@ import {
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
 export const subnets: Check = ({ facts, findAbout, routes }) => {
+  const standing = facts
+    .attachments()
+    .attachments.flatMap(({ network, isGone, result }) =>
+      isGone ? [] : [{ network, ips: addressesIn(result), hostEnds: hostEndsIn(result) }],
+    );
   const problems = facts.networks().networks.flatMap(({ list }) => {
     const devices = devicesOf(list, findAbout).map(({ name }) => name);
     // Containers on the link of a device of the node share its subnet, and are not reached by its routes.
     const isOnLink = list.plugins.some(({ type }) => findAbout(type)?.needsGatewayInSubnet);
     if (isOnLink && devices.length === 0) return [];
-    const attached = attachedTo(list.name);
+    const attached = standing.filter(({ network }) => network === list.name);
     return rangesOf(list, findAbout).flatMap(({ range: { subnet } }) =>
       routes.flatMap(({ destination, device }) => {
         const other = findCidr(destination);
@@ -39,18 +44,15 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
           return problem('warning', found, mend);
         }
         const those = `${found}, which takes packets to ${led.map(renderIp).join(', ')} of its containers`;
-        return problem('error', those, `ip route del ${destination} dev ${device}`);
+        const holder = standing.find(({ hostEnds }) => hostEnds.includes(device));
+        const mend = holder
+          ? `use another subnet for network "${list.name}" or "${holder.network}", and start their containers again`
+          : `ip route del ${destination} dev ${device}`;
+        return problem('error', those, mend);
       }),
     );
   });
   return problems.length ? problems : 'no subnet overlaps with a route of the node';
-
-  function attachedTo(network: string) {
-    const { attachments } = facts.attachments();
-    return attachments.flatMap(({ network: own, isGone, result }) =>
-      own === network && !isGone ? [{ ips: addressesIn(result), hostEnds: hostEndsIn(result) }] : [],
-    );
-  }
 };
 
 /** A plugin that builds on a device of the node fails without it. */

@@ -383,6 +383,11 @@ describeNeeding(
         { severity: 'error', mend: 'ip route del 10.1.0.2/32 dev eth0' },
         { severity: 'warning' },
       ]);
+      const other = { ...id, network: 'other', containerId: 'c2' };
+      const theirs = { ...result, interfaces: [{ name: 'veth2' }] };
+      writeEntry(`${dir}/cni`, { ...other, args: [], capabilityArgs: {}, source: '', result: theirs });
+      const mend = expect.stringContaining('use another subnet for network "podnet" or "other"');
+      expect((await problemsOf(node({}, routes('veth2'))))[0]).toMatchObject({ severity: 'error', mend });
     });
 
     test('does not mind the route to the LAN whose addresses a macvlan gives', async () => {
