@@ -54,7 +54,7 @@ function readPort(text: string): JsonObject {
   const ports = [hostPort, containerPort].map(Number);
   const wrong = (why: string) =>
     new UsageError(
-      `Cannot use --port ${text}: ${why}, as in 8080:80, 127.0.0.1:8080:80/udp or [::1]:8080:80`,
+      `Cannot use --port ${text}: ${why}, as in 8080:80, 127.0.0.1:8080:80/udp or [2001:db8::1]:8080:80`,
     );
   if (hostPort === '') throw wrong('expected [address:]port[:port][/protocol]');
   if (!ports.every(port => port >= 1 && port <= PORT_MAX)) throw wrong(`ports are 1 to ${PORT_MAX}`);
