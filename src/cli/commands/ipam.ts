@@ -1,5 +1,5 @@
 // What does `catena ipam` do?
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { listAttachments } from '../../attachments/store.ts';
 import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
@@ -8,6 +8,7 @@ import { cniCacheDir } from '../../cni/directories.ts';
 import { attempt, CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { inventoriesOf, leaseDirsOf, loadAbouts, notesLeases, typesOf } from '../../cni/plugin-about.ts';
+import { isDirectory } from '../../files/read-file.ts';
 import { findUse } from '../../ipam/holders.ts';
 import { DEFAULT_DATA_DIR, listLeases } from '../../ipam/lease-files.ts';
 import { withStore } from '../../ipam/lease-store.ts';
@@ -169,7 +170,7 @@ function listPlaces(call: CommandCall): LeasePlace[] {
   return readdirSync(dataDir)
     .sort()
     .map(network => ({ network, dir: join(dataDir, network) }))
-    .filter(({ dir }) => statSync(dir).isDirectory());
+    .filter(({ dir }) => isDirectory(dir));
 }
 
 /** Lists of attachments and interfaces, read once for all leases. */
