@@ -219,6 +219,7 @@ function sameDestination(a: Route, b: Route): boolean {
 export interface Present {
   readonly index: number;
   readonly rules: readonly Rule[];
+  /** Those of IPv6 lead through one device each. */
   readonly routes: readonly Route[];
 }
 

@@ -16,7 +16,6 @@ import {
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import {
-  addRoute,
   inOrder,
   listRoutes,
   type Route,
@@ -24,9 +23,11 @@ import {
   removeRoute,
   replaceRoute,
   restoreRoutes,
+  routeThrough,
+  waysOf,
 } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
-import { NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
 import { confirm, mend, requireReadiness, requireResult } from '../../src/plugin/steps.ts';
@@ -125,7 +126,14 @@ const UNUSED_SOURCE: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 
 
 /** What planning starts from. */
 function readPresent(socket: NetlinkSocket, link: Link): Present {
-  return { index: link.index, rules: listRules(socket), routes: listRoutes(socket) };
+  return { index: link.index, rules: listRules(socket), routes: listRoutes(socket).flatMap(byDevice) };
+}
+
+/** The kernel shows routes of IPv6 with one destination and metric as one, of several devices, and deletes the part that it is told. */
+function byDevice(route: Route): Route[] {
+  if (route.dst.ip.family === 4) return [route];
+  const devices = new Set(waysOf(route).map(({ oif }) => oif));
+  return [...devices].flatMap(index => routeThrough(route, index) ?? []);
 }
 
 /**
@@ -148,7 +156,7 @@ function applySbr(call: Call, plan: SbrPlan): void {
   // Undo steps run in reverse order.
   for (const route of inOrder(plan.leaving).reverse()) {
     removeRoute(socket, route);
-    call.onFailure('restore a route', () => addRoute(socket, route));
+    call.onFailure('restore a route', () => putBack(socket, route));
   }
 }
 
@@ -162,7 +170,12 @@ function hint(socket: NetlinkSocket, wanted: Route): void {
     return;
   }
   for (const route of present) if (route.oif === wanted.oif) removeRoute(socket, route);
-  const [refused] = restoreRoutes(socket, [wanted]);
+  putBack(socket, wanted);
+}
+
+/** Another interface may have a route to the same place, with which IPv6 merges it. @throws NetlinkError */
+function putBack(socket: NetlinkSocket, route: Route): void {
+  const [refused] = restoreRoutes(socket, [route]);
   if (refused) throw refused;
 }
 
@@ -210,7 +223,8 @@ function removeSbr(
   const tables = new Set(rules.map(rule => rule.table));
   const own = listRoutes(socket).filter(route => tables.has(route.table ?? 0) && route.oif === link.index);
   for (const route of inOrder(own)) {
-    if (route.protocol !== OWN_PROTOCOL) putBack(socket, { ...route, table: undefined });
+    // The main table may still have the route, and an interface that is down cannot have any.
+    if (route.protocol !== OWN_PROTOCOL) restoreRoutes(socket, [{ ...route, table: undefined }]);
     removeRoute(socket, route);
   }
 }
@@ -223,15 +237,6 @@ function requirePolicyRouting(socket: NetlinkSocket): void {
   listRules(socket);
   // The rule does not exist. The kernel checks permissions before it looks for the rule, so missing rights still show.
   removeRule(socket, { from: UNUSED_SOURCE, table: UNUSED_TABLE });
-}
-
-/** The main table may still have the route, and an interface that is down cannot have any. */
-function putBack(socket: NetlinkSocket, route: Route): void {
-  try {
-    addRoute(socket, route);
-  } catch (thrown) {
-    if (!(thrown instanceof NetlinkError)) throw thrown;
-  }
 }
 
 function hasSameWay({ gateway: found }: Route, { gateway: wanted }: Route): boolean {

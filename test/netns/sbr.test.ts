@@ -432,6 +432,8 @@ async function twoInterfaces(createLab: () => Promise<Lab>): Promise<Scene> {
     pod,
     'route add default via 10.7.0.1',
     'route add default via fd00:7::1',
+    // As a second network with a default gateway does: the kernel makes one route of both.
+    'route append default via fd00:8::1',
     'route add 10.9.0.0/16 via 10.8.0.9 dev net1',
   );
   return { lab, pod, client };
