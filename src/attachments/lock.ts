@@ -9,7 +9,6 @@
 import {
   mkdirSync,
   readdirSync,
-  readFileSync,
   readlinkSync,
   renameSync,
   rmdirSync,
@@ -24,6 +23,7 @@ import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
 import {
   ageMsOf,
   bootId,
+  environmentOf,
   isOfEarlierBoot,
   isRunning,
   type ProcessId,
@@ -283,8 +283,9 @@ function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: Lock
     release() {
       if (isReleased) return;
       isReleased = true;
-      // Of an attachment that is settled, or has no record, nothing else would look for them.
-      if (lingering.length > 0 && !hasOrphans(lingering.map(one => one.runner))) forgetDead();
+      // Of an attachment that is settled, or has no record, nothing else would look for them. If they cannot be looked for, they stay known.
+      const isAlone = attempt(() => lingering.length === 0 || !hasOrphans(lingering.map(one => one.runner)));
+      if (isAlone) forgetDead();
       remove(join(dir, op));
       endRunner(runner);
       // Unless another one has it already, or the orphans of the dead are not gone.
@@ -516,11 +517,6 @@ function prove(pid: number, match: Match): OrphanProcess | undefined {
 function findDead(runners: readonly Runner[]): string[] {
   const own = processOf();
   return runners.map(processOf).filter(one => one !== own);
-}
-
-/** Empty if the process has exited, or belongs to another user. */
-function environmentOf(pid: number): string[] {
-  return attempt(() => readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0')) ?? [];
 }
 
 /** Removes what processes left that died while they prepared a lock. */

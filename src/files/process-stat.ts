@@ -77,6 +77,11 @@ export function readRunningStat(pid: number): ProcessStat | undefined {
   return stat === undefined || stat.state === 'Z' || stat.state === 'X' ? undefined : stat;
 }
 
+/** What a process was started with, as `NAME=value`; nothing if it has ended, or is another user's. @throws CniError 5 as {@link readProcessStat} */
+export function environmentOf(pid: number): string[] {
+  return textOf(`/proc/${pid}/environ`).split('\0');
+}
+
 /** A process, distinguished from a later one with the same number. */
 export interface ProcessId {
   readonly pid: number;

@@ -128,6 +128,33 @@ describe('takeLock()', () => {
     expect(take().dead).toEqual([]);
   });
 
+  test('is given back also if orphans cannot be looked for, for want of descriptors, and the dead stay known', async () => {
+    enter(DEAD_OP);
+    const script = `
+      import { closeSync, openSync } from 'node:fs';
+      import { takeLock } from '${path.resolve('src/attachments/lock.ts')}';
+      const [place, id] = JSON.parse(process.argv[2]);
+      const lock = takeLock(place, id, 'del', 1000);
+      const taken = [];
+      try {
+        for (;;) taken.push(openSync('/dev/null', 'r'));
+      } catch {}
+      lock.release();
+      for (const fd of taken) closeSync(fd);
+      const again = takeLock(place, id, 'del', 1000);
+      console.log(again.dead.map(({ op }) => op).join());
+      again.release();
+    `;
+    const file = path.join(run, 'full.ts');
+    fs.writeFileSync(file, script);
+    const full = Bun.spawn(
+      ['sh', '-c', 'ulimit -n 200; exec "$0" "$@"', process.execPath, file, JSON.stringify([place, ID])],
+      { env: { PATH: process.env.PATH ?? '', BUN_BE_BUN: '1' }, stdout: 'pipe', timeout: 60_000 },
+    );
+    expect(await new Response(full.stdout).text()).toBe(`${DEAD_OP}\n`);
+    expect(left()).toEqual([]);
+  });
+
   test.each([
     ['of a process with the same number that started later', `${process.pid}-1-1`, {}, 1],
     ['of this process that it does not know', undefined, {}, 1],

@@ -21,8 +21,10 @@ test('isRunning() cannot judge another process id namespace', () => {
   expect(isRunning({ ...thisProcess(), pidns: 'pid:[1]' })).toBeUndefined();
 });
 
-test('isRunning() takes no process for dead because there is no descriptor to look at it', async () => {
-  expect((await askStarved('/nonexistent')).map(one => one.isRunning)).toEqual(['undefined', 'true']);
+test('no process is dead, or without an environment, because there is no descriptor to look at it', async () => {
+  const said = await askStarved('/nonexistent');
+  expect(said.map(one => one.isRunning)).toEqual(['undefined', 'true']);
+  expect(said.map(one => one.isOfTest)).toEqual(['Cannot read "/proc', 'true']);
 });
 
 test('startedAt() is before this program was executed, and behind its parent', () => {
