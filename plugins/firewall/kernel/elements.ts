@@ -178,7 +178,7 @@ function countClosed(socket: NetlinkSocket, come: readonly Behind[], went: reado
   });
 }
 
-/** Counts again what {@link countClosed} counts: another program may have deleted claims. Reads every claim. */
+/** Counts again what {@link countClosed} counts: another program may have deleted claims. Reads every claim if anything is counted. */
 export function correctClosed(socket: NetlinkSocket): void {
   commitAfterReading(socket, () => closedCorrections(socket, []));
 }
@@ -186,15 +186,14 @@ export function correctClosed(socket: NetlinkSocket): void {
 /** @param gone what the same transaction deletes of attachments: their claims do not count */
 function closedCorrections(socket: NetlinkSocket, gone: readonly Entry[]): Request[] {
   const notes = new Set(gone.map(({ element }) => element.comment));
-  const left = listOwned(socket, CLAIM_SETS, note => !notes.has(note));
-  const claims = left.map(({ element }) => decodeClaim(element));
-  return correctCounts(
-    socket,
-    TALLY,
-    ({ key: [home] }) => claims.filter(claim => claim.home === home).length,
-    CLOSED,
-    ({ key }) => ({ set: CLOSED, element: { key } }),
-  );
+  const listHomes = () =>
+    listOwned(socket, CLAIM_SETS, note => !notes.has(note)).map(({ element }) => decodeClaim(element).home);
+  let homes: ReturnType<typeof listHomes> | undefined;
+  const countOf = ({ key: [home] }: ElementPlace) => {
+    homes ??= listHomes();
+    return homes.filter(one => one === home).length;
+  };
+  return correctCounts(socket, TALLY, countOf, CLOSED, ({ key }) => ({ set: CLOSED, element: { key } }));
 }
 
 // Its rules do not name their owner, so what counts is whether a pod can still be there. A pod's address is on-link on some

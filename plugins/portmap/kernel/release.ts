@@ -221,7 +221,7 @@ export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: 
   });
 }
 
-/** Counts again what {@link countTaken} counts: another program may have deleted claims. Reads every claim. */
+/** Counts again what {@link countTaken} counts: another program may have deleted claims. Reads every claim if anything is counted. */
 export function correctTaken(socket: NetlinkSocket): void {
   commitAfterReading(socket, () => takenCorrections(socket, []));
 }
@@ -229,12 +229,11 @@ export function correctTaken(socket: NetlinkSocket): void {
 /** @param gone what the same transaction deletes of attachments: their claims do not count */
 function takenCorrections(socket: NetlinkSocket, gone: readonly Entry[]): Request[] {
   const notes = new Set(gone.map(({ element }) => element.comment));
-  const counts = new Map<string, number>();
-  for (const place of listClaims(socket, note => !notes.has(note)).flatMap(countedPlaces)) {
-    const name = placeName(place);
-    counts.set(name, (counts.get(name) ?? 0) + 1);
-  }
-  const countOf = (place: ElementPlace) => counts.get(placeName(place)) ?? 0;
+  let counts: ReadonlyMap<string, number> | undefined;
+  const countOf = (place: ElementPlace) => {
+    counts ??= countPlaces(listClaims(socket, note => !notes.has(note)));
+    return counts.get(placeName(place)) ?? 0;
+  };
   return FAMILIES.flatMap(family => {
     const { hostips, tally, conditional } = SETS[family];
     return [
@@ -242,6 +241,14 @@ function takenCorrections(socket: NetlinkSocket, gone: readonly Entry[]): Reques
       ...correctCounts(socket, tally, countOf, conditional, evaluation),
     ];
   });
+}
+
+/** How many claims are counted at each place, by its name. */
+function countPlaces(claims: readonly Claim[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const name of claims.flatMap(countedPlaces).map(placeName))
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  return counts;
 }
 
 /** The claims of all attachments, or of those with such a note. */
