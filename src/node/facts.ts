@@ -29,7 +29,7 @@ interface Unsettled {
 /** What the records of a node hold. */
 interface OnRecord {
   readonly attachments: readonly RecordedAttachment[];
-  /** Interfaces that a delegate runner has made or is about to make: its record of a pod is written before the first of them. */
+  /** Interfaces that a delegate runner is making or deleting, or was when it died: its record of a pod is written before the first of them. */
   readonly inPods: readonly Pick<KnownAttachment, 'network' | 'containerId' | 'ifname'>[];
   /** Those of them that were made and not deleted, sorted. */
   readonly standing: readonly WatchedAttachment[];
@@ -75,9 +75,14 @@ export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' 
   const reasons = new Map(records.map(record => [record, pastOf(record, env).toDelete]));
   for (const pod of podList.pods) reasons.set(pod.record, reasons.get(pod.record) ?? whyEnded(pod, env));
   const unsettled = [...reasons].flatMap(([record, why]) => (why === undefined ? [] : { record, why }));
-  const inPods = podList.pods.flatMap(({ record: { network: through, containerId }, networks }) =>
-    networks.map(({ network, ifname }) => ({ network, containerId, ifname, through })),
-  );
+  const inPods = podList.pods.flatMap(({ record, networks }) => {
+    const { network: through, containerId } = record;
+    const { stands } = pastOf(record, env);
+    return networks.map(({ network, ifname, state }) => ({
+      ...{ network, containerId, ifname, through },
+      isSettled: stands && state === undefined,
+    }));
+  });
   const through = new Map(inPods.map(one => [keyOf(one), one.through]));
   const found = new Map(
     listed.attachments.map(one => {
@@ -90,7 +95,7 @@ export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' 
   const ofPods = podList.pods.map(pod => toListed(pod, pods));
   return {
     attachments: [...found.values()],
-    inPods,
+    inPods: inPods.filter(({ isSettled }) => !isSettled),
     standing: [...withPods(all, ofPods).values()].sort((a, b) => (a.key < b.key ? -1 : 1)),
     unsettled,
     damaged: [...listed.damaged, ...podList.damaged],

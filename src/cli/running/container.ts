@@ -21,7 +21,7 @@ export interface KnownContainer {
   readonly containerId: string;
   /** Never empty. */
   readonly attachments: readonly RecordedAttachment[];
-  /** Names of interfaces that a delegate runner has given it, or is about to give it. */
+  /** Names of interfaces that a delegate runner is giving it, or taking from it. */
   readonly inPod: readonly string[];
 }
 
