@@ -49,8 +49,10 @@ export class NetlinkError extends Error {
   /** The kernel's own message (extended acknowledgement), if any. */
   readonly kernelMessage: string | undefined;
 
-  constructor(op: string, errno: number, kernelMessage?: string) {
-    super(`Cannot ${op}: ${renderErrno(errno)}${kernelMessage ? `, kernel says "${kernelMessage}"` : ''}`);
+  /** @param advice what to do, human-readable */
+  constructor(op: string, errno: number, kernelMessage?: string, advice?: string) {
+    const said = kernelMessage ? `, kernel says "${kernelMessage}"` : '';
+    super(`Cannot ${op}: ${renderErrno(errno)}${said}${advice ? `; ${advice}` : ''}`);
     this.op = op;
     this.errno = errno;
     this.kernelMessage = kernelMessage;

@@ -8,6 +8,7 @@ import {
   findLink,
   getLink,
   listLinks,
+  makeLink,
   removeLink,
   removeLinks,
 } from '../../src/netlink/rtnl/link.ts';
@@ -181,10 +182,14 @@ describeRoot('kernel support', () => {
     });
   });
 
-  test('requireLinkKind() throws for a kind that no kernel has', async () => {
+  test('requireLinkKind() and makeLink() name the module of a kind that the kernel lacks', async () => {
     await withSocket(async (_lab, host) => {
-      expect(() => requireLinkKind(host, 'nonesuch' as 'ifb')).toThrow(
-        'Cannot use devices of kind nonesuch: operation not supported (EOPNOTSUPP)',
+      const why =
+        'operation not supported (EOPNOTSUPP), kernel says "Unknown device type"; this kernel needs its module: modprobe rtnl-link-nonesuch';
+      const kind = 'nonesuch' as 'ifb';
+      expect(() => requireLinkKind(host, kind)).toThrow(`Cannot use devices of kind nonesuch: ${why}`);
+      expect(() => makeLink(host, { name: 'x0', kind })).toThrow(
+        `Cannot create link "x0" of kind nonesuch: ${why}`,
       );
     });
   });

@@ -2,8 +2,8 @@
 
 import { Errno } from '../../sys/errno.ts';
 import { u32, type ValuesOf, Writer } from '../codec.ts';
-import { type NetlinkSocket, tolerating } from '../socket.ts';
-import { type ipvlan, linkMessage, type macvlan, type vlan } from './link.ts';
+import { NetlinkError, type NetlinkSocket, tolerating } from '../socket.ts';
+import { explainKind, type ipvlan, linkMessage, type macvlan, type vlan } from './link.ts';
 import { qdiscMessage, TC_H_ROOT } from './qdisc.ts';
 
 /** linux/if_link.h */
@@ -21,7 +21,8 @@ export function requireLinkKind(socket: NetlinkSocket, kind: string): void {
   // The kernel refuses a device without queues, but only after it has found the kind.
   const unknown = [{ type: IFLA_NUM_TX_QUEUES, bytes: none.finish() }];
   const request = linkMessage.add(`use devices of kind ${kind}`, {}, { linkinfo: { kind }, unknown });
-  tolerating([Errno.EINVAL], () => socket.request(request));
+  const [outcome] = socket.attemptAll([request]);
+  if (outcome instanceof NetlinkError && outcome.errno !== Errno.EINVAL) throw explainKind(outcome, kind);
 }
 
 /**

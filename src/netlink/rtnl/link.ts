@@ -355,12 +355,19 @@ export function createLink(socket: NetlinkSocket, link: NewLink): void {
 export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined {
   const [made, found] = socket.attemptAll([newLinkRequest(link), linkQuestion(link.name)]);
   if (isNetlinkError(made, Errno.EEXIST)) return undefined;
-  if (made instanceof NetlinkError) throw made;
+  if (made instanceof NetlinkError) throw explainKind(made, link.kind);
   const [body] = found instanceof NetlinkError ? [] : (found ?? []);
   if (body !== undefined) return decodeLink(body);
   // The caller does not know about the new link.
   removeLink(socket, link.name);
   throw found instanceof NetlinkError ? found : new NetlinkError(`find link "${link.name}"`, Errno.ENODEV);
+}
+
+/** Adds what to do to the refusal of a kind of device that the kernel does not know, and for which it has found no module. */
+export function explainKind({ op, errno, kernelMessage }: NetlinkError, kind: string): NetlinkError {
+  // net/core/rtnetlink.c: MODULE_ALIAS_RTNL_LINK
+  const advice = `this kernel needs its module: modprobe rtnl-link-${kind}`;
+  return new NetlinkError(op, errno, kernelMessage, errno === Errno.EOPNOTSUPP ? advice : undefined);
 }
 
 function newLinkRequest(link: NewLink): Request {
