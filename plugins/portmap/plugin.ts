@@ -365,7 +365,7 @@ function applyPorts(
  * Removes everything of an attachment, whichever plugin made it and with whichever packet filter.
  * @param pods its addresses on this network, which identify its rules in the reference's own table
  * @param onLost called with host ports that are no longer forwarded
- * @param planned how many claims it should have: if there are fewer, every element is read
+ * @param planned how many claims it should have, 0 if that is not known: if some are missing, every element is read
  */
 async function removePorts(
   nft: NetlinkSocket,
@@ -386,8 +386,8 @@ async function removePorts(
     () => {
       const released = isKnown ? releasePorts(nft, owner) : [];
       onLost(released);
-      if (mayBeTorn && released.length < Math.max(planned, 1))
-        sweepElements(nft, note => note === owner.note);
+      const isTorn = () => (planned ? released.length < planned : isKnownAt(nft, owner, pods));
+      if (mayBeTorn && isTorn()) sweepElements(nft, note => note === owner.note);
     },
     () => onLost(attachment ? removeHostportRules(nft, attachment.containerId, pods, tables) : []),
   ]);

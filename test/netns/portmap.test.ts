@@ -439,15 +439,16 @@ describeInOrder(
       expect((await elementsOf(lab)).tally4).toEqual(before.tally4);
       await call('DEL');
       expect(await elementsOf(lab)).toEqual({});
-      const loseAll = () =>
-        load(lab, 'flush map inet catena_portmap claims4', 'flush map inet catena_portmap claims6');
-      for (const [lose, release] of [
-        [loseAll, () => call('DEL')],
+      const lose = (...families: number[]) =>
+        load(lab, ...families.map(family => `flush map inet catena_portmap claims${family}`));
+      for (const [change, release] of [
+        [() => lose(4, 6), () => call('DEL')],
         [loseOne, () => call('DEL')],
-        [loseAll, () => gc(lab, [])],
+        [() => lose(6), () => call('DEL', { conf: confOf({ conf }) })],
+        [() => lose(4, 6), () => gc(lab, [])],
       ] as const) {
         expect(await call('ADD')).toMatchObject({ exitCode: 0 });
-        await lose();
+        await change();
         expect(await release()).toMatchObject({ exitCode: 0 });
         expect(await elementsOf(lab)).toEqual({});
       }
