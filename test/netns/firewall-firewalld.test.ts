@@ -1,5 +1,13 @@
 // Do packets pass where firewalld rejects what it was not told of, and is it told to forget?
 import { expect, test } from 'bun:test';
+import { haveOthersForget } from '../../plugins/firewall/kernel/others.ts';
+import { SETS } from '../../plugins/firewall/plan.ts';
+import { filterOwnerOf, noteOf } from '../../src/attach/owner.ts';
+import { parseIp } from '../../src/net/ip.ts';
+import { addEntries, deleteElements } from '../../src/netlink/nft/element.ts';
+import { commit } from '../../src/netlink/nft/message.ts';
+import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Firewalld, startFirewalld } from '../helpers/firewalld.ts';
 import { requiresFirewalld } from '../helpers/firewalld-packages.ts';
@@ -85,6 +93,31 @@ describeRoot(
         expect((await gc(lab, [b], env)).exitCode).toBe(0);
         expect(await sourcesOf(firewalld, 'pods')).toEqual([]);
         expect(await sourcesOf(firewalld)).toHaveLength(2);
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      'the source of an address stays that another attachment gets while firewalld is asked',
+      async () => {
+        const { lab, a, firewalld, env } = await guarded(createLab);
+        expect(await add(lab, a, { conf: { backend: 'firewalld' }, env })).toMatchObject({ exitCode: 0 });
+        const netns = openNetns(lab.host.path);
+        const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_NETFILTER));
+        Object.assign(process.env, env);
+        try {
+          const owner = { network: 'podnet', containerId: a.id, ifname: 'eth0' };
+          const forgotten = haveOthersForget(socket, [filterOwnerOf(owner)]);
+          const element = { key: [parseIp(a.v4)], comment: noteOf({ ...owner, containerId: 'later' }) };
+          const { firewalld: set } = SETS[4];
+          commit(socket, [...deleteElements(set, [element.key]), ...addEntries([{ set, element }])]);
+          await forgotten;
+        } finally {
+          for (const name of Object.keys(env)) delete process.env[name];
+          socket.close();
+          closeNetns(netns);
+        }
+        expect(await sourcesOf(firewalld)).toEqual([`${a.v4}/32`]);
       },
       DEADLINE_MS,
     );

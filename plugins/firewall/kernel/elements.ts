@@ -128,6 +128,17 @@ export function findClaimsIn(
   return { iptables: toldTo('iptables'), firewalld: toldTo('firewalld') };
 }
 
+/** Whether another packet filter was told about an address for one of the attachments, and for no later one. */
+export function isToldFor(
+  socket: NetlinkSocket,
+  other: Other,
+  owners: readonly FilterOwner[],
+  pod: Ip,
+): boolean {
+  const found = findElement(socket, SETS[pod.family][other], [pod]);
+  return owners.some(({ note }) => note === found?.comment);
+}
+
 /** Attachments of the network that still have claims but that GC does not keep. Reads every claim. */
 export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttachments): FilterOwner[] {
   return listOwners(socket, CLAIM_SETS, note => isStaleNote(note, network, kept)).map(filterOwnerOfNote);

@@ -8,7 +8,7 @@ import { hasChain } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { FirewallOptions, Other } from '../config.ts';
 import type { AccessPlan } from '../plan.ts';
-import { findClaimsIn, isKnown } from './elements.ts';
+import { findClaimsIn, isKnown, isToldFor } from './elements.ts';
 import {
   checkIptables,
   doesIptablesDrop,
@@ -319,7 +319,12 @@ export async function haveOthersForget(
   releaseIptables(socket, iptables, plan?.others.includes('iptables') ? plan : undefined);
   const sources = firewalld.map(({ pod }) => pod);
   const kept = plan?.others.includes('firewalld') ? plan.pods : [];
-  await removeSources(sources, (zone, pod) => zone !== names?.zone || !kept.some(one => sameIp(one, pod)));
+  const isKept = (zone: string, pod: Ip) => zone === names?.zone && kept.some(one => sameIp(one, pod));
+  // While firewalld is asked, another attachment may get the address, and tell it.
+  await removeSources(
+    sources,
+    (zone, pod) => !isKept(zone, pod) && isToldFor(socket, 'firewalld', owners, pod),
+  );
   if (names && kept.length) await requireUnclaimed(names.zone, kept);
 }
 
