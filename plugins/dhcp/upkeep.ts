@@ -683,6 +683,7 @@ function complete<S extends LeaseState>({ call, record, place, keeper }: Visit<S
   const { lease } = state;
   if (isOver(state)) {
     for (const one of [before, lease]) withdrawAddress(place, one);
+    call.log.warn(`Removed ${before.address} from "${place.link.name}": the lease that followed has expired`);
     updateRecord(call, record, { ...state, withdrawn: true, without }, bootClock());
     return;
   }

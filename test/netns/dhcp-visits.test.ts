@@ -212,6 +212,17 @@ describeRoot('a visit of the daemon for a lease', () => {
     });
   });
 
+  test('says that it removes an address whose next lease has ended before the interface had it', async () => {
+    await withVisited(async ({ lab, container, said, beginAdd, noteAgain, visit }) => {
+      beginAdd();
+      noteAgain({ unapplied: leaseSince(bootClock()) }, 3600);
+      await visit();
+      const [link] = await lab.ip(container, '-4', 'addr', 'show', 'eth0');
+      expect(link?.addr_info ?? []).toEqual([]);
+      expect(said).toEqual([`warn Removed ${ADDRESS} from "eth0": the lease that followed has expired`]);
+    });
+  });
+
   test('takes a refused address away, also if that cannot be noted', async () => {
     await withVisited(async ({ lab, container, beginAdd, noteAgain, visit }) => {
       beginAdd();
