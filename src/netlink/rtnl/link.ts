@@ -348,7 +348,8 @@ export function listLinks(socket: NetlinkSocket): Link[] {
  * `… type vxlan id <id> local <address> dstport <port> nolearning`
  */
 export function createLink(socket: NetlinkSocket, link: NewLink): void {
-  socket.request(newLinkRequest(link));
+  const [made] = socket.attemptAll([newLinkRequest(link)]);
+  if (made instanceof NetlinkError) throw explainKind(made, link.kind);
 }
 
 /** Like {@link createLink}, but also queries the new link in the same batch; undefined when the name is taken. */
@@ -363,11 +364,16 @@ export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined
   throw found instanceof NetlinkError ? found : new NetlinkError(`find link "${link.name}"`, Errno.ENODEV);
 }
 
+/** net/core/rtnetlink.c. With the same number it refuses what a kind that it knows cannot do: a VLAN on a device, a port of a master. */
+const UNKNOWN_KIND = 'Unknown device type';
+
 /** Adds what to do to the refusal of a kind of device that the kernel does not know, and for which it has found no module. */
-export function explainKind({ op, errno, kernelMessage }: NetlinkError, kind: string): NetlinkError {
+export function explainKind(refusal: NetlinkError, kind: string): NetlinkError {
+  const { op, errno, kernelMessage } = refusal;
+  if (kernelMessage !== UNKNOWN_KIND) return refusal;
   // net/core/rtnetlink.c: MODULE_ALIAS_RTNL_LINK
   const advice = `this kernel needs its module: modprobe rtnl-link-${kind}`;
-  return new NetlinkError(op, errno, kernelMessage, errno === Errno.EOPNOTSUPP ? advice : undefined);
+  return new NetlinkError(op, errno, kernelMessage, advice);
 }
 
 function newLinkRequest(link: NewLink): Request {

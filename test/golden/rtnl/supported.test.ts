@@ -1,7 +1,8 @@
 // Are questions about kernel support asked so that nothing can come of them?
 import { expect, test } from 'bun:test';
 import { requireLinkKind, requireQdiscKind } from '../../../src/netlink/rtnl/kinds.ts';
-import { NetlinkError } from '../../../src/netlink/socket.ts';
+import { createLink } from '../../../src/netlink/rtnl/link.ts';
+import { NetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { answering, bytesOf, sentBy } from './captured.ts';
 
@@ -53,15 +54,24 @@ test('requireQdiscKind() requests a bucket without parameters', () => {
 
 test('requireLinkKind() reads EINVAL as supported and EOPNOTSUPP as unsupported', () => {
   const refusing = (errno: number) => () => {
-    answering(
-      ({ op }) => {
-        throw new NetlinkError(op, errno, 'Unknown device type');
-      },
-      socket => requireLinkKind(socket, 'ifb'),
-    );
+    refusedWith(errno, 'Unknown device type', socket => requireLinkKind(socket, 'ifb'));
   };
   expect(refusing(Errno.EINVAL)).not.toThrow();
   expect(refusing(Errno.EOPNOTSUPP)).toThrow(
     'Cannot use devices of kind ifb: operation not supported (EOPNOTSUPP), kernel says "Unknown device type"',
   );
 });
+
+test('only a kind that the kernel does not know needs a module', () => {
+  const create = (said: string) => () => {
+    refusedWith(Errno.EOPNOTSUPP, said, socket => createLink(socket, { name: 'br0', kind: 'bridge' }));
+  };
+  expect(create('Unknown device type')).toThrow('; this kernel needs its module: modprobe rtnl-link-bridge');
+  expect(create('VLANs not supported on device')).toThrow(/kernel says "VLANs not supported on device"$/);
+});
+
+function refusedWith(errno: number, said: string, work: (socket: NetlinkSocket) => void): void {
+  answering(({ op }) => {
+    throw new NetlinkError(op, errno, said);
+  }, work);
+}
