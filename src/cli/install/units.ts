@@ -39,6 +39,12 @@ RemoveOnStop=yes
 WantedBy=sockets.target
 `;
 
+/** The command's path as systemd reads it: it divides a line at spaces, and "%" begins a specifier (systemd.service(5), "Command lines"). */
+function commandIn(binDir: string): string {
+  const path = `${binDir}/catena`.replaceAll(/["\\]/g, '\\$&').replaceAll('%', '%%');
+  return /[\s'"\\;]/.test(path) ? `"${path}"` : path;
+}
+
 function renderService(binDir: string): string {
   return `# Keeps plugins loaded. Runtimes also work without it, but more slowly.
 [Unit]
@@ -49,10 +55,10 @@ After=${SOCKET_UNIT} network-pre.target local-fs.target
 [Service]
 Type=notify
 NotifyAccess=main
-ExecStart=${binDir}/catena daemon
+ExecStart=${commandIn(binDir)} daemon
 # To end after ten minutes without a request, and to be started by the next one:
 # ExecStart=
-# ExecStart=${binDir}/catena daemon --idle-exit 600
+# ExecStart=${commandIn(binDir)} daemon --idle-exit 600
 Restart=on-failure
 RestartSec=1
 # Another daemon has the socket: restarting this one would not help.

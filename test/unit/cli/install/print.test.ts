@@ -68,6 +68,11 @@ test('the systemd units start the daemon from the plugin directory by its socket
   ).toEqual([]);
 });
 
+test('the unit names a directory of any name as systemd reads it', () => {
+  const unit = printFor('systemd', { ...OPTIONS, binDir: '/opt/my "cni" 50%/bin' });
+  expect(unit).toContain('\nExecStart="/opt/my \\"cni\\" 50%%/bin/catena" daemon\n');
+});
+
 test('the DaemonSet mounts both directories of the host and installs the list', () => {
   const [map, set] = yaml({ list: LIST });
   expect(map).toMatchObject({ kind: 'ConfigMap', data: { 'network.conflist': TEXT } });
