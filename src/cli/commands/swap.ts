@@ -19,6 +19,7 @@ import { type Conflist, listUses } from '../../chain/config/conflist.ts';
 import { findPlugin, programOf } from '../../chain/config/find-plugin.ts';
 import { FRONT } from '../../chain/config/front-program.ts';
 import { listNetworks } from '../../chain/config/load.ts';
+import { pluginVersion } from '../../chain/config/plugin-version.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { visitAll } from '../../chain/run/visits.ts';
 import { keyOf } from '../../cni/attachment.ts';
@@ -137,7 +138,7 @@ async function swapExamined(
   tell(call, `\n${renderChecked(before)}`);
   const end = (outcome: SwapReport['outcome'], more: Ending = {}) =>
     conclude(call, { ...found, before, ...more, outcome });
-  const { obstacle = findDeafness(call, found), doubt } = judge(found, call);
+  const { obstacle = await findDeafness(call, found, runtime), doubt } = judge(found, call);
   if (obstacle !== undefined) return end('refused', { why: obstacle });
   const undeletable = call.on('force')
     ? undefined
@@ -234,14 +235,21 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
   };
 }
 
-/** Why another network could not call the candidate: the comparison plays one network, and CHECK asks what is attached. */
-function findDeafness(call: CommandCall, { network, link, conformance }: Facts & Seen): string | undefined {
-  const { supportedVersions } = conformance;
+/** Why another network could no longer call the plugin: the comparison plays one network, and CHECK asks what is attached. */
+async function findDeafness(
+  call: CommandCall,
+  { network, link, conformance: { supportedVersions } }: Facts & Seen,
+  runtime: Runtime,
+): Promise<string | undefined> {
   const deaf = otherLists(call, network).filter(
     list => !supportedVersions.includes(list.version) && listUses(list).some(({ type }) => type === link),
   );
   if (deaf.length === 0 || call.on('force')) return undefined;
-  const named = deaf.map(({ name, version }) => `${name} (${version})`).join(', ');
+  // What the executable in place cannot do either is not lost.
+  const inPlace = await pluginVersion(link, runtime).catch(() => undefined);
+  const lost = deaf.filter(({ version }) => inPlace?.supportedVersions.includes(version));
+  if (lost.length === 0) return undefined;
+  const named = lost.map(({ name, version }) => `${name} (${version})`).join(', ');
   return `it does not support the version of ${named}, whose ADD would fail: the candidate lists ${supportedVersions.join(', ')}; --force swaps anyway`;
 }
 
