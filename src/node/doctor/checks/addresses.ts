@@ -18,22 +18,23 @@ import {
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
 export const subnets: Check = ({ facts, findAbout, routes }) => {
-  const standing = facts
-    .attachments()
-    .attachments.flatMap(({ network, isGone, result }) =>
-      isGone ? [] : [{ network, ips: addressesIn(result), hostEnds: hostEndsIn(result) }],
-    );
+  let known: ReturnType<typeof standingIn> | undefined;
+  // Records are root's alone: who has no overlap needs none.
+  const standing = () => {
+    known ??= standingIn(facts.attachments());
+    return known;
+  };
   const problems = facts.networks().networks.flatMap(({ list }) => {
     const devices = devicesOf(list, findAbout).map(({ name }) => name);
     // Containers on the link of a device of the node share its subnet, and are not reached by its routes.
     const isOnLink = list.plugins.some(({ type }) => findAbout(type)?.needsGatewayInSubnet);
     if (isOnLink && devices.length === 0) return [];
-    const attached = standing.filter(({ network }) => network === list.name);
     return rangesOf(list, findAbout).flatMap(({ range: { subnet } }) =>
       routes.flatMap(({ destination, device }) => {
         const other = findCidr(destination);
         const isApart = !other || other.prefix === 0 || !cidrsOverlap(subnet, other);
         if (isApart || devices.includes(device)) return [];
+        const attached = standing().filter(({ network }) => network === list.name);
         // The host's end of a container's pair has the route to it, and in IPv6 one to its gateway.
         const others = attached.filter(({ hostEnds }) => !hostEnds.includes(device));
         const led = others.flatMap(({ ips }) => ips.filter(ip => cidrContains(other, ip)));
@@ -44,7 +45,7 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
           return problem('warning', found, mend);
         }
         const those = `${found}, which takes packets to ${led.map(renderIp).join(', ')} of its containers`;
-        const holder = standing.find(({ hostEnds }) => hostEnds.includes(device));
+        const holder = standing().find(({ hostEnds }) => hostEnds.includes(device));
         const mend = holder
           ? `use another subnet for network "${list.name}" or "${holder.network}", and start their containers again`
           : `ip route del ${destination} dev ${device}`;
@@ -54,6 +55,12 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
   });
   return problems.length ? problems : 'no subnet overlaps with a route of the node';
 };
+
+function standingIn({ attachments }: ReturnType<NodeView['facts']['attachments']>) {
+  return attachments.flatMap(({ network, isGone, result }) =>
+    isGone ? [] : [{ network, ips: addressesIn(result), hostEnds: hostEndsIn(result) }],
+  );
+}
 
 /** A plugin that builds on a device of the node fails without it. */
 export const needed: Check = ({ facts, findAbout, devices }) => {
