@@ -238,12 +238,11 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
 /** Why another network could no longer call the plugin: the comparison plays one network, and CHECK asks what is attached. */
 async function findDeafness(
   call: CommandCall,
-  { network, link, conformance: { supportedVersions } }: Facts & Seen,
+  { network, link, calledBy, conformance: { supportedVersions } }: Facts & Seen,
   runtime: Runtime,
 ): Promise<string | undefined> {
-  const deaf = otherLists(call, network).filter(
-    list => !supportedVersions.includes(list.version) && listUses(list).some(({ type }) => type === link),
-  );
+  const callers = otherLists(call, network).filter(({ name }) => calledBy.some(one => one.network === name));
+  const deaf = callers.filter(({ version }) => !supportedVersions.includes(version));
   if (deaf.length === 0 || call.on('force')) return undefined;
   // What the executable in place cannot do either is not lost.
   const inPlace = await pluginVersion(link, runtime).catch(() => undefined);

@@ -18,12 +18,8 @@ import {
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
 export const subnets: Check = ({ facts, findAbout, routes }) => {
-  let known: ReturnType<typeof standingIn> | undefined;
   // Records are root's alone: who has no overlap needs none.
-  const standing = () => {
-    known ??= standingIn(facts.attachments());
-    return known;
-  };
+  const standing = () => standingIn(facts.attachments());
   const problems = facts.networks().networks.flatMap(({ list }) => {
     const devices = devicesOf(list, findAbout).map(({ name }) => name);
     // Containers on the link of a device of the node share its subnet, and are not reached by its routes.
