@@ -53,7 +53,10 @@ export interface SbrPlan {
   readonly hinted: readonly Route[];
 }
 
-/** Marks routes that we created, as opposed to moved: DEL does not put these back. No other program uses this number. */
+/**
+ * Marks rules, which DEL finds so after their addresses have gone, and routes that we created, as opposed to moved: DEL does not put
+ * these back. No other program uses this number.
+ */
 export const OWN_PROTOCOL = 67;
 const LINK_LOCAL = parseCidr('fe80::/10');
 
@@ -90,7 +93,7 @@ export function planSbr(sources: readonly Source[], options: SbrOptions, present
     const routes =
       options.table === undefined ? routesFor(source, sources, options, own, settled, present.index) : [];
     return {
-      rule: { from, table, ...(found ? { priority: found.priority } : {}) },
+      rule: { from, table, protocol: OWN_PROTOCOL, ...(found ? { priority: found.priority } : {}) },
       known: found !== undefined,
       routes: routes.map(route => ({ ...route, table })),
     };

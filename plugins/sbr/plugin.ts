@@ -93,8 +93,7 @@ export const plugin = definePlugin({
         const own = index === undefined ? undefined : call.prevResult?.interfaces?.[index];
         return own && own.name !== call.env.ifname ? [] : (findCidr(address)?.ip ?? []);
       });
-      const present = link ? hostsOf(listAddresses(call.container, link.index)) : [];
-      removeSbr(call.container, link, [...present, ...reported], call.conf.table || undefined);
+      removeSbr(call.container, link, reported, call.conf.table || undefined);
     });
   },
 
@@ -207,22 +206,33 @@ function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
  * Removes the rules of the addresses, and moves the interface's routes in their tables back to the main table, unless the table
  * was configured. Missing ones are ignored.
  * @param link undefined when the interface no longer exists: its routes were deleted with it
+ * @param reported addresses of the interface in the result, in addition to those that it has
  */
 function removeSbr(
   socket: NetlinkSocket,
   link: Link | undefined,
-  addresses: readonly Ip[],
+  reported: readonly Ip[],
   table: number | undefined,
 ): void {
-  const hosts = addresses.map(hostCidr);
-  const rules = listRules(socket).filter(rule => hosts.some(from => isSourceRule(rule, from, table)));
-  for (const { from, table: own, priority } of rules) {
-    if (from) removeRule(socket, { from, table: own, priority });
+  const routes = listRoutes(socket);
+  const addresses = listAddresses(socket);
+  const own = [...hostsOf(addresses.filter(({ index }) => index === link?.index)), ...reported].map(hostCidr);
+  const others = hostsOf(addresses).map(hostCidr);
+  const rules = listRules(socket).filter(rule => {
+    const isFrom = (from: Cidr) => isSourceRule(rule, from, table);
+    if (own.some(isFrom)) return true;
+    // With the interface, or by hand, its address may have gone that no result tells, as after the cached one was lost.
+    if (rule.protocol !== OWN_PROTOCOL || !rule.from || !isFrom(rule.from) || others.some(isFrom))
+      return false;
+    return routes.every(route => route.table !== rule.table || route.oif === link?.index);
+  });
+  for (const { from, table: led, priority } of rules) {
+    if (from) removeRule(socket, { from, table: led, priority });
   }
   if (link === undefined || table !== undefined) return;
   const tables = new Set(rules.map(rule => rule.table));
-  const own = listRoutes(socket).filter(route => tables.has(route.table ?? 0) && route.oif === link.index);
-  for (const route of inOrder(own)) {
+  const moved = routes.filter(route => tables.has(route.table ?? 0) && route.oif === link.index);
+  for (const route of inOrder(moved)) {
     // The main table may still have the route, and an interface that is down cannot have any.
     if (route.protocol !== OWN_PROTOCOL) restoreRoutes(socket, [{ ...route, table: undefined }]);
     removeRoute(socket, route);

@@ -295,6 +295,27 @@ describeRoot(
       expect(await Bun.file(gone).exists()).toBe(false);
     });
 
+    test('DEL removes rules whose address nothing tells any more, and none of other interfaces', async () => {
+      const { lab, pod } = await twoInterfaces(createLab);
+      await add(lab, pod);
+      await add(lab, pod, { ifname: 'eth0', prevResult: prevResultOf(pod, 'eth0') });
+      await lab.batch(pod, 'rule add from 10.8.0.77 lookup 500');
+      const ofEth0 = ['10.7.0.2 102', 'fd00:7::2 103'];
+      expect(await rulesOf(lab, pod)).toEqual(
+        ['10.8.0.77 500', ...ofEth0, '10.8.0.2 100', 'fd00:8::2 101'].sort(),
+      );
+      await lab.ip(pod, 'link', 'del', 'net1');
+      expect((await del(lab, pod, { prevResult: undefined })).exitCode).toBe(0);
+      expect(await rulesOf(lab, pod)).toEqual(['10.8.0.77 500', ...ofEth0].sort());
+      // Its routes stand, so another interface's DEL leaves it.
+      await lab.ip(pod, 'addr', 'del', '10.7.0.2/24', 'dev', 'eth0');
+      await lab.ip(pod, 'route', 'add', '10.9.0.0/16', 'dev', 'eth0', 'table', '102');
+      expect((await del(lab, pod, { prevResult: undefined })).exitCode).toBe(0);
+      expect(await rulesOf(lab, pod)).toEqual(['10.8.0.77 500', ...ofEth0].sort());
+      expect((await del(lab, pod, { ifname: 'eth0', prevResult: undefined })).exitCode).toBe(0);
+      expect(await rulesOf(lab, pod)).toEqual(['10.8.0.77 500']);
+    });
+
     test('CHECK names what is missing or has returned', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const routes = [{ dst: '10.9.0.0/16', gw: '10.8.0.9' }, { dst: '0.0.0.0/0' }];

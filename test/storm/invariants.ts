@@ -115,10 +115,8 @@ export function left(entry: Entry, model: Model, seen: Look): string[] {
   if (!shared && model.isInPlace(entry)) {
     const inside = seen.inside.get(slot)?.find(device => device.ifname === ifname);
     if (inside !== undefined) problems.push(`interface ${ifname}`);
-    // A runtime's DEL and a repair beside it know nothing of each other; and with a lost cached result goes the address that the rule is about.
-    const isPromised = entry.by === 'command' && !entry.leaseLost;
-    const sources = isPromised ? (seen.sources.get(slot) ?? []) : [];
-    for (const source of sources.filter(one => sbr !== undefined && one.startsWith(sbr)))
+    const sources = sbr === undefined ? [] : (seen.sources.get(slot) ?? []);
+    for (const source of sources.filter(one => one.startsWith(sbr ?? '')))
       problems.push(`rule from ${source} in its namespace`);
   }
   return problems;

@@ -34,19 +34,23 @@ export async function deleteAttachment(
   }
 }
 
-/** The same for one that is held. */
+/**
+ * The same for one that is held.
+ * @param last what was known of it, if its runtime may have deleted the entry since
+ */
 export async function deleteAs(
   held: Held,
   list: Conflist,
   attachment: Attachment,
   runtime: ChainRuntime,
+  last?: KnownAttachment,
 ): Promise<void> {
   const { record } = held;
   const id = idOf(list, attachment);
   beginDel(held, runtime);
   await endDel(held, whatOf(id), async () => {
     await held.awaitOrphans();
-    const known = record ?? findCached(id, runtime);
+    const known = record ?? findCached(id, runtime) ?? last;
     const frozen = findConfigOfAdd(known, runtime) ?? list;
     const asAdded = withCachedArgs(withOwnNetns(attachment, record, runtime), known);
     return undoPlugins(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);

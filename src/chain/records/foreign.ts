@@ -92,7 +92,7 @@ export async function undoIfDeleted(
       const list = findConfigOfAdd(cached, runtime);
       held.become('remove');
       if (list !== undefined && isUnnoted() && !findCached(cached, quiet))
-        await deleteAs(held, list, cached, quiet);
+        await deleteAs(held, list, cached, quiet, cached);
     } finally {
       held.release();
     }

@@ -34,6 +34,7 @@ const ruleAttrs = attrs('rule', {
   fwmask: [16, u32],
   oifname: [17, str],
   l3mdev: [19, u8],
+  protocol: [21, u8],
 });
 
 const ruleMessage = messages('RULE', fibRuleHdr, ruleAttrs);
@@ -52,6 +53,8 @@ export interface Rule {
   readonly isL3mdev: boolean;
   /** How it drops packets, as `ip rule` names it; undefined: it directs them to a table. */
   readonly drops?: string | undefined;
+  /** Which program made it: RTPROT_*, as of routes. Linux before 4.17 tells none. */
+  readonly protocol?: number | undefined;
 }
 
 /** Rules of both families. Same as: `ip rule` and `ip -6 rule` */
@@ -67,6 +70,7 @@ export function listRules(socket: NetlinkSocket): Rule[] {
     mark: own.fwmark,
     isL3mdev: own.l3mdev === 1,
     drops: DROPS[header.action],
+    protocol: own.protocol,
   }));
 }
 
@@ -76,9 +80,11 @@ export interface SourceRule {
   readonly table: number;
   /** Lower comes first. When absent on adding, the kernel takes one below all existing rules except the first. */
   readonly priority?: number;
+  /** Marks whose it is, see {@link Rule}; any matches on deleting. */
+  readonly protocol?: number;
 }
 
-/** Adds a rule; EEXIST when the same rule exists already. Same as: `ip rule add from <from> lookup <table>` */
+/** Adds a rule; EEXIST when the same rule exists already. Same as: `ip rule add from <from> lookup <table> [protocol <n>]` */
 export function addRule(socket: NetlinkSocket, rule: SourceRule): void {
   const op = `add rule from ${renderCidr(rule.from)} lookup ${rule.table}`;
   socket.request(ruleMessage.add(op, ...messageOf(rule)));
@@ -128,12 +134,12 @@ export function ruleDeletion(rule: Rule): string {
   return `ip${rule.family === 6 ? ' -6' : ''} rule del priority ${renderRule(rule).replace(': ', ' ')}`;
 }
 
-function messageOf({ from, table, priority }: SourceRule): Parameters<typeof ruleMessage.encode> {
+function messageOf({ from, table, priority, protocol }: SourceRule): Parameters<typeof ruleMessage.encode> {
   const { ip, prefix } = from;
   // Tables above 255 only fit into the attribute.
   const [small, large] = table < 256 ? [table, undefined] : [0, table];
   return [
     { family: AF[ip.family], srcLength: prefix, table: small, action: FR_ACT_TO_TBL },
-    { src: networkOf(from), priority, table: large },
+    { src: networkOf(from), priority, table: large, protocol },
   ];
 }

@@ -36,6 +36,31 @@ describe('addRule()', () => {
   });
 });
 
+test('addRule() marks whose a rule is', () => {
+  // ip rule add from 10.1.0.2/32 lookup 100 protocol 67
+  const MARKED = `
+  2c 00 00 00  nlmsg_len 44
+  20 00  nlmsg_type RTM_NEWRULE
+  05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
+  00 00 00 00  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  02  family 2
+  00  dst_len 0
+  20  src_len 32
+  00  tos 0
+  64  table 100
+  00 00  res
+  01  action FR_ACT_TO_TBL
+  00 00 00 00  flags 0
+  08 00 02 00  FRA_SRC
+    0a 01 00 02  10.1.0.2
+  05 00 15 00  FRA_PROTOCOL
+    43 00 00 00  67
+`;
+  const marked = { from: parseCidr('10.1.0.2/32'), table: 100, protocol: 67 };
+  expect(sentBy(socket => addRule(socket, marked))).toEqual(bytesOf(MARKED));
+});
+
 describe('removeRule()', () => {
   // ip -6 rule del from fd00:1::2 lookup 5000 priority 12
   const V6 = `

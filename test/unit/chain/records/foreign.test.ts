@@ -305,6 +305,19 @@ describe('undoIfDeleted()', () => {
     expect([calls, left()]).toEqual([[], [['net-c1-eth0'], []]]);
   });
 
+  test('tells plugins the result of the ADD, which its runtime has deleted', async () => {
+    const told: unknown[] = [];
+    const exec = ({ request }: ExecCall) => {
+      told.push(JSON.parse(request).prevResult);
+      return {};
+    };
+    const known = theirs();
+    forgetGeneration(runDir(runtime.env), ID);
+    removeEntry(runtime.cacheDir, ID);
+    expect(await undoIfDeleted(known, 'its note', { ...runtime, exec }, 0)).toBe(true);
+    expect(told).toEqual([RESULT, RESULT]);
+  });
+
   test('lets a later ADD wait while it deletes', async () => {
     forgetGeneration(runDir(runtime.env), ID);
     removeEntry(runtime.cacheDir, ID);
