@@ -295,7 +295,7 @@ describeRoot(
       expect(await Bun.file(gone).exists()).toBe(false);
     });
 
-    test('DEL removes rules whose address nothing tells any more, and none of other interfaces', async () => {
+    test('DEL removes rules whose address nothing tells now, and none of other interfaces', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       await add(lab, pod);
       await add(lab, pod, { ifname: 'eth0', prevResult: prevResultOf(pod, 'eth0') });

@@ -80,7 +80,7 @@ export interface SourceRule {
   readonly table: number;
   /** Lower comes first. When absent on adding, the kernel takes one below all existing rules except the first. */
   readonly priority?: number;
-  /** Marks whose it is, see {@link Rule}; any matches on deleting. */
+  /** Names its program, see {@link Rule}; any matches on deleting. */
   readonly protocol?: number;
 }
 

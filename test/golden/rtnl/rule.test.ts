@@ -36,7 +36,7 @@ describe('addRule()', () => {
   });
 });
 
-test('addRule() marks whose a rule is', () => {
+test('addRule() marks a rule with its program', () => {
   // ip rule add from 10.1.0.2/32 lookup 100 protocol 67
   const MARKED = `
   2c 00 00 00  nlmsg_len 44
