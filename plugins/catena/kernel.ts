@@ -15,7 +15,8 @@ import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import {
   addRoute,
   isUnreached,
-  listRoutes,
+  leavesBy,
+  listRoutesByDevice,
   type Route,
   RT_TABLE_MAIN,
   RTPROT_ASKED,
@@ -73,15 +74,12 @@ function refuseBeyond(
   );
 }
 
-/** IPv6 merges routes of the same metric into one: each of its next hops on the interfaces becomes a route here. */
 function defaultsOf(socket: NetlinkSocket, ifnames: readonly string[]): Route[] {
   const indexes = ifnames.flatMap(name => findLink(socket, name)?.index ?? []);
-  const defaults = listRoutes(socket).filter(({ dst, table }) => dst.prefix === 0 && table === RT_TABLE_MAIN);
-  return defaults.flatMap(route => {
-    const { ways, ...rest } = route;
-    if (ways === undefined) return indexes.includes(route.oif) ? [route] : [];
-    const own = ways.filter(({ oif }) => indexes.includes(oif));
-    if (own.length === ways.length) return [route];
-    return own.map(({ oif, gateway }) => ({ ...rest, oif, gateway }));
-  });
+  return listRoutesByDevice(socket).filter(
+    route =>
+      route.dst.prefix === 0 &&
+      route.table === RT_TABLE_MAIN &&
+      indexes.some(index => leavesBy(route, index)),
+  );
 }

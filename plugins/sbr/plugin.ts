@@ -18,13 +18,12 @@ import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import {
   inOrder,
   listRoutes,
+  listRoutesByDevice,
   type Route,
   RT_TABLE_MAIN,
   removeRoute,
   replaceRoute,
   restoreRoutes,
-  routeThrough,
-  waysOf,
 } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
@@ -125,14 +124,7 @@ const UNUSED_SOURCE: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 
 
 /** What planning starts from. */
 function readPresent(socket: NetlinkSocket, link: Link): Present {
-  return { index: link.index, rules: listRules(socket), routes: listRoutes(socket).flatMap(byDevice) };
-}
-
-/** The kernel shows routes of IPv6 with one destination and metric as one, of several devices, and deletes the part that it is told. */
-function byDevice(route: Route): Route[] {
-  if (route.dst.ip.family === 4) return [route];
-  const devices = new Set(waysOf(route).map(({ oif }) => oif));
-  return [...devices].flatMap(index => routeThrough(route, index) ?? []);
+  return { index: link.index, rules: listRules(socket), routes: listRoutesByDevice(socket) };
 }
 
 /**

@@ -31,7 +31,7 @@ import {
   inOrder,
   isGatewayed,
   isUnreached,
-  listRoutes,
+  listRoutesByDevice,
   prependRoute,
   type Route,
   RT_TABLE_MAIN,
@@ -156,9 +156,8 @@ function wrongRoutes(socket: NetlinkSocket, link: Link, routes: readonly Planned
   });
 }
 
-/** The interface's own routes: the kernel shows those of IPv6 together with the ways that lead out by other interfaces. */
 function routesThrough(socket: NetlinkSocket, { index }: Pick<Link, 'index'>): Route[] {
-  return listRoutes(socket).flatMap(route => routeThrough(route, index) ?? []);
+  return listRoutesByDevice(socket).flatMap(route => routeThrough(route, index) ?? []);
 }
 
 /** @throws Error naming the first route that is missing from the interface, in any table */

@@ -73,6 +73,29 @@ describeRoot(
       expect(await lab.dump(pod)).toEqual(before);
     });
 
+    test.each([
+      ['net1', ['fd00:7::1', 'fd00:8::1']],
+      ['eth0', ['fd00:7::1']],
+    ] as const)(
+      'an IPv6 default that the pod asked for by %s stays, whatever it is shown with',
+      async (ifname, kept) => {
+        const { lab, pod } = await twoInterfaces(createLab);
+        // The kernel shows both as one route, of the origin of the first.
+        await lab.batch(
+          pod,
+          'route del default via fd00:7::1',
+          'route del default via fd00:8::1',
+          `route append default via fd00:7::1 proto ${ifname === 'eth0' ? 68 : 3}`,
+          `route append default via fd00:8::1 proto ${ifname === 'eth0' ? 3 : 68}`,
+        );
+        expect((await add(lab, pod)).exitCode).toBe(0);
+        const routes = await lab.ip(pod, '-6', 'route', 'show', 'default');
+        const ways = routes.flatMap(({ gateway, nexthops = [{ gateway }] }) => nexthops);
+        expect(ways.map(way => way.gateway).sort()).toEqual([...kept]);
+        expect((await check(lab, pod)).exitCode).toBe(0);
+      },
+    );
+
     test('routes keep all that belongs to them in their new table, and when they return', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       for (const route of [

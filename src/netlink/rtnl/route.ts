@@ -25,6 +25,8 @@ import { AF, messages } from './message.ts';
 
 /** linux/rtnetlink.h: the gateway is on the link, whatever the addresses say. The kernel refuses most other flags of its own. */
 const RTNH_F_ONLINK = 4;
+/** linux/rtnetlink.h: the reply is the route itself, not what came of it for one packet. */
+const RTM_F_FIB_MATCH = 0x2000;
 
 /** One next hop of a route. */
 interface Nexthop {
@@ -374,6 +376,35 @@ export function listRoutes(socket: NetlinkSocket): Route[] {
     const route = decodeRoute(body);
     return route.type === undefined ? [route] : [];
   });
+}
+
+/**
+ * The same, each of IPv6 through one device: the kernel shows those with one destination and metric as one, and deletes the part that it is
+ * told. Of IPv4 it deletes a route with all its hops.
+ */
+export function listRoutesByDevice(socket: NetlinkSocket): Route[] {
+  return listRoutes(socket).flatMap(route => {
+    const devices = [...new Set(waysOf(route).map(({ oif }) => oif))];
+    if (route.dst.ip.family === 4 || devices.length < 2) return [route];
+    return devices.flatMap(index => {
+      const part = routeThrough(route, index);
+      return part ? { ...part, protocol: originOf(socket, part) } : [];
+    });
+  });
+}
+
+/** The kernel shows all parts with the origin of one: that of the device for which it is asked, if any. Same as: `ip -6 route get fibmatch <dst> oif <device>` */
+function originOf(socket: NetlinkSocket, { dst, oif, table, priority, protocol }: Route): number | undefined {
+  const header = { family: AF[6], dstLength: IP_BITS[6], flags: RTM_F_FIB_MATCH };
+  const request = routeMessage.get(`find the origin of the route to ${renderCidr(dst)}`, header, {
+    dst: networkOf(dst),
+    oif,
+  });
+  const reply = socket.find({ ...request, isQuestion: true }, UNREACHABLE);
+  const found = reply && decodeRoute(reply);
+  // A narrower route may lead to the first address of the destination.
+  const isIt = found?.oif === oif && found.dst.prefix === dst.prefix && found.table === table;
+  return isIt && found.priority === priority ? found.protocol : protocol;
 }
 
 /** The kernel's own messages of all routes, for {@link decodeRoute}: what a record keeps of them. */
