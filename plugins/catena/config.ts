@@ -50,7 +50,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   definitionsDir: optionalText,
   /** Directories of plugins that are searched before those of CNI_PATH. */
   binDir: z.optional(z.union([z.string(), z.array(z.string())], 'must be a string or an array')),
-  /** Prefix of interface names that are not given; the network's place in the order follows. */
+  /** Prefix of interface names that are not given; the network's place in the order follows. Two lists for one container need different ones. */
   interfacePrefix: z._default(z.string(), 'net'),
   /** Interface or network that has the default route, for both families or one: `{"ipv4": "net1"}`. Default: the first network that sets one. */
   defaultRoute: z.optional(

@@ -96,10 +96,15 @@ function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void 
   const taken = networks.find(({ attachment }) => attachment.ifname === name);
   if (taken === undefined) return;
   const { ifname, netns } = taken.attachment;
+  const isRuntimes = taken === networks[0];
   throw new CniError(
     ErrorCode.invalidEnvironment,
     `Cannot attach network "${taken.label}": "${netns}" already has an interface "${ifname}"`,
-    { details: `CNI_IFNAME=${JSON.stringify(ifname)}` },
+    {
+      details: isRuntimes
+        ? `CNI_IFNAME=${JSON.stringify(ifname)}`
+        : `name it otherwise: with "interface" of that network, or "interfacePrefix" of network "${runner.options.network}"`,
+    },
   );
 }
 

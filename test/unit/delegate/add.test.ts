@@ -184,7 +184,10 @@ describe('addPod()', () => {
   test('refuses an interface name that exists in the container, and keeps the existing interface', async () => {
     const findTaken = (ifnames: readonly string[]) => ifnames.find(ifname => ifname === 'net1');
     const runner = makeRunner(chain, { delegates: [network('one'), network('two')] }, { findTaken });
-    await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 4, details: 'CNI_IFNAME="net1"' });
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({
+      code: 4,
+      details: expect.stringContaining('"interfacePrefix"'),
+    });
     expect(chain.order()).toEqual([]);
     expect(recordFiles()).toEqual([]);
   });
