@@ -4,6 +4,7 @@
 // other destination of the same logger. So lines are appended here synchronously, and a failure affects only its own line.
 import { closeSync, fstatSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
 import { inDirectory } from '../files/read-file.ts';
+import { withFlock } from '../sys/flock.ts';
 
 /** When a file is full, and how many files are kept. */
 export interface RotationLimits {
@@ -41,8 +42,9 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
       if (fd !== undefined && !isSame(fd, path)) close();
       let at = fd ?? open();
       if (size > 0 && size + line.length > maxBytes) {
+        // Another process may have found the same file full, and its rotation may be over.
+        withFlock(`${path}.lock`, () => isSame(at, path) && shift(path, maxFiles), { transient: true });
         close();
-        shift(path, maxFiles);
         at = open();
       }
       const bytes = torn ? Buffer.concat([LINE_END, line]) : line;

@@ -108,7 +108,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/observe': [
     'src/cli/answers',
     ...['src/chain', 'src/files', 'src/cni', 'src/ipam/range-use'],
-    ...['src/sys/service-manager', 'src/lab/diff', 'src/lab/words'],
+    ...['src/sys/flock', 'src/sys/service-manager', 'src/lab/diff', 'src/lab/words'],
   ],
   // It looks at everything and changes nothing.
   'src/node/doctor': [

@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { openRotatingFile } from '../../../src/observe/rotating-file.ts';
+import { ROOT } from '../../helpers/source-tree.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -50,6 +51,25 @@ describe('openRotatingFile()', () => {
     file.close();
     expect([read('moved'), read('log')]).toEqual(['one\n', 'two\n']);
   });
+
+  test('loses no line to another process that finds the same file full', async () => {
+    const [writers, lines] = [3, 400];
+    const source = path.join(ROOT, 'src/observe/rotating-file.ts');
+    const script = `import { openRotatingFile } from ${JSON.stringify(source)};
+      for (let i = 0; i < ${lines}; i++) {
+        const file = openRotatingFile('log', { maxBytes: 100, maxFiles: 400 });
+        file.append(Buffer.from(process.argv.at(-1) + ' ' + i + '\\n'));
+        file.close();
+      }`;
+    fs.writeFileSync(path.join(dir, 'write.ts'), script);
+    const started = Array.from({ length: writers }, (_, i) =>
+      Bun.spawn([process.execPath, 'write.ts', `writer${i}`], { cwd: dir, stderr: 'inherit' }),
+    );
+    expect(await Promise.all(started.map(one => one.exited))).toEqual(started.map(() => 0));
+    const files = fs.readdirSync(dir).filter(name => /^log(\.\d+)?$/.test(name));
+    const kept = files.flatMap(name => read(name).trim().split('\n'));
+    expect(new Set(kept).size).toBe(writers * lines);
+  }, 60_000);
 
   test('fails for a line on a full disk, and recovers when there is space again', () => {
     fs.symlinkSync('/dev/full', path.join(dir, 'log'));
