@@ -7,7 +7,7 @@ import { runOk } from '../helpers/command.ts';
 import { withoutOurs } from '../helpers/journal.ts';
 import { type Container, directories, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot } from '../helpers/skip.ts';
+import { describeRoot, requiresUpperKind } from '../helpers/skip.ts';
 import { until, untilExecuted } from '../helpers/until.ts';
 
 describeRoot('catena gc --gone', () => {
@@ -104,6 +104,42 @@ describeRoot('catena gc --gone', () => {
     expect(await leased()).not.toContain('standing');
     expect((await lab.ip(lab.host, 'link', 'show', 'master', 'br0')).length).toBe(1);
   });
+
+  test.skipIf(requiresUpperKind('macvlan') !== undefined)(
+    'keeps a macvlan, whose end nothing on the host shows, and doctor prints what deletes it',
+    async () => {
+      const lab = await makeLab();
+      await lab.outside();
+      const subnet = '10.202.0.0/30';
+      const ipam = { type: 'host-local', subnet, dataDir: `${lab.tmp}/leases` };
+      const plugins = [{ type: 'macvlan', master: 'outside0', ipam }];
+      const chain = writeChain(lab, { cniVersion: '1.1.0', name: 'podnet', plugins });
+      const container = await lab.container();
+      await chain.add(container);
+      await lab.remove(container);
+      const env = {
+        ...directories(lab.tmp),
+        CNI_PATH: BIN_DIR,
+        NETCONFPATH: lab.tmp,
+        PATH: `${BIN_DIR}:${process.env.PATH}`,
+      };
+      const run = (line: string) => lab.run(lab.host, ['/bin/sh', '-c', line], { env, timeoutMs: 60_000 });
+      const doctor = async () => {
+        const { findings } = JSON.parse((await run('catena doctor --json')).stdout) as { findings: Row[] };
+        const ids = ['state.abandoned', 'ipam.pools'];
+        return findings.filter(({ id, severity }) => ids.includes(id) && severity !== 'ok');
+      };
+      expect((await run('catena gc --gone --grace 0')).stdout).toContain('catena del deletes what is left');
+      const found = await doctor();
+      const mend = `catena del podnet '' --container-id ${container.id} --ifname eth0  # if the containers are gone`;
+      expect(found.map(one => [one.id, one.severity, one.mend])).toEqual([
+        ['ipam.pools', 'error', mend],
+        ['state.abandoned', 'info', mend],
+      ]);
+      expect(await run(mend)).toMatchObject({ exitCode: 0, stderr: '' });
+      expect([await doctor(), await chain.leases()]).toEqual([[], []]);
+    },
+  );
 
   test('takes no options that say what to keep, and GC without it needs a network', async () => {
     const lab = await makeLab();

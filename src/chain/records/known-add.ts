@@ -128,6 +128,10 @@ export function judgeGone(
   if (past.netns() === 'same') return undefined;
   if (ifname === LOOPBACK)
     return { why: `namespace "${netns}" is gone, and a loopback has nothing outside of it`, isSure: true };
+  if (devices.length === 0) {
+    const why = `namespace "${netns}" is not visible here, and no device on the host shows whether it is gone; if it is, catena del deletes what is left`;
+    return { why, isSure: false };
+  }
   const missing = devices.find(name => !present().has(name));
   const why =
     missing === undefined

@@ -15,6 +15,7 @@ import {
   type Seen,
   titleIn,
 } from '../finding.ts';
+import { goneIn, mendGone } from './state.ts';
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
 export const subnets: Check = ({ facts, findAbout, routes }) => {
@@ -174,6 +175,9 @@ function describe({ network, ranges, used, size, leaseDir, held }: PoolUse, node
   const { attachments } = node.facts.attachments();
   const gone = attachments.filter(one => one.isGone && one.network === network);
   const lost = owners.filter(id => gone.some(({ containerId }) => containerId === id)).length;
+  const mendable = goneIn(node).filter(
+    ({ one }) => one.network === network && owners.includes(one.containerId),
+  );
   const [most] = [...groupBy(owners, id => id).values()].sort((a, b) => b.length - a.length);
   const details = [
     `${used} of ${size} addresses are in use`,
@@ -183,6 +187,6 @@ function describe({ network, ranges, used, size, leaseDir, held }: PoolUse, node
   return problem(
     free === 0 ? 'error' : 'warning',
     `pool ${ranges.join(', ')} of network "${network}" ${what} ${details.join(', ')}`,
-    lost > 0 ? 'catena gc --gone' : `catena ipam ls ${network}`,
+    mendGone(mendable) ?? `catena ipam ls ${network}`,
   );
 }

@@ -11,7 +11,7 @@ import { COMMAND_NAME } from '../../../cni/directories.ts';
 import { leaseDirsOf } from '../../../cni/plugin-about.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
 import { findFlockHolder, isFlockAwaited } from '../../../sys/flock.ts';
-import { findGone } from '../../../watch/collect-gone.ts';
+import { findGone, type Gone } from '../../../watch/collect-gone.ts';
 import {
   type AttachmentCheck,
   CHECK_BUDGET_MS,
@@ -93,21 +93,41 @@ export const unsettled: Check = node => {
 };
 
 /** Attachments whose namespace is gone and for which no runtime has called DEL. */
-export const abandoned: Check = ({ facts, devices }) => {
-  const names = new Set(devices.map(({ name }) => name));
-  const gone = findGone(facts.attachments().standing, process, () => names);
+export const abandoned: Check = node => {
+  const gone = goneIn(node);
   if (gone.length === 0) return 'the namespaces of all attachments exist';
-  const groups = groupBy(gone, ({ one, isSure }) => `${isSure} ${one.network}`);
-  return [...groups].map(([key, those]) => {
-    const [isSure, network] = key.split(' ');
+  const groups = groupBy(
+    gone,
+    ({ one, isSure }) => `${isSure} ${isSure || one.devices.length > 0} ${one.network}`,
+  );
+  return [...groups.values()].map(those => {
     const [what, their] = those.length === 1 ? ['attachment', 'its'] : ['attachments', 'their'];
-    const which = `${those.length} ${what} of network "${network}"`;
-    const hidden = `the namespace of ${which} is not visible here, but ${their} devices on the host are there`;
-    if (isSure === 'false') return problem('info', hidden);
-    const found = `${which} outlived ${their} namespace: the runtime did not run DEL`;
-    return problem('warning', found, 'catena gc --gone');
+    const which = `${those.length} ${what} of network "${those[0]?.one.network}"`;
+    const mend = mendGone(those);
+    if (those[0]?.isSure)
+      return problem('warning', `${which} outlived ${their} namespace: the runtime did not run DEL`, mend);
+    const why = mend
+      ? 'and no device on the host shows whether it is gone'
+      : `but ${their} devices on the host are there`;
+    return problem('info', `the namespace of ${which} is not visible here, ${why}`, mend);
   });
 };
+
+/** Attachments whose namespace cannot be found. */
+export function goneIn({ facts, devices }: NodeView): Gone[] {
+  const names = new Set(devices.map(({ name }) => name));
+  return findGone(facts.attachments().standing, process, () => names);
+}
+
+/**
+ * What deletes them. Undefined if their devices on the host say that their namespaces exist. What has none there, as a macvlan, GC
+ * keeps: that its namespace is gone, only a person knows.
+ */
+export function mendGone(gone: readonly Gone[]): string | undefined {
+  if (gone.some(({ isSure }) => isSure)) return 'catena gc --gone';
+  const commands = gone.flatMap(({ one }) => (one.devices.length ? [] : deleteCommand(one.pod?.id ?? one)));
+  return commands.length ? `${commands.join(' && ')}  # if the containers are gone` : undefined;
+}
 
 /** What carries the name of an attachment that nothing records and nothing uses: its ADD and DEL have both failed. */
 export const garbage: Check = ({ facts, held, user = ROOT }) => {

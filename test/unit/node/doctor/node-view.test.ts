@@ -231,7 +231,7 @@ describeNeeding(
         severity: 'error',
         found:
           'pool 10.1.0.0/29, 10.2.0.0/29 of network "podnet" is full: the next ADD fails; 7 of 7 addresses are in use, 1 of them by containers that are gone, container "greedy" holds the most, 3',
-        mend: 'catena gc --gone',
+        mend: "catena del podnet '' --container-id c9 --ifname eth0  # if the containers are gone",
       });
     });
 
