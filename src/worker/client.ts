@@ -109,14 +109,10 @@ async function* outcomesIn(
   request: ReturnType<typeof requestOf>,
   keep: (worker: WorkerProcess, outcome: WorkerOutcome) => void,
 ): AsyncGenerator<WorkerOutcome, undefined, undefined> {
-  segment.onBegin?.(0);
   const outcomes = worker.run(segment, request);
-  let begun = 0;
   const next = async (): Promise<WorkerOutcome | undefined> => {
     const { value } = await outcomes.next();
-    if (value === undefined) return undefined;
-    keep(worker, value);
-    if (value.more) segment.onBegin?.(++begun);
+    if (value) keep(worker, value);
     return value;
   };
   try {
@@ -161,7 +157,7 @@ function requestOf(
   return { calls: named, threadsResult, stopsAtFailure, tracesKernel, chain };
 }
 
-function outcomeOf({ removals: _, unread: __, more: ___, ...outcome }: WorkerOutcome): ExecOutcome {
+function outcomeOf({ removals: _, unread: __, ...outcome }: WorkerOutcome): ExecOutcome {
   return outcome;
 }
 

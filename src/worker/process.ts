@@ -22,7 +22,7 @@ export type Limits = Pick<Invocation, 'deadlineMs' | 'signal'>;
 
 /** The outcome of a call, and what it has deferred. */
 export type WorkerOutcome = ExecOutcome &
-  Pick<WorkerReply, 'removals' | 'more'> & {
+  Pick<WorkerReply, 'removals'> & {
     /** The worker has not begun the request: another one may be tried. */
     readonly unread?: boolean;
   };

@@ -174,7 +174,8 @@ async function* callSegments<Reply>(
       continue;
     }
     const { calls } = made;
-    held?.progress(indexes[calls.length - 1] as number, prevResult);
+    const last = indexes[calls.length - 1] as number;
+    held?.progress(last, prevResult);
     const outcomes = runner.run({
       calls: calls.map(({ path, env, plugin: { index } }, position) => ({
         path,
@@ -186,21 +187,22 @@ async function* callSegments<Reply>(
       deadlineMs: deadlineOf(runtime, verb),
       signal,
       tracesKernel,
-      onBegin(position) {
-        progress.lastBegun = indexes[position] as number;
-      },
     });
     let done = 0;
+    progress.lastBegun = indexes[0] as number;
     for await (const outcome of outcomes) {
       const made = calls[done] as PreparedCall;
       const { index } = made.plugin;
-      if (outcome.spawnError !== undefined) progress.lastBegun = order[next + done - 1] ?? -1;
+      // A host that has begun the next plugin goes on to the end of the segment, whatever becomes of this reply.
+      if (outcome.more) progress.lastBegun = last;
+      else progress.lastBegun = outcome.spawnError === undefined ? index : (order[next + done - 1] ?? -1);
       done += 1;
       const reply = replyOf(index, () => conclude(outcome, made, runtime, read));
       yield reply;
       if ('error' in reply) {
         if (stopsAtFailure) return;
       } else prevResult = reply.value as JsonObject | undefined;
+      if (done < calls.length) progress.lastBegun = indexes[done] as number;
     }
     next += done;
   }

@@ -44,6 +44,8 @@ export interface ExecOutcome extends Outcome {
   readonly ended?: 'deadline' | 'output' | 'interrupt';
   /** The process that serves plugins failed, not the plugin: a retry may succeed. */
   readonly again?: boolean;
+  /** The next plugin of the segment has begun. */
+  readonly more?: boolean;
   /** What the plugin did in the kernel, if that was asked for and is known. */
   readonly transactions?: readonly KernelTransaction[];
 }

@@ -26,8 +26,6 @@ export interface Segment {
   readonly signal?: AbortSignal | undefined;
   /** Outcomes include what plugins did in the kernel, if the runner can tell. */
   readonly tracesKernel?: boolean | undefined;
-  /** Called with the position of each call before it can have an effect. */
-  onBegin?(position: number): void;
 }
 
 /** Runs segments by processes, by workers, or by a function of the caller. */
@@ -78,7 +76,7 @@ export function processSegments(
 }
 
 async function* runProcesses(start: StartPlugin, segment: Segment): AsyncGenerator<ExecOutcome> {
-  const { calls, threadsResult, stopsAtFailure, deadlineMs, signal, onBegin } = segment;
+  const { calls, threadsResult, stopsAtFailure, deadlineMs, signal } = segment;
   const launch = ({ path, env }: PluginCall): PluginProcess => start({ path, env, deadlineMs, signal });
   let ahead: PluginProcess | undefined;
   let result: string | undefined;
@@ -86,7 +84,6 @@ async function* runProcesses(start: StartPlugin, segment: Segment): AsyncGenerat
     for (const [position, call] of calls.entries()) {
       const process = ahead ?? launch(call);
       ahead = undefined;
-      onBegin?.(position);
       const sent = process.send(result === undefined ? call.stdin : withPrevResult(call.stdin, result));
       const next = calls[position + 1];
       // Not in this turn of the event loop: starting a process takes milliseconds, and the request is still in our buffer.
@@ -124,7 +121,6 @@ export function execSegments(exec: Exec): SegmentRunner {
   return {
     joins: () => false,
     async *run(segment) {
-      segment.onBegin?.(0);
       yield callOnce(exec, segment.calls[0] as PluginCall, segment);
     },
   };

@@ -43,32 +43,29 @@ function begun(): string[] {
   return fs.readFileSync(path.join(dir, 'begun'), 'utf8').trim().split('\n');
 }
 
-/** Outcomes of a segment, and the positions that were said to have begun. */
+/** Outcomes of a segment. */
 async function run(requests: readonly string[], more: Partial<Segment> = {}) {
   fs.writeFileSync(path.join(dir, 'begun'), '');
-  const told: number[] = [];
   const calls = requests.map(stdin => ({ path: program, env: process.env, stdin }));
   const segment = { calls, threadsResult: false, stopsAtFailure: false, deadlineMs: 20_000 };
   const outcomes: ExecOutcome[] = [];
-  const onBegin = (position: number) => void told.push(position);
-  for await (const outcome of ownSegments(ownWorker()).run({ ...segment, onBegin, ...more }))
-    outcomes.push(outcome);
-  return { outcomes, told };
+  for await (const outcome of ownSegments(ownWorker()).run({ ...segment, ...more })) outcomes.push(outcome);
+  return outcomes;
 }
 
 test('ownSegments() has one worker run a segment in order', async () => {
-  const { outcomes, told } = await run(['a', 'b', 'c']);
+  const outcomes = await run(['a', 'b', 'c']);
   expect(begun()).toEqual(['a', 'b', 'c']);
   const [pid] = outcomes[0]?.stdout.split(' ') ?? [];
   expect(outcomes.map(({ stdout }) => stdout)).toEqual([`${pid} a`, `${pid} b`, `${pid} c`]);
-  expect(told).toEqual([0, 1, 2]);
+  expect(outcomes.map(({ more }) => more ?? false)).toEqual([true, true, false]);
 });
 
 test('ownSegments() ends with the plugin during which the worker died', async () => {
-  const { outcomes, told } = await run(['a', 'die', 'c']);
+  const outcomes = await run(['a', 'die', 'c']);
   expect(begun()).toEqual(['a', 'die']);
   expect(outcomes).toMatchObject([{ exitCode: 0 }, { exitCode: 9, again: true }]);
-  expect(told).toEqual([0, 1]);
+  expect(outcomes.map(({ more }) => more ?? false)).toEqual([true, false]);
 });
 
 test('ownSegments() asks another worker when one had ended before it read the segment', async () => {
@@ -107,28 +104,23 @@ test('ownSegments() starts no further plugin after an interruption', async () =>
   const running = run(['hang', 'b'], { signal: abort.signal });
   await until(() => begun().includes('hang'));
   abort.abort();
-  const { outcomes } = await running;
+  const outcomes = await running;
   expect(begun()).toEqual(['hang']);
   expect(outcomes.map(({ ended }) => ended)).toEqual(['interrupt']);
 });
 
 test('ownSegments() gives every plugin its own deadline', async () => {
   // The first one has the start of the worker in its time.
-  const { outcomes } = await run(['a', 'hang', 'b'], { deadlineMs: deadline(3_000) });
+  const outcomes = await run(['a', 'hang', 'b'], { deadlineMs: deadline(3_000) });
   expect(outcomes).toMatchObject([{ exitCode: 0 }, { ended: 'deadline' }]);
 });
 
 test('ownSegments() waits for the worker when the caller leaves early', async () => {
   fs.writeFileSync(path.join(dir, 'begun'), '');
   const calls = ['a', 'b', 'c'].map(stdin => ({ path: program, env: process.env, stdin }));
-  const told: number[] = [];
-  const onBegin = (position: number) => void told.push(position);
-  const segment = { calls, threadsResult: true, stopsAtFailure: true, deadlineMs: 20_000, onBegin };
+  const segment = { calls, threadsResult: true, stopsAtFailure: true, deadlineMs: 20_000 };
   for await (const _ of ownSegments(ownWorker()).run(segment)) break;
-  expect([begun(), told]).toEqual([
-    ['a', 'b', 'c'],
-    [0, 1, 2],
-  ]);
+  expect(begun()).toEqual(['a', 'b', 'c']);
 });
 
 test('finish() fails with how the worker ended, when its answer says nothing', async () => {

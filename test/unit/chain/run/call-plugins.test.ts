@@ -113,12 +113,11 @@ function makeJournal(
   const nameOf = (path: string) => path.slice(FIXTURE_PLUGINS.length + 1);
   const segments: SegmentRunner = {
     joins: path => joined.includes(nameOf(path)),
-    async *run({ calls, threadsResult, stopsAtFailure, onBegin }: Segment) {
+    async *run({ calls, threadsResult, stopsAtFailure }: Segment) {
       const names = calls.map(({ path }) => nameOf(path));
       journal.push(`run ${names.join(' ')}${threadsResult ? ' threaded' : ''}`);
       try {
-        for (const [position, name] of names.entries()) {
-          onBegin?.(position);
+        for (const name of names) {
           const outcome = { ...OK, ...outcomes[name] };
           yield outcome;
           if (outcome.signal !== undefined || (outcome.exitCode !== 0 && stopsAtFailure)) return;
@@ -205,6 +204,16 @@ describe('callPlugins()', () => {
     const { runtime } = makeJournal(['noop', 'fail', 'hang'], { fail: { exitCode: 1 } });
     const replies = callPlugins(callOf('ADD', [0, 1, 2], parseReply).call, runtime);
     expect(await readAll(replies)).toEqual([0, '1 failed']);
+    expect(replies.lastBegun).toBe(1);
+  });
+
+  test('counts the rest of a segment that goes on after a reply that cannot be used', async () => {
+    const { runtime } = makeJournal(['noop', 'fail'], { noop: { more: true } });
+    const unusable = () => {
+      throw new Error('no result');
+    };
+    const replies = callPlugins(callOf('ADD', [0, 1, 2], unusable).call, runtime);
+    expect(await readAll(replies)).toEqual(['0 failed']);
     expect(replies.lastBegun).toBe(1);
   });
 
