@@ -458,7 +458,7 @@ function endGroups(orphans: readonly OrphanProcess[]): true {
 
 async function areGone(orphans: readonly OrphanProcess[], withinMs: number): Promise<boolean> {
   const until = performance.now() + withinMs;
-  while (orphans.some(isHere)) {
+  while (orphans.some(one => look(one) !== false)) {
     if (performance.now() > until) return false;
     await pause(LOOK_AGAIN_MS);
   }
@@ -466,7 +466,7 @@ async function areGone(orphans: readonly OrphanProcess[], withinMs: number): Pro
 }
 
 function signal(orphan: OrphanProcess, name: NodeJS.Signals): void {
-  if (isHere(orphan)) trySignal(orphan.isLeader ? -orphan.pid : orphan.pid, name);
+  if (look(orphan)) trySignal(orphan.isLeader ? -orphan.pid : orphan.pid, name);
 }
 
 /** Does nothing if it has just exited. */
@@ -474,12 +474,12 @@ function trySignal(target: number, name: NodeJS.Signals): void {
   attempt(() => process.kill(target, name));
 }
 
-/** A zombie, which only waits for its parent, does not count. */
-function isHere({ pid, start }: OrphanProcess): boolean {
-  return isRunning({ pid, start, pidns: thisProcess().pidns }) === true;
+/** Whether it runs; undefined without a free descriptor to look. A zombie, which only waits for its parent, does not. */
+function look({ pid, start }: OrphanProcess): boolean | undefined {
+  return isRunning({ pid, start, pidns: thisProcess().pidns });
 }
 
-/** Asks the kernel, as /proc cannot be read without a free descriptor: a leader that is taken for gone would have a stranger's group killed. */
+/** Whether any process has that number: one that came later leads a group of its own. */
 function exists(pid: number): boolean {
   return attempt(() => process.kill(pid, 0)) !== undefined;
 }
