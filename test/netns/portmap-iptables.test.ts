@@ -118,7 +118,8 @@ describeInOrder(
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const conf = { backend: undefined, externalSetMarkChain: 'KUBE-MARK-MASQ' };
       const failed = await call(lab, 'ADD', pod, { conf });
-      expect(failed).toMatchObject({ exitCode: 1, error: { code: 999 } });
+      const msg = expect.stringContaining('Cannot find the chain "KUBE-MARK-MASQ" of "externalSetMarkChain"');
+      expect(failed).toMatchObject({ exitCode: 1, error: { code: 999, msg } });
       expect((await save(lab)).join('\n')).not.toContain('CNI-');
       for (const iptables of ['iptables', 'ip6tables']) {
         await runOk(lab, [iptables, '-t', 'nat', '-N', 'KUBE-MARK-MASQ']);

@@ -118,7 +118,9 @@ export function addIptablesPorts(
         break;
       } catch (thrown) {
         const now = missingShared(socket, plan.family, options);
-        if (now.join() === shared.join() || attempt === ATTEMPTS) throw thrown;
+        if (now.join() !== shared.join() && attempt < ATTEMPTS) continue;
+        requireMarking(socket, plan.family, options);
+        throw thrown;
       }
     }
   }
@@ -130,10 +132,7 @@ export function addIptablesPorts(
  */
 export function tryIptablesPorts(socket: NetlinkSocket, options: IptablesOptions): void {
   for (const family of FAMILIES) {
-    const marking = options.externalSetMarkChain;
-    if (marking !== undefined && !hasNatChain(socket, family, marking)) {
-      throw new Error(`Cannot find the chain "${marking}" in the table "nat" of IPv${family}`);
-    }
+    requireMarking(socket, family, options);
     const shared = missingShared(socket, family, options);
     const conditions = options.conditions[family].map(plainWord).join(' ');
     const trial = `-A ${SHARED.dnat} -m multiport -p tcp --destination-ports 1 ${conditions} -j RETURN`;
@@ -258,7 +257,15 @@ function missingShared(socket: NetlinkSocket, family: Family, options: IptablesO
   ];
 }
 
-/** In test mode, the program does not check that the chain exists. */
+/** In test mode, iptables does not look for the chain. @throws Error if the chain of another program is missing */
+function requireMarking(socket: NetlinkSocket, family: Family, options: IptablesOptions): void {
+  const { snat, externalSetMarkChain: chain } = options;
+  if (!snat || chain === undefined || hasNatChain(socket, family, chain)) return;
+  throw new Error(
+    `Cannot find the chain "${chain}" of "externalSetMarkChain" in the table "nat" of IPv${family}: start the program that makes it, or leave the option out`,
+  );
+}
+
 function hasNatChain(socket: NetlinkSocket, family: Family, chain: string): boolean {
   if (restoreMode(family) === 'nft') return hasChain(socket, natTable(family), chain);
   return listLegacyNat(family).some(rule => rule.chain === chain);
