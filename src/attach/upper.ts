@@ -11,6 +11,7 @@ import {
   ALIAS_MAX_BYTES,
   findLink,
   getLink,
+  isUnknownKind,
   type Link,
   listLinks,
   ownIdIn,
@@ -156,7 +157,7 @@ export function explainRefusal(thrown: unknown, refused: RefusedUpper): unknown 
   const why = whyRefused(thrown, refused);
   if (why === undefined) return thrown;
   const { lower, kind } = refused;
-  return invalidConfig(`Cannot create a ${kind} interface on master "${lower.name}": ${why}`, {
+  return invalidConfig(`Cannot create an interface of kind ${kind} on master "${lower.name}": ${why}`, {
     cause: thrown,
     details: (thrown as Error).message,
   });
@@ -176,10 +177,9 @@ function whyRefused(thrown: unknown, { lower, socket, kind }: RefusedUpper): str
   if (isNetlinkError(thrown, Errno.EEXIST) && kind === 'vlan') {
     return 'it has this VLAN already; two containers cannot share one VLAN of a master: use plugin bridge with "vlan", or macvlan on a VLAN device of the host';
   }
-  if (isNetlinkError(thrown, Errno.EOPNOTSUPP)) {
-    return `this kernel has no devices of kind ${kind}, or the master does not support them; load module ${kind === 'vlan' ? '8021q' : kind}`;
-  }
-  return undefined;
+  return isNetlinkError(thrown, Errno.EOPNOTSUPP) && !isUnknownKind(thrown)
+    ? 'it does not support them; use another master'
+    : undefined;
 }
 
 /**

@@ -85,7 +85,8 @@ export function createUpper(socket: NetlinkSocket, upper: NewUpper): void {
     mtu: mtu || undefined,
     linkinfo: { kind, data },
   };
-  socket.request(linkMessage.add(`create link "${name}" of kind ${kind}`, {}, own));
+  const [made] = socket.attemptAll([linkMessage.add(`create link "${name}" of kind ${kind}`, {}, own)]);
+  if (made instanceof NetlinkError) throw explainKind(made, kind);
 }
 
 /**

@@ -367,10 +367,15 @@ export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined
 /** net/core/rtnetlink.c. With the same number it refuses what a kind that it knows cannot do: a VLAN on a device, a port of a master. */
 const UNKNOWN_KIND = 'Unknown device type';
 
-/** Adds what to do to the refusal of a kind of device that the kernel does not know, and for which it has found no module. */
+/** Whether the kernel does not know the kind of a device, and has found no module for it. */
+export function isUnknownKind(thrown: unknown): boolean {
+  return thrown instanceof NetlinkError && thrown.kernelMessage === UNKNOWN_KIND;
+}
+
+/** Adds what to do to the refusal of a kind that the kernel does not know. */
 export function explainKind(refusal: NetlinkError, kind: string): NetlinkError {
   const { op, errno, kernelMessage } = refusal;
-  if (kernelMessage !== UNKNOWN_KIND) return refusal;
+  if (!isUnknownKind(refusal)) return refusal;
   // net/core/rtnetlink.c: MODULE_ALIAS_RTNL_LINK
   const advice = `this kernel needs its module: modprobe rtnl-link-${kind}`;
   return new NetlinkError(op, errno, kernelMessage, advice);

@@ -1,6 +1,6 @@
 // Are questions about kernel support asked so that nothing can come of them?
 import { expect, test } from 'bun:test';
-import { requireLinkKind, requireQdiscKind } from '../../../src/netlink/rtnl/kinds.ts';
+import { createUpper, requireLinkKind, requireQdiscKind } from '../../../src/netlink/rtnl/kinds.ts';
 import { createLink } from '../../../src/netlink/rtnl/link.ts';
 import { NetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
@@ -63,9 +63,14 @@ test('requireLinkKind() reads EINVAL as supported and EOPNOTSUPP as unsupported'
 });
 
 test('only a kind that the kernel does not know needs a module', () => {
-  const create = (said: string) => () => {
-    refusedWith(Errno.EOPNOTSUPP, said, socket => createLink(socket, { name: 'br0', kind: 'bridge' }));
-  };
+  const refuse = (said: string, work: (socket: NetlinkSocket) => void) => () =>
+    refusedWith(Errno.EOPNOTSUPP, said, work);
+  const create = (said: string) =>
+    refuse(said, socket => createLink(socket, { name: 'br0', kind: 'bridge' }));
+  const upper = { name: 'eth0', kind: 'ipvlan', data: {}, lower: 2 } as const;
+  expect(refuse('Unknown device type', socket => createUpper(socket, upper))).toThrow(
+    '; this kernel needs its module: modprobe rtnl-link-ipvlan',
+  );
   expect(create('Unknown device type')).toThrow('; this kernel needs its module: modprobe rtnl-link-bridge');
   expect(create('VLANs not supported on device')).toThrow(/kernel says "VLANs not supported on device"$/);
 });
