@@ -47,10 +47,10 @@ import { createPair, type Pair, removePair, removeStalePairs } from '../../src/a
 import { findOwner } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/json.ts';
 import { type Result, resultIp } from '../../src/cni/result.ts';
-import { type Cidr, renderCidr, sameIp, sameSubnet } from '../../src/net/ip.ts';
+import { type Cidr, renderCidr, sameSubnet } from '../../src/net/ip.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
-import { findLink, type Link, listLinks, removeLink } from '../../src/netlink/rtnl/link.ts';
+import { findLink, type Link, listLinks, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import {
   addRoute,
   listRoutes,
@@ -242,20 +242,28 @@ function checkConnection(call: Call<PtpConf>, prevResult: Result, plan: PtpPlan)
   checkRoutes(call.container, container, [...plan.toGateways, ...plan.toSubnets, ...plan.routes]);
   refuseOnLink(call, container, plan);
   const host = checkHostEnd(call, prevResult, container, call.conf.mtu);
+  confirm(`bridge of "${host.name}"`, undefined, findBridge(call.host, host));
   checkAddresses(call.host, host, plan.hostAddresses);
   checkRoutes(call.host, host, plan.hostRoutes);
   checkForwarding(cidrsOf(plan.ips), host.name);
 }
 
 /** If the kernel's own on-link route to the subnet came back, the container would look for its neighbours on the wrong link. */
-function refuseOnLink({ container }: Call, link: Link, { notOnLink }: PtpPlan): void {
-  const present = listRoutes(container).filter(({ oif, gateway, ways }) => {
-    return oif === link.index && !gateway && !ways;
+function refuseOnLink(call: Call, link: Link, plan: PtpPlan): void {
+  const [found] = listOnLink(call, link, plan);
+  if (found) confirm(`routes of "${link.name}" without gateway`, undefined, renderCidr(found.dst));
+}
+
+function listOnLink({ container }: Call, link: Link, { notOnLink }: PtpPlan): Route[] {
+  return listRoutes(container).filter(({ oif, gateway, ways, dst }) => {
+    return oif === link.index && !gateway && !ways && notOnLink.some(one => sameSubnet(one.dst, dst));
   });
-  for (const { dst } of notOnLink) {
-    const found = present.find(one => one.dst.prefix === dst.prefix && sameIp(one.dst.ip, dst.ip));
-    if (found) confirm(`routes of "${link.name}" without gateway`, undefined, renderCidr(found.dst));
-  }
+}
+
+/** The bridge that the host end has become a port of: the host then hears the container on the bridge only. */
+function findBridge(host: NetlinkSocket, { master }: Link): string | undefined {
+  const found = master ? findLink(host, master) : undefined;
+  return found?.kind === 'bridge' ? found.name : undefined;
 }
 
 /**
@@ -278,10 +286,15 @@ async function repairConnection(call: Call<PtpConf>): Promise<void> {
     () => raise(container, inside),
     () => repairAddresses(call, inside, cidrs),
     () => raise(host, outside),
+    () => {
+      if (findBridge(host, outside)) setLink(host, outside.index, { master: 0 });
+    },
     () => repairHostEnd(call, outside, plan),
     () => {
-      for (const routes of [plan.toGateways, plan.routes, plan.toSubnets])
-        repairRoutes(container, inside, routes);
+      for (const routes of [plan.toGateways, plan.routes]) repairRoutes(container, inside, routes);
+      // The kernel makes them whenever the interface comes up, or gets an address.
+      for (const route of listOnLink(call, inside, plan)) removeRoute(container, route);
+      repairRoutes(container, inside, plan.toSubnets);
     },
     () => ensureForwarding(call, cidrs, outside.name),
     () => {
@@ -295,7 +308,10 @@ function repairHostEnd(call: Call, outside: Link, plan: PtpPlan): void {
   for (const cidr of plan.hostAddresses) {
     mend(
       () => checkAddresses(host, outside, [cidr]),
-      () => addHostAddress(host, outside, cidr),
+      () => {
+        if (cidr.ip.family === 6) enableHostIpv6(outside.name);
+        addHostAddress(host, outside, cidr);
+      },
     );
   }
   for (const route of plan.hostRoutes) {

@@ -29,12 +29,12 @@ import {
   addRoute,
   addRouteRequest,
   inOrder,
-  isGatewayed,
   isUnreached,
   listRoutesByDevice,
   prependRoute,
   type Route,
   RT_TABLE_MAIN,
+  RTPROT_KERNEL,
   removeRoute,
   routeThrough,
 } from '../netlink/rtnl/route.ts';
@@ -147,12 +147,17 @@ function putRoutesRight(socket: NetlinkSocket, link: Link, routes: readonly Plan
   addRoutes(socket, link, routes);
 }
 
-/** Routes of the interface to the same places that do not lead to all the gateways. */
+/**
+ * Routes of the interface to the same places that do not lead to all the gateways, or lack the source: the kernel takes it from routes of
+ * IPv6 when the address goes. What the kernel has made itself stays.
+ */
 function wrongRoutes(socket: NetlinkSocket, link: Link, routes: readonly PlannedRoute[]): Route[] {
   const merged = mergeWays(routes, link.index);
   return routesThrough(socket, link).filter(found => {
     const planned = merged.filter(one => isSamePlace(found, one));
-    return isGatewayed(found) && planned.length > 0 && !planned.some(one => isSameRoute(found, one));
+    return (
+      found.protocol !== RTPROT_KERNEL && planned.length > 0 && !planned.some(one => isSameRoute(found, one))
+    );
   });
 }
 

@@ -122,6 +122,48 @@ describeRoot('ptp', () => {
     });
   });
 
+  test.each([
+    ['the interface down and up', 'container', ['link set eth0 down', 'link set eth0 up']],
+    ['its addresses removed', 'container', ['addr flush dev eth0 scope global']],
+    ['its own way to the subnet', 'container', ['route replace 10.88.0.0/24 dev eth0']],
+    ['the host end a port', 'host', ['link add br0 type bridge', 'link set HOST master br0']],
+  ] as const)('[1.1.0] CHECK reports, and repair mends: %s', async (_, where, damage) => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await forward(lab);
+      const conf = confOf(lab);
+      const prevResult = await add(lab, container, conf);
+      const before = await lab.dump(container);
+      const lines = damage.map(line => line.replace('HOST', prevResult.interfaces[0].name));
+      await lab.batch(where === 'host' ? lab.host : container, ...lines);
+      const check = (env = {}) =>
+        lab.plugin('ptp', { command: 'CHECK', conf: { ...conf, prevResult }, container, env });
+      expect(await check()).toMatchObject({ exitCode: 1 });
+      expect(await check({ CATENA_REPAIR: '1' })).toMatchObject({ exitCode: 0 });
+      expect(await check()).toMatchObject({ exitCode: 0 });
+      expect((await lab.dump(container)).routes).toEqual(before.routes);
+      for (const address of ['10.88.0.1', 'fd88::1']) expect(await ping(lab, container, address)).toBe(true);
+    });
+  });
+
+  test('[1.1.0] IPv6 that another program turned off at the host end returns', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = confOf(lab);
+      const prevResult = await add(lab, container, conf);
+      await lab.sysctl(lab.host, `net/ipv6/conf/${prevResult.interfaces[0].name}/disable_ipv6`, 1);
+      const env = { CATENA_REPAIR: '1' };
+      const repaired = await lab.plugin('ptp', {
+        command: 'CHECK',
+        conf: { ...conf, prevResult },
+        container,
+        env,
+      });
+      expect(repaired).toMatchObject({ exitCode: 0 });
+      expect(await ping(lab, container, 'fd88::1')).toBe(true);
+    });
+  });
+
   test('[1.1.0] ipMasq masquerades traffic that leaves the subnet, and no other', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
