@@ -18,7 +18,8 @@ import {
 import { goneIn, mendGone } from './state.ts';
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
-export const subnets: Check = ({ facts, findAbout, routes }) => {
+export const subnets: Check = node => {
+  const { facts, findAbout, routes } = node;
   // Records are root's alone: who has no overlap needs none.
   const standing = () => standingIn(facts.attachments());
   const problems = facts.networks().networks.flatMap(({ list }) => {
@@ -26,7 +27,11 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
     // Containers on the link of a device of the node share its subnet, and are not reached by its routes.
     const isOnLink = list.plugins.some(({ type }) => findAbout(type)?.needsGatewayInSubnet);
     if (isOnLink && devices.length === 0) return [];
-    return rangesOf(list, findAbout).flatMap(({ range: { subnet } }) =>
+    // Ranges of one subnet overlap alike.
+    const own = new Map(
+      rangesOf(list, findAbout).map(({ range }) => [renderCidr(range.subnet), range.subnet]),
+    );
+    return [...own.values()].flatMap(subnet =>
       routes.flatMap(({ destination, device }) => {
         const other = findCidr(destination);
         const isApart = !other || other.prefix === 0 || !cidrsOverlap(subnet, other);
@@ -43,9 +48,12 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
         }
         const those = `${found}, which takes packets to ${led.map(renderIp).join(', ')} of its containers`;
         const holder = standing().find(({ hostEnds }) => hostEnds.includes(device));
-        const mend = holder
-          ? `use another subnet for network "${list.name}" or "${holder.network}", and start their containers again`
-          : `ip route del ${destination} dev ${device}`;
+        if (holder === undefined) return problem('error', those, `ip route del ${destination} dev ${device}`);
+        const [one] = others.filter(({ ips }) => ips.some(ip => cidrContains(other, ip)));
+        const mend =
+          one?.network === holder.network
+            ? `start container "${titleIn(node, one.containerId)}" or "${titleIn(node, holder.containerId)}" again: both have the address`
+            : `use another subnet for network "${list.name}" or "${holder.network}", and start their containers again`;
         return problem('error', those, mend);
       }),
     );
@@ -54,8 +62,8 @@ export const subnets: Check = ({ facts, findAbout, routes }) => {
 };
 
 function standingIn({ attachments }: ReturnType<NodeView['facts']['attachments']>) {
-  return attachments.flatMap(({ network, isGone, result }) =>
-    isGone ? [] : [{ network, ips: addressesIn(result), hostEnds: hostEndsIn(result) }],
+  return attachments.flatMap(({ network, containerId, isGone, result }) =>
+    isGone ? [] : [{ network, containerId, ips: addressesIn(result), hostEnds: hostEndsIn(result) }],
   );
 }
 

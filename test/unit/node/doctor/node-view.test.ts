@@ -388,6 +388,19 @@ describeNeeding(
       writeEntry(`${dir}/cni`, { ...other, args: [], capabilityArgs: {}, source: '', result: theirs });
       const mend = expect.stringContaining('use another subnet for network "podnet" or "other"');
       expect((await problemsOf(node({}, routes('veth2'))))[0]).toMatchObject({ severity: 'error', mend });
+      // Another subnet for the network would not help two of its own containers.
+      const same = { ...other, network: 'podnet' };
+      writeEntry(`${dir}/cni`, { ...same, args: [], capabilityArgs: {}, source: '', result: theirs });
+      fs.rmSync(`${dir}/cni/results/other-c2-eth0`);
+      const ranges = [
+        [{ subnet: '10.1.0.0/29', rangeEnd: '10.1.0.3' }],
+        [{ subnet: '10.1.0.0/29', rangeStart: '10.1.0.4' }],
+      ];
+      writeList('podnet', { type: 'ptp', ipam: { type: 'host-local', ranges } });
+      const found = await problemsOf(node({}, routes('veth2')));
+      expect(found.filter(({ severity }) => severity === 'error').map(one => one.mend)).toEqual([
+        'start container "c1" or "c2" again: both have the address',
+      ]);
     });
 
     test('does not mind the route to the LAN whose addresses a macvlan gives', async () => {
