@@ -31,7 +31,7 @@ describeRoot(
       "installs the reference's executable under a running pod, and ours again",
       async () => {
         await withHost(async lab => {
-          const { swap, noted, check, link, chain, live, binDir } = await node(lab);
+          const { swap, noted, check, link, chain, live, binDir, confDir } = await node(lab);
           const to = `${REFERENCE_BIN_DIR}/tuning`;
           const quick = ['--link', '1', '--to', to, '--scene', 'life'];
 
@@ -70,6 +70,18 @@ describeRoot(
           expect(back).toMatchObject({ exitCode: 0, stderr: '' });
           expect(fs.statSync(link('tuning')).ino).toBe(fs.statSync(link('bridge')).ino);
           expect(await check()).toBe('');
+
+          // A list has got a version since that the kept executable does not know.
+          const file = `${confDir}/20-othernet.conflist`;
+          const text = fs.readFileSync(file, 'utf8');
+          fs.writeFileSync(file, JSON.stringify({ ...JSON.parse(text), cniVersion: '1.1.0' }));
+          const deaf = await swap('--link', 'tuning', '--undo');
+          expect(deaf).toMatchObject({ exitCode: 1, stderr: '' });
+          expect(deaf.stdout.replaceAll(/\s+/g, ' ')).toContain(
+            'refused: the previous executable does not support the version of othernet (1.1.0), whose ADD would fail',
+          );
+          expect(isSame(link('tuning'), ours)).toBe(true);
+          fs.writeFileSync(file, text);
 
           const planned = await swap('--link', 'tuning', '--undo', '--dry-run');
           expect(planned.stdout).toEndWith('planned\n');

@@ -43,6 +43,7 @@ import {
   findDigest,
   listSwaps,
   nextKept,
+  placeOf,
   planUndo,
   putSwap,
   undoSwap,
@@ -66,7 +67,9 @@ export async function run(call: CommandCall): Promise<number> {
   if (plugin === undefined) throw new UsageError('Cannot swap: --link <type or index> is missing');
   const known = survey(call, list, findType(list, plugin), runtime.pluginDirs);
   const facts = { network: list.name, ...known };
-  return to === undefined ? await undoLast(call, facts, runtime) : await swap(call, list, to, facts, runtime);
+  return to === undefined
+    ? await undoLast(call, list, facts, runtime)
+    : await swap(call, list, to, facts, runtime);
 }
 
 type Facts = Survey & Pick<SwapReport, 'network'>;
@@ -158,7 +161,7 @@ async function swapExamined(
   return end('put back', { worse, why });
 }
 
-async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Promise<number> {
+async function undoLast(call: CommandCall, list: Conflist, facts: Facts, runtime: Runtime): Promise<number> {
   const { link: type, target, network } = facts;
   const force = call.on('force');
   const { swap: last, how } = planUndo(target, force);
@@ -170,7 +173,11 @@ async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Prom
   const end = (outcome: SwapReport['outcome'], more: Ending = {}) =>
     conclude(call, { ...facts, ...more, outcome });
   if (!call.on('dry-run')) refuseReadOnly(target);
-  const problem = force || isInPlace ? undefined : await findUndoProblem(facts, last.before, call);
+  const problem =
+    force || isInPlace
+      ? undefined
+      : ((await findUndoDeafness(call, list, facts, last.kept, runtime)) ??
+        (await findUndoProblem(facts, last.before, call)));
   if (problem !== undefined) return end('refused', { why: problem });
   const before = await checkOf(type, runtime);
   tell(call, `\n${renderChecked(before)}plan: restore the executable from before ${last.time} by rename\n`);
@@ -238,18 +245,49 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
 /** Why another network could no longer call the plugin: the comparison plays one network, and CHECK asks what is attached. */
 async function findDeafness(
   call: CommandCall,
-  { network, link, calledBy, conformance: { supportedVersions } }: Facts & Seen,
+  found: Facts & Seen,
   runtime: Runtime,
 ): Promise<string | undefined> {
-  const callers = otherLists(call, network).filter(({ name }) => calledBy.some(one => one.network === name));
-  const deaf = callers.filter(({ version }) => !supportedVersions.includes(version));
-  if (deaf.length === 0 || call.on('force')) return undefined;
+  const { supportedVersions } = found.conformance;
+  const lost = await findLost(otherLists(call, found.network), found, supportedVersions, runtime);
+  if (lost === undefined || call.on('force')) return undefined;
+  return `it does not support the version of ${lost}, whose ADD would fail: the candidate lists ${supportedVersions.join(', ')}; --force swaps anyway`;
+}
+
+/** Like {@link findDeafness}, for the executable that an undo restores: a list may have got a newer version since the swap. */
+async function findUndoDeafness(
+  call: CommandCall,
+  list: Conflist,
+  facts: Facts,
+  kept: string,
+  runtime: Runtime,
+): Promise<string | undefined> {
+  const { link, target, network } = facts;
+  const file = join(placeOf(target).dir, kept);
+  // A plugin finds itself by its name, which a kept file has not.
+  const ask = (copy: string) => pluginVersion(link, { ...runtime, pluginDirs: [dirname(copy)] });
+  const restored = await withCopy(file, link, ask).catch(() => undefined);
+  if (restored === undefined) return undefined;
+  const { supportedVersions } = restored;
+  const lost = await findLost([list, ...otherLists(call, network)], facts, supportedVersions, runtime);
+  if (lost === undefined) return undefined;
+  return `the previous executable does not support the version of ${lost}, whose ADD would fail: it lists ${supportedVersions.join(', ')}; --force undoes anyway`;
+}
+
+/** The networks among these that the executable in place supports, and one that lists these versions does not. */
+async function findLost(
+  lists: readonly Conflist[],
+  { link, calledBy }: Pick<Facts, 'link' | 'calledBy'>,
+  supported: readonly string[],
+  runtime: Runtime,
+): Promise<string | undefined> {
+  const callers = lists.filter(({ name }) => calledBy.some(({ network }) => network === name));
+  const deaf = callers.filter(({ version }) => !supported.includes(version));
+  if (deaf.length === 0) return undefined;
   // What the executable in place cannot do either is not lost.
   const inPlace = await pluginVersion(link, runtime).catch(() => undefined);
   const lost = deaf.filter(({ version }) => inPlace?.supportedVersions.includes(version));
-  if (lost.length === 0) return undefined;
-  const named = lost.map(({ name, version }) => `${name} (${version})`).join(', ');
-  return `it does not support the version of ${named}, whose ADD would fail: the candidate lists ${supportedVersions.join(', ')}; --force swaps anyway`;
+  return lost.length ? lost.map(({ name, version }) => `${name} (${version})`).join(', ') : undefined;
 }
 
 function checkOf(type: string, runtime: Runtime): Promise<AttachmentCheck[]> {
