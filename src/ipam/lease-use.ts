@@ -111,23 +111,22 @@ export function findDeadLeases(dir: string, network: string, addresses: readonly
   return suspects.filter(address => {
     const lease = inspectLease(dir, address, witnesses);
     if (lease?.state !== 'unused' || lease.owner === undefined) return false;
-    const { containerId, ifname } = lease.owner;
-    return !living.has(containerId) && !isOnRecord(containerId, ifname);
+    return !living.has(lease.owner.containerId) && findOnRecord(lease.owner) === undefined;
   });
 }
 
 /**
- * Whether a record of the container names a namespace that exists, on whichever network: its address may be where nothing shows it, in a
- * virtual machine, or on a device that a program drives itself. Multus and others keep their records in a directory of their own.
+ * The namespace that exists, of those that records of the container name, on whichever network: its address may be where nothing shows
+ * it, in a virtual machine, or on a device that a program drives itself. Multus and others keep their records in a directory of their own.
  */
-function isOnRecord(containerId: string, ifname: string | undefined): boolean {
-  const root = cniCacheDir();
+export function findOnRecord({ containerId, ifname }: Owner, root = cniCacheDir()): string | undefined {
   const dirs = ['', ...recordsIn(root)].map(name => join(root, name, 'results'));
-  return dirs.some(dir =>
+  const paths = dirs.flatMap(dir =>
     recordsIn(dir)
       .filter(name => name.includes(`-${containerId}-`))
-      .some(name => exists(netnsIn(readRecord(join(dir, name)), ifname) ?? '')),
+      .flatMap(name => netnsIn(readRecord(join(dir, name)), ifname) ?? []),
   );
+  return paths.find(exists);
 }
 
 /** Containers to which a pair leads: one may have given its address to a virtual machine. */

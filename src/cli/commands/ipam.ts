@@ -10,9 +10,9 @@ import { defined } from '../../cni/json.ts';
 import { inventoriesOf, leaseDirsOf, loadAbouts, notesLeases, typesOf } from '../../cni/plugin-about.ts';
 import { isDirectory } from '../../files/read-file.ts';
 import { findUse } from '../../ipam/holders.ts';
-import { DEFAULT_DATA_DIR, listLeases } from '../../ipam/lease-files.ts';
+import { DEFAULT_DATA_DIR, listLeases, type Owner } from '../../ipam/lease-files.ts';
 import { withStore } from '../../ipam/lease-store.ts';
-import { type InspectedLease, inspectLease, type Witnesses } from '../../ipam/lease-use.ts';
+import { findOnRecord, type InspectedLease, inspectLease, type Witnesses } from '../../ipam/lease-use.ts';
 import { count, renderTable } from '../../lab/words.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { readStorageNames, titleOfId } from '../../node/names.ts';
@@ -175,12 +175,15 @@ function listPlaces(call: CommandCall): LeasePlace[] {
 
 /** Lists of attachments and interfaces, read once for all leases. */
 function findWitnesses(call: CommandCall, network: string): Witnesses {
-  const { attachments } = listAttachments({ cacheDir: cacheDirOf(call) }, { network });
+  const cacheDir = cacheDirOf(call);
+  const { attachments } = listAttachments({ cacheDir }, { network });
+  const isOf = (one: Owner, { containerId, ifname = one.ifname }: Owner) =>
+    one.containerId === containerId && one.ifname === ifname;
   return {
-    findRecord: ({ containerId, ifname }) =>
-      attachments.find(
-        one => one.containerId === containerId && (ifname === undefined || one.ifname === ifname),
-      ),
+    findRecord(owner) {
+      const netns = findOnRecord(owner, cacheDir);
+      return netns === undefined ? attachments.find(one => isOf(one, owner)) : { netns };
+    },
     holders: findUse()?.holders,
   };
 }
