@@ -198,14 +198,16 @@ interface RangeEntry {
 
 /** What a holder has: a slice may have moved since, and then its entry is in the pool of the one before. */
 async function entriesOf(call: Call, ipam: Ipam, books: Books, holder: Holder): Promise<RangeEntry[]> {
-  const isSliced = Boolean(ipam.node_slice_size);
-  const entries: RangeEntry[] = [];
-  for (const range of await (isSliced ? poolsFor(call, ipam, books, holder) : rangesFor(call, ipam, books))) {
-    const entry = { range, ip: await findEntry(books, range, holder) };
-    if (isSliced && entry.ip) return [entry];
-    entries.push(entry);
+  if (ipam.node_slice_size) {
+    for (const range of await poolsFor(call, ipam, books, holder)) {
+      const ip = await findEntry(books, range, holder);
+      if (ip) return [{ range, ip }];
+    }
+    return (await rangesFor(call, ipam, books)).map(range => ({ range, ip: undefined }));
   }
-  return isSliced ? (await rangesFor(call, ipam, books)).map(range => ({ range, ip: undefined })) : entries;
+  const entries: RangeEntry[] = [];
+  for (const range of planRanges(ipam)) entries.push({ range, ip: await findEntry(books, range, holder) });
+  return entries;
 }
 
 /** Where entries of this node may be, or those of a holder. */
