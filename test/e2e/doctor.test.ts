@@ -33,6 +33,40 @@ describeRoot('catena doctor', () => {
     expect(overlapping.stdout).toContain('warning  network.subnet-overlap: subnet 10.88.0.0/16');
   });
 
+  test('asks what runtimes ask: whether the plugins of each network are ready', async () => {
+    const lab = await makeLab();
+    const binDir = `${lab.tmp}/bin`;
+    mkdirSync(binDir);
+    for (const name of readdirSync(BIN_DIR)) symlinkSync(`${BIN_DIR}/${name}`, `${binDir}/${name}`);
+    const install = (name: string, code: number, msg: string) => {
+      const reply = JSON.stringify({ cniVersion: '1.1.0', code, msg });
+      const script = `#!/bin/sh\n[ "$CNI_COMMAND" = STATUS ] && echo '${reply}' && exit 1\n`;
+      writeFileSync(`${binDir}/${name}`, script, { mode: 0o755 });
+      const list = { cniVersion: '1.1.0', name: `net-${name}`, plugins: [{ type: name }] };
+      writeFileSync(`${lab.tmp}/${name}.conflist`, JSON.stringify(list));
+    };
+    install('unready', 50, 'no kernel module "unready"');
+    install('limited', 51, 'nothing renews leases');
+    writeChain(lab, fullChain(lab));
+    mkdirSync(`${lab.tmp}/run`, { recursive: true });
+    const args = ['doctor', '--json', '--conf-dir', lab.tmp, '--bin-dir', binDir];
+    const { stdout, exitCode } = await catena(lab, args, { env: directories(lab.tmp) });
+    const found: Row[] = JSON.parse(stdout).findings.filter(({ id }: Row) => id === 'network.status');
+    expect(found.map(({ severity, found, mend }) => [severity, found, mend])).toEqual([
+      [
+        'error',
+        'network "net-unready" is not ready, so its ADD fails: no kernel module "unready"',
+        'do what plugin "unready" says; "catena status net-unready" asks it again',
+      ],
+      [
+        'warning',
+        'network "net-limited" is ready with limits: nothing renews leases',
+        'do what plugin "limited" says; "catena status net-limited" asks it again',
+      ],
+    ]);
+    expect(exitCode).toBe(1);
+  });
+
   test('sees what is wrong beside many CHECKs that hang, and says which do, and so does ls --check', async () => {
     const lab = await makeLab();
     const binDir = `${lab.tmp}/bin`;

@@ -84,6 +84,7 @@ describe('an ordinary user', () => {
               'state.locks',
               'daemon',
               'network.nodes',
+              'network.status',
             ],
             ...[
               'kernel.foreign-rules',

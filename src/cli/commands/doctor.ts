@@ -1,4 +1,5 @@
 // What does `catena doctor` do?
+import { networkStatus } from '../../chain/run/run.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
@@ -16,6 +17,8 @@ import {
 } from '../../node/doctor/finding.ts';
 import { findProblems, type Places, routedPods, viewNode } from '../../node/doctor/node-view.ts';
 import { titleOf } from '../../node/words.ts';
+import { timeLimit } from '../../wait.ts';
+import { CHECK_BUDGET_MS } from '../../watch/examine.ts';
 import type { CommandCall } from '../command.ts';
 import { factsFor, placesFor, readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
@@ -35,6 +38,7 @@ export async function run(call: CommandCall): Promise<number> {
     findAbout: await loadAbouts(call.plugins.find, call.plugins.types),
     ownNames: call.plugins.types,
     installedRuntimes: installedRuntimes(),
+    askStatus: statusAsker(call, runtime),
   });
   const findings = 'severity' in view ? [view] : await examineAll(call, await withPods(call, view), runtime);
   const verdict = judge(findings, 'user' in view && view.user?.id !== 0);
@@ -42,6 +46,27 @@ export async function run(call: CommandCall): Promise<number> {
     renderDiagnosis(findings, verdict, { ...styleOf(call), all: call.on('all') }),
   );
   return exitCodeOf(verdict);
+}
+
+/** Asks several networks at once; all answers together take no longer than all CHECKs. */
+function statusAsker(call: CommandCall, runtime: Runtime): NonNullable<NodeView['askStatus']> {
+  const { onPlugin: _, onWarning: __, ...quiet } = runtime;
+  let limit: AbortSignal | undefined;
+  return async list => {
+    limit ??= timeLimit(CHECK_BUDGET_MS);
+    const signal = AbortSignal.any([call.signal, limit]);
+    try {
+      await networkStatus(list, {
+        ...quiet,
+        signal,
+        segments: segmentsOf(call),
+        deadlineMs: CHECK_BUDGET_MS,
+      });
+      return undefined;
+    } catch (error) {
+      return toCniError(error);
+    }
+  };
 }
 
 async function examineAll(call: CommandCall, node: NodeView, runtime: Runtime): Promise<Finding[]> {

@@ -1,10 +1,12 @@
 // What does an examination of a node report?
 
 import { accessSync, constants, lstatSync } from 'node:fs';
+import type { Conflist } from '../../chain/config/conflist.ts';
 import type { HeldAttachment } from '../../chain/run/runtime.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { InstalledRuntime } from '../../cli/runtimes/libcni.ts';
 import { shortId } from '../../cni/attachment.ts';
+import type { CniError } from '../../cni/errors.ts';
 import { defined, isObject } from '../../cni/json.ts';
 import type { FindAbout, NetworkPlugins } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
@@ -157,6 +159,8 @@ export interface NodeView {
    * @throws Error without the right to look
    */
   readonly between?: () => Promise<BetweenView | undefined>;
+  /** Asks the plugins of a list, as runtimes do, whether they can attach a container now; undefined if they can. */
+  readonly askStatus?: (list: Conflist) => Promise<CniError | undefined>;
 }
 
 /** Values by their key, in the order in which the keys appear. */

@@ -11,7 +11,15 @@ import { findTraced } from '../garbage/find-traced.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';
 import { isBelow } from '../words.ts';
 import { between, mtu, needed, pools, subnets } from './checks/addresses.ts';
-import { broken, executables, permissions, shadowed, tooNew, unlisted } from './checks/configuration.ts';
+import {
+  broken,
+  executables,
+  permissions,
+  shadowed,
+  tooNew,
+  unlisted,
+  unready,
+} from './checks/configuration.ts';
 import {
   bridgeNetfilter,
   executableMemory,
@@ -48,6 +56,7 @@ export type Places = Pick<
   | 'daemon'
   | 'findAbout'
   | 'ownNames'
+  | 'askStatus'
   | 'installedRuntimes'
 >;
 
@@ -172,16 +181,16 @@ export const CHECKS: Readonly<Record<string, (node: NodeView) => Promise<Seen> |
 };
 
 /**
- * Runs every check of the node, then CHECK of its attachments. One that fails is reported and does not stop the others. The worst
- * findings come first.
- * @param checkAttachments the last check, which takes time
+ * Runs every check of the node, then CHECK of its attachments and STATUS of its networks, which take time. One that fails is reported
+ * and does not stop the others. The worst findings come first.
  */
 export async function findProblems(
   node: NodeView,
   checkAttachments: () => Promise<Seen> | Seen = () => [],
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
-  const checks: typeof CHECKS = { ...CHECKS, attachments: checkAttachments };
+  const slow = { attachments: checkAttachments, 'network.status': () => unready(node, findings) };
+  const checks: typeof CHECKS = { ...CHECKS, ...slow };
   for (const [id, check] of Object.entries(checks)) {
     try {
       const seen = await check(node);

@@ -4,17 +4,20 @@ import { basename, dirname, isAbsolute, join } from 'node:path';
 import { coreBeside, findPlugin, isFront } from '../../../chain/config/find-plugin.ts';
 import { refusalOf } from '../../../cli/runtimes/libcni.ts';
 import { CORE_NAME } from '../../../cni/directories.ts';
-import { CniError } from '../../../cni/errors.ts';
+import { CniError, ErrorCode } from '../../../cni/errors.ts';
 import { isObject } from '../../../cni/json.ts';
 import { leaseDirsOf } from '../../../cni/plugin-about.ts';
 import {
   type Check,
+  type Finding,
   groupBy,
   type NodeUser,
   type NodeView,
   type Problem,
   problem,
   ROOT,
+  type Seen,
+  unseen,
 } from '../finding.ts';
 
 /** Files that cannot be used. */
@@ -75,6 +78,34 @@ export const executables: Check = node => {
   const problems = [...[...types].flatMap(type => findMissing(type, node)), ...findMixed(node)];
   return problems.length ? problems : `${types.size} plugins, all installed`;
 };
+
+/**
+ * Networks that a runtime calls not ready, for a reason that no other check has found: STATUS knows what the kernel and servers lack.
+ * @param found by the other checks
+ */
+export async function unready(node: NodeView, found: readonly Finding[]): Promise<Seen> {
+  const { facts, askStatus, user = ROOT } = node;
+  if (user.id !== 0) return [unseen('whether the plugins of networks are ready')];
+  const errors = found.filter(({ severity }) => severity === 'error');
+  // In a user namespace, plugins miss rights that they have where runtimes call them.
+  if (askStatus === undefined) return [];
+  if (user.unknown !== undefined || errors.some(({ id }) => id === 'executables'))
+    return 'plugins were not asked';
+  const lists = facts.networks().networks.map(({ list }) => list);
+  const asked = lists.filter(({ name }) => !errors.some(one => one.found.includes(`"${name}"`)));
+  const answers = await Promise.all(asked.map(async list => ({ list, error: await askStatus(list) })));
+  const problems = answers.flatMap(({ list: { name }, error }) => {
+    if (error === undefined) return [];
+    const { code, message, details, plugin } = error;
+    const said = [message, details].filter(Boolean).join('; ');
+    if (plugin?.ended) return problem('unexamined', `whether network "${name}" is ready: ${said}`);
+    const isLimited = code === ErrorCode.unavailableLimited;
+    const found = `network "${name}" ${isLimited ? 'is ready with limits' : 'is not ready, so its ADD fails'}: ${said}`;
+    const mend = `do what plugin "${plugin?.type}" says; "catena status ${name}" asks it again`;
+    return problem(isLimited ? 'warning' : 'error', found, mend);
+  });
+  return problems.length ? problems : `${asked.length} networks are ready`;
+}
 
 function typesIn({ facts }: NodeView): string[] {
   return facts.networks().networks.flatMap(({ list }) =>
