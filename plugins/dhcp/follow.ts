@@ -29,8 +29,8 @@ import type { OpenInterface } from './upkeep.ts';
 
 /** What the MTU of an interface depends on, apart from its lease. */
 export interface MtuLimits {
-  /** The interface's own, before a server lowered it; unknown for leases that earlier versions noted. */
-  readonly own: number | undefined;
+  /** The interface's own, before a server lowered it. */
+  readonly own: number;
   /** IPv6 addresses are obtained as well. */
   readonly needsIpv6: boolean;
   readonly log: Log;
@@ -47,10 +47,10 @@ export function followMtu(place: OpenInterface, lease: Lease, limits: MtuLimits,
   const { socket, link } = place;
   const wanted = mtuFor(place, lease, limits);
   if (lease.mtu !== undefined && lease.mtu !== wanted && lease.mtu !== before?.mtu) {
-    const why = lease.mtu < (wanted ?? 0) ? 'has IPv6, which needs' : 'has';
+    const why = lease.mtu < wanted ? 'has IPv6, which needs' : 'has';
     limits.log.warn(`Ignoring MTU ${lease.mtu} of the DHCP server: "${link.name}" ${why} ${wanted}`);
   }
-  if (wanted === undefined || wanted === link.mtu) return false;
+  if (wanted === link.mtu) return false;
   if (wanted < link.mtu) {
     // A plugin after the one that called ADD, such as tuning, may have raised it beyond its own.
     if (lease.mtu === undefined || lease.mtu >= link.mtu) return false;
@@ -68,12 +68,11 @@ export function followMtu(place: OpenInterface, lease: Lease, limits: MtuLimits,
   }
 }
 
-/** The MTU that the interface is to have by a lease; undefined if that says nothing. */
-function mtuFor(place: OpenInterface, { mtu }: Lease, { own, needsIpv6 }: MtuLimits): number | undefined {
+/** The MTU that the interface is to have by a lease. */
+function mtuFor(place: OpenInterface, { mtu }: Lease, { own, needsIpv6 }: MtuLimits): number {
   if (mtu === undefined) return own;
-  const most = own ?? place.link.mtu;
-  const least = needsIpv6 || hasIpv6(place) ? Math.min(IPV6_MIN_MTU, most) : 0;
-  return Math.max(Math.min(mtu, most), least);
+  const least = needsIpv6 || hasIpv6(place) ? Math.min(IPV6_MIN_MTU, own) : 0;
+  return Math.max(Math.min(mtu, own), least);
 }
 
 /** Whether it has an address that others know: each interface has a link-local one. */

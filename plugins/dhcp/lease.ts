@@ -142,7 +142,7 @@ const LeaseState = z.extend(CommonState, {
   /** Value of option 61, in hexadecimal digits. */
   clientId: z.string(),
   /** MTU of the interface before ADD lowered it to the server's. */
-  ownMtu: z.optional(z.number()),
+  ownMtu: z.number(),
 });
 type LeaseState = z.output<typeof LeaseState>;
 

@@ -216,6 +216,6 @@ async function findHolder({ netns, link }: OpenInterface, lease: Lease): Promise
   }
 }
 
-function mtuLimitsOf({ log }: Call, { ipam }: DhcpConf, own: number | undefined): MtuLimits {
+function mtuLimitsOf({ log }: Call, { ipam }: DhcpConf, own: number): MtuLimits {
   return { own, needsIpv6: ipam.ipv6 !== undefined, log };
 }

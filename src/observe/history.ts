@@ -48,10 +48,9 @@ export function appendHistory(stateDir: string, events: readonly HistoryEvent[])
   if (events.length === 0) return;
   const file = openRotatingFile(historyFileOf(stateDir), LIMITS);
   try {
-    for (const { containerId, message, ...event } of events) {
+    for (const { message, ...event } of events) {
       const told = defined({ message: message && maskText(message) });
-      const line: HistoryLine = { ...event, ...told, containerID: containerId };
-      file.append(Buffer.from(`${JSON.stringify(line)}\n`));
+      file.append(Buffer.from(`${JSON.stringify({ ...event, ...told })}\n`));
     }
   } catch {
     // The disk is full, or this user may not write there.
@@ -66,16 +65,12 @@ export function readHistory(stateDir: string): HistoryEvent[] {
   const lines = [`${file}.1`, file].flatMap(one => tryRead(one)?.split('\n') ?? []);
   return lines.flatMap(line => {
     const value = tryParse(line);
-    if (!isObject(value) || KEYS.some(key => typeof value[key] !== 'string')) return [];
-    const { containerID, ...event } = value as unknown as HistoryLine;
-    return { ...event, containerId: containerID };
+    const isEvent = isObject(value) && KEYS.every(key => typeof value[key] === 'string');
+    return isEvent ? (value as unknown as HistoryEvent) : [];
   });
 }
 
-const KEYS = ['time', 'verb', 'network', 'containerID', 'ifname', 'by'] as const;
-
-/** An event in the file, where earlier releases, which may be installed again, look for the key of this name. */
-type HistoryLine = Omit<HistoryEvent, 'containerId'> & { readonly containerID: string };
+const KEYS = ['time', 'verb', 'network', 'containerId', 'ifname', 'by'] as const;
 
 /** Operations that change something; CHECK and STATUS do not. */
 const CHANGING: readonly string[] = ['ADD', 'DEL', 'GC', 'SET', 'REPAIR'];

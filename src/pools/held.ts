@@ -179,8 +179,7 @@ const Terms = z.object({
   layout: z.enum(['routed', 'flat']),
   gateways: z.array(z.string()),
   exclude: z.array(z.string()),
-  /** Absent in lists of earlier releases. */
-  subnets: z.optional(z.array(z.string())),
+  subnets: z.array(z.string()),
 });
 export type Terms = z.output<typeof Terms>;
 

@@ -145,16 +145,16 @@ function readTerms(terms: Terms, family: Family): (one: Usable, blockSize: numbe
   const excluded = [...terms.exclude, ...terms.gateways].filter(isOfFamily);
   const stretches = parseStretches(excluded, 'exclude', space);
   const gateways = terms.gateways.filter(isOfFamily).map(parseIp);
-  const subnets = terms.subnets?.filter(isOfFamily).map(parseCidr);
+  const subnets = terms.subnets.filter(isOfFamily).map(parseCidr);
   const isFlat = terms.layout === 'flat';
   return (one, blockSize) => {
     // A block lies in one subnet.
-    const subnet = subnets?.find(cidr => cidrContains(cidr, one.from));
-    if (subnets && subnet === undefined) return [];
+    const subnet = subnets.find(cidr => cidrContains(cidr, one.from));
+    if (subnet === undefined) return [];
     // A block that was claimed of a flat pool has no address for a router of its own.
     const isRouted = one.gateway !== undefined && one.prefix === IP_BITS[family] - Math.log2(blockSize);
     if (!isFlat && !isRouted) return [];
-    const { prefix } = isFlat && subnet ? subnet : one;
+    const { prefix } = isFlat ? subnet : one;
     const router = gatewayOf(gateways, { ip: one.from, prefix });
     const ways = isFlat ? { prefix, gateway: router && renderIp(router) } : {};
     return without([one.from, one.to], stretches).map(([from, to]) => ({ ...one, from, to, ...ways }));

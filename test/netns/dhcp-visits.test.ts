@@ -78,7 +78,7 @@ async function withVisited(body: (visited: Visited) => Promise<void>): Promise<v
     };
     const noteAgain = (more: object = {}, age = 5) => {
       const lease = leaseSince(bootClock() - age);
-      noteLease(call, leases, { lease, clientId: '00', ...more }, bootClock());
+      noteLease(call, leases, { lease, clientId: '00', ownMtu: 1500, ...more }, bootClock());
     };
     const beginAdd = () =>
       void noteGeneration(`${lab.tmp}/run`, attachment, { renew: true, boot: bootId(environment) });

@@ -40,23 +40,6 @@ test('an event that is no request is kept without secrets, too', () => {
   expect(readHistory(dir)).toMatchObject([{ verb: 'RECOVER', message: 'Cannot use "token": "***"' }]);
 });
 
-test('the file has the keys of earlier releases, whose lines are read', () => {
-  const old = {
-    time: '2026-01-01T00:00:00.000Z',
-    verb: 'DEL',
-    network: 'net',
-    containerID: 'c0',
-    ifname: 'eth0',
-  };
-  fs.mkdirSync(path.dirname(historyFileOf(dir)));
-  fs.writeFileSync(historyFileOf(dir), `${JSON.stringify({ ...old, by: 'command', code: 0 })}\n`);
-  const event = eventOf(request, { by: 'command' });
-  appendHistory(dir, event ? [event] : []);
-  expect(readHistory(dir).map(({ containerId }) => containerId)).toEqual(['c0', 'c1']);
-  const lines = fs.readFileSync(historyFileOf(dir), 'utf8').trimEnd().split('\n');
-  expect(lines.map(line => JSON.parse(line).containerID)).toEqual(['c0', 'c1']);
-});
-
 test('appendHistory() fails no operation', () => {
   fs.writeFileSync(path.join(dir, 'history'), 'a file where the directory belongs');
   const event = eventOf(request, { by: 'command' });
