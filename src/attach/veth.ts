@@ -1,5 +1,6 @@
 // How is the veth pair between host and container created, found and deleted?
 import { type AttachmentId, findOwner, hostEndName, renderOwner } from '../cni/attachment.ts';
+import { randomMac } from '../net/interface.ts';
 import {
   ALIAS_MAX_BYTES,
   bridgePortRequest,
@@ -40,8 +41,8 @@ interface PairPlan {
 
 /**
  * Creates the pair in one request, with the host end up. The other end is created directly in the container with its final
- * name. The host end gets a name that is derived from the attachment, or a random one if that is taken, and the attachment as its
- * alias.
+ * name. The host end gets a name that is derived from the attachment, or a random one if that is taken, the attachment as its alias,
+ * and a hardware address: udev replaces one that the kernel chose (`MACAddressPolicy=persistent`), after ADD has reported it.
  * @throws CniError when the container already has an interface of that name
  */
 export function createPair(
@@ -141,7 +142,7 @@ function createNamedPair(host: NetlinkSocket, container: NetlinkSocket, netns: N
     const random = Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex');
     const name = attempt === 1 ? hostEndName(owner) : `veth${random}`;
     const peer = { name: owner.ifname, netnsFd: netns.fd, mac, mtu };
-    const link = makeLink(host, { name, kind: 'veth', master, mtu, peer });
+    const link = makeLink(host, { name, kind: 'veth', mac: randomMac(), master, mtu, peer });
     if (link) return link;
     const taken = new NetlinkError(`create link "${name}" of kind veth`, Errno.EEXIST);
     // Either name may be taken; only the host end's can be changed.

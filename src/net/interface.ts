@@ -39,6 +39,13 @@ export function renderMac(bytes: Uint8Array): string {
   return Array.from(bytes, byte => byte.toString(16).padStart(2, '0')).join(':');
 }
 
+/** A locally administered unicast address. */
+export function randomMac(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(6));
+  bytes[0] = ((bytes[0] ?? 0) & 0xfc) | 0x02;
+  return renderMac(bytes);
+}
+
 /** The kernel's address of loopback devices, and of a bridge that has lost its last port: it identifies nothing. */
 export const NO_MAC = '00:00:00:00:00:00';
 

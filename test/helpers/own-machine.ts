@@ -18,8 +18,6 @@ const EMPTIED = [
     '/var/lib/containerd',
   ],
   ...['/var/lib/docker', '/var/lib/kubelet'],
-  // What udev does to new devices, which doctor warns of on every machine that has udev.
-  ...['/etc/systemd/network', '/usr/local/lib/systemd/network', '/usr/lib/systemd/network'],
 ];
 
 /** Doctor and init judge a list by the version of the runtime that they find. */

@@ -152,6 +152,20 @@ describeRoot('bridge', () => {
     });
   });
 
+  test('[1.1.0] hardware addresses on the host are not the choice of the kernel, which udev replaces', async () => {
+    await withHost(async lab => {
+      const { interfaces } = await add(lab, await lab.container(), confOf(lab));
+      const read = (name: string) => `cat /sys/class/net/${name}/addr_assign_type`;
+      const script = [
+        'mount -t sysfs none /sys',
+        ...interfaces.slice(0, 2).map(({ name }: Row) => read(name)),
+      ];
+      const argv = ['unshare', '--mount', 'sh', '-c', script.join(' && ')];
+      // include/uapi/linux/netdevice.h: NET_ADDR_SET; systemd's link_generate_new_hw_addr() keeps these.
+      expect((await lab.run(lab.host, argv)).stdout).toBe('3\n3\n');
+    });
+  });
+
   test('[1.1.0] without IPAM the container is connected on layer 2 only', async () => {
     await withHost(async lab => {
       const container = await lab.container();

@@ -3,7 +3,7 @@
 import { AUTO_MTU, resolveMtu } from '../../../src/attach/mac-and-mtu.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../../src/cni/errors.ts';
-import { renderMac } from '../../../src/net/interface.ts';
+import { randomMac, renderMac } from '../../../src/net/interface.ts';
 import { renderCidr } from '../../../src/net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import {
@@ -187,13 +187,6 @@ function randomBridgeMac(): string {
 /** Whether an address may come from {@link randomBridgeMac}. */
 function isBridgeMac(mac: string | undefined): boolean {
   return mac?.startsWith(`${OURS.map(byte => byte.toString(16)).join(':')}:`) === true;
-}
-
-/** A locally administered unicast address. */
-export function randomMac(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(6));
-  bytes[0] = ((bytes[0] ?? 0) & 0xfc) | 0x02;
-  return renderMac(bytes);
 }
 
 /**
@@ -395,7 +388,16 @@ function createGatewayPort(
   const { conf, host } = call;
   const port = `veth${Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex')}`;
   const { mtu } = bridge;
-  createLink(host, { name: port, kind: 'veth', master: bridge.index, mtu, peer: { name, mtu } });
+  // Not left to the kernel: udev replaces random addresses that it chose.
+  const [mac, innerMac] = [randomMac(), randomMac()];
+  createLink(host, {
+    name: port,
+    kind: 'veth',
+    master: bridge.index,
+    mac,
+    mtu,
+    peer: { name, mtu, mac: innerMac },
+  });
   onFailure(`remove "${name}"`, () =>
     withBridgeLock(bridge.name, () => removeFailedPort(host, bridge, name, conf.vlan)),
   );

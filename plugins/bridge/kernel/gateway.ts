@@ -12,7 +12,7 @@ import {
 import { addRoutes, checkRoutes } from '../../../src/attach/container.ts';
 import { disableHostIpv6, enableHostIpv6, requireHostIpv6 } from '../../../src/attach/forwarding.ts';
 import { type CniError, invalidConfig } from '../../../src/cni/errors.ts';
-import { NO_MAC } from '../../../src/net/interface.ts';
+import { NO_MAC, randomMac } from '../../../src/net/interface.ts';
 import {
   type Cidr,
   cidrContains,
@@ -43,7 +43,7 @@ import { mend } from '../../../src/plugin/steps.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import type { BridgeConf } from '../config.ts';
 import type { Addressing } from '../plan.ts';
-import { GATEWAY_PORT_ALIAS, isOurs, randomMac, withBridgeLock } from './bridge.ts';
+import { GATEWAY_PORT_ALIAS, isOurs, withBridgeLock } from './bridge.ts';
 
 /**
  * Puts gateway addresses on an interface of the host. Only an overlapping subnet is a conflict, so several range sets and foreign

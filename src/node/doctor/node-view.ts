@@ -26,7 +26,6 @@ import {
   firewallManagers,
   foreignRules,
   forwarding,
-  macPolicy,
   packetFilters,
   routingRules,
   sysctlFiles,
@@ -177,7 +176,6 @@ export const CHECKS: Readonly<Record<string, (node: NodeView) => Promise<Seen> |
   'kernel.foreign-rules': foreignRules,
   'kernel.packet-filters': packetFilters,
   'kernel.firewall-managers': firewallManagers,
-  'udev.mac-policy': macPolicy,
 };
 
 /**

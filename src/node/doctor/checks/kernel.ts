@@ -68,22 +68,6 @@ const UFW = problem(
   'ufw default allow routed  # or use the firewall plugin',
 );
 
-/** The first of these has the file that counts. */
-const LINK_DIRS = ['/etc', '/run', '/usr/lib', '/lib'].map(dir => `${dir}/systemd/network`);
-
-/** systemd changes the MAC address of a new device after the plugin has reported the original one to the runtime. */
-export const macPolicy: Check = ({ read, list }) => {
-  // A container may have the files of udev without the program.
-  if (!list('/run/udev').includes('control')) return 'no udev runs, which could change hardware addresses';
-  const file = LINK_DIRS.map(dir => `${dir}/99-default.link`).find(one => read(one) !== undefined);
-  if (file === undefined || !/^MACAddressPolicy=persistent/m.test(read(file) ?? ''))
-    return 'hardware addresses stay as plugins set them';
-  const found = `"${file}" changes the hardware addresses of bridges and veths after their creation`;
-  const mend =
-    'add a file that sorts before it, with [Match] Driver=veth bridge and [Link] MACAddressPolicy=none';
-  return [problem('warning', found, mend)];
-};
-
 /** systemd.unit(5): the first unit file of a name is used. */
 const UNIT_DIRS = [
   '/etc/systemd/system',

@@ -92,7 +92,6 @@ test('a test damages a node for each check but these, and runs the mend', () => 
     'network.nodes',
     'kernel.bridge-nf',
     'kernel.packet-filters',
-    'udev.mac-policy',
   ]);
 });
 
@@ -498,26 +497,9 @@ describeNeeding(
       ],
       ['a second packet filter', 'kernel.packet-filters', { '/proc/net/ip_tables_names': 'filter\nnat\n' }],
       ['ufw', 'kernel.firewall-managers', { '/etc/ufw/ufw.conf': 'ENABLED=yes\n' }],
-      [
-        'hardware addresses by name',
-        'udev.mac-policy',
-        {
-          '/run/udev/control': '',
-          '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
-        },
-      ],
     ])('reports %s', async (_what, id, files) => {
       writeList('podnet');
       expect(await idsOf(node(files as unknown as Record<string, string>))).toEqual([id]);
-    });
-
-    test('treats an empty file as the end of the MAC address policy', async () => {
-      writeList('podnet');
-      const policy = { '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n' };
-      const none = { '/etc/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=none\n' };
-      expect(await idsOf(node({ '/run/udev/control': '', ...policy, ...none }))).toEqual([]);
-      // The files alone, as in a container, change nothing.
-      expect(await idsOf(node(policy))).toEqual([]);
     });
 
     test('reports a check that cannot be made, and makes the others', async () => {
