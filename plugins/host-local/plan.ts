@@ -104,10 +104,15 @@ export function parseRange(raw: IpRange): ConfiguredRange {
   const isAll = isSmallest(subnet);
   const first = isAll ? network : offsetIp(network, 1n);
   const last = isAll || family === 6 ? lastOf(subnet) : offsetIp(lastOf(subnet), -1n);
-  const start = parseMember(raw.rangeStart, 'rangeStart', subnet) ?? first;
-  const end = parseMember(raw.rangeEnd, 'rangeEnd', subnet) ?? last;
+  const from = parseMember(raw.rangeStart, 'rangeStart', subnet) ?? first;
+  const to = parseMember(raw.rangeEnd, 'rangeEnd', subnet) ?? last;
+  // Bounds may be the subnet's own addresses, which no container can have.
+  const start = from.value < first.value ? first : from;
+  const end = to.value > last.value ? last : to;
   if (start.value > end.value) {
-    throw new Error(`"rangeStart" ${renderIp(start)} comes after "rangeEnd" ${renderIp(end)}`);
+    throw new Error(
+      `"rangeStart" ${renderIp(start)} comes after "rangeEnd" ${renderIp(end)}: no address is between them`,
+    );
   }
   const gateway = parseOptionalIp(raw.gateway, 'gateway') ?? (isAll ? undefined : first);
   const excluded = parseStretches(raw.exclude ?? [], 'exclude', subnet);
@@ -116,15 +121,15 @@ export function parseRange(raw: IpRange): ConfiguredRange {
     throw new Error('"addresses" and "rangeStart" or "rangeEnd" exclude each other');
   }
   const listed = parseStretches(raw.addresses, 'addresses', subnet);
-  const [from, to] = [listed[0]?.[0], listed.at(-1)?.[1]];
-  if (from === undefined || to === undefined) throw new Error('"addresses" is empty');
+  const [lowest, highest] = [listed[0]?.[0], listed.at(-1)?.[1]];
+  if (lowest === undefined || highest === undefined) throw new Error('"addresses" is empty');
   // A subnet of addresses may begin or end where the whole one does; who names such an address alone means it.
   const ends = isAll ? [] : [network, ...(family === 6 ? [] : [lastOf(subnet)])];
   const implied = ends.filter(ip => !raw.addresses?.includes(renderIp(ip))).map((ip): Stretch => [ip, ip]);
   // In turn: they may overlap.
   const left = listed.flatMap(stretch => without(stretch, implied));
   const kept = left.flatMap(stretch => without(stretch, excluded));
-  return { subnet, start: from, end: to, gateway, except: without([from, to], kept) };
+  return { subnet, start: lowest, end: highest, gateway, except: without([lowest, highest], kept) };
 }
 
 /** The parts of a configured range that are handed out, each of them a range. */

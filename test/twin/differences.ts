@@ -172,6 +172,10 @@ export const DIFFERENCES: readonly Difference[] = [
     'bridge, CHECK: the gateway address is missing': ['CHECK looks at the gateway', 'bridge 15'],
     'bridge, DEL without namespace': ['DEL finds the pair without the namespace', 'bridge 3'],
     'bridge, DEL with a file that is no namespace': ['what is no namespace is gone', 'bridge 4'],
+    'host-local, bounds are network and broadcast': [
+      'what no container can have is not handed out',
+      'bridge 42',
+    ],
     'host-local, wanted address with a lease already': ['one address per set, also when wanted', 'bridge 39'],
     'loopback, with another address': ['further addresses on lo are left alone', 'loopback 2'],
     'loopback, version 0.2.0': ['results have the shape of their version', 'loopback 2'],

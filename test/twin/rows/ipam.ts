@@ -34,11 +34,11 @@ const HOST_LOCAL_ROWS: readonly TwinRow[] = [
     steps: ['ADD', { verb: 'ADD', container: 2 }, 'CHECK', 'DEL', { verb: 'DEL', container: 2 }],
   },
   {
-    name: 'host-local, bounds may be network and broadcast',
+    name: 'host-local, bounds are network and broadcast',
     plugins: [
       local({ ranges: [[{ subnet: '10.88.0.0/30', rangeStart: '10.88.0.0', rangeEnd: '10.88.0.3' }]] }),
     ],
-    steps: ['ADD', { verb: 'ADD', container: 2 }, 'DEL'],
+    steps: ['ADD', 'DEL'],
   },
   {
     name: 'host-local, routes and resolvConf',

@@ -175,6 +175,14 @@ describe('parseRange()', () => {
     );
   });
 
+  test.each([
+    ['192.0.2.0/29', '192.0.2.0', '192.0.2.7', { start: '192.0.2.1', end: '192.0.2.6' }],
+    ['2001:db8::/125', '2001:db8::', '2001:db8::7', { start: '2001:db8::1', end: '2001:db8::7' }],
+  ])('%s from %s to %s is without addresses that no container can have', (subnet, from, to, ends) => {
+    expect(texts({ subnet, rangeStart: from, rangeEnd: to })).toMatchObject(ends);
+    expect(() => texts({ subnet, rangeStart: from, rangeEnd: from })).toThrow('no address is between');
+  });
+
   const bad: [string, Parameters<typeof parseRange>[0], string][] = [
     ['a subnet that is none', { subnet: '192.0.2.0' }, '"subnet" must be address/prefix'],
     ['host bits', { subnet: '192.0.2.12/24' }, 'its network is 192.0.2.0/24'],
