@@ -55,11 +55,13 @@ export const plugin = definePlugin({
     const dns = findDns(conf);
     const [place, owner] = [placeOf(call), call.env];
     const allocations = inStore(call, { create: true }, store => {
+      const held = store.findKnownLeasesOf(owner).filter(address => isIn(plan.sets, address));
+      const dead = releaseDead(call, plan, held, store, place);
       refuseSecondLease(
         owner,
-        store.findKnownLeasesOf(owner).filter(address => isIn(plan.sets, address)),
+        held.filter(address => !dead.includes(address)),
       );
-      const chosen = choose(call, plan, store, place);
+      const chosen = choose(plan, store, place);
       store.reserve(chosen, owner);
       return chosen;
     });
@@ -134,13 +136,26 @@ function inStore<T>(
   });
 }
 
-function choose(call: Call<LeaseConf>, plan: Plan, store: LeaseStore, place: StorePlace): Allocation[] {
-  // What was asked for by address is not refused because of a container that no longer exists.
+/**
+ * An ADD is not refused because of a container that no longer exists: one that has an address which was asked for, or itself before it was
+ * started again without a DEL.
+ * @param held what the attachment holds from an earlier ADD
+ */
+function releaseDead(
+  { env, log }: Call<LeaseConf>,
+  plan: Plan,
+  held: readonly string[],
+  store: LeaseStore,
+  { dir, network }: StorePlace,
+): string[] {
   const taken = plan.requested.filter(ip => store.isTaken(ip)).map(renderIp);
-  const dead = findDeadLeases(place.dir, place.network, taken);
+  const dead = findDeadLeases(dir, network, [...new Set([...held, ...taken])], env.containerId);
   store.release(dead);
-  if (dead.length)
-    call.log.info(`Released ${dead.join(', ')} in "${place.dir}": its container no longer exists`);
+  if (dead.length) log.info(`Released ${dead.join(', ')} in "${dir}": its container no longer exists`);
+  return dead;
+}
+
+function choose(plan: Plan, store: LeaseStore, place: StorePlace): Allocation[] {
   try {
     return allocate(plan, store);
   } catch (thrown) {

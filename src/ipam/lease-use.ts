@@ -101,8 +101,14 @@ function exists(path: string): boolean {
  * that exists. Without the right to inspect namespaces, none.
  * @throws SystemError, NetlinkError or CniError 5 when that cannot be looked at for want of descriptors or memory
  * @param dir the network's leases, which no other process changes during the call
+ * @param asking the container that asks: a pair of its present ADD says nothing of an earlier one
  */
-export function findDeadLeases(dir: string, network: string, addresses: readonly string[]): string[] {
+export function findDeadLeases(
+  dir: string,
+  network: string,
+  addresses: readonly string[],
+  asking?: string,
+): string[] {
   const suspects = addresses.filter(address => bootOf(join(dir, address)) === 'this');
   const use = suspects.length ? findUse() : undefined;
   if (use === undefined) return [];
@@ -111,7 +117,9 @@ export function findDeadLeases(dir: string, network: string, addresses: readonly
   return suspects.filter(address => {
     const lease = inspectLease(dir, address, witnesses);
     if (lease?.state !== 'unused' || lease.owner === undefined) return false;
-    return !living.has(lease.owner.containerId) && findOnRecord(lease.owner) === undefined;
+    const { containerId } = lease.owner;
+    const hasPair = containerId !== asking && living.has(containerId);
+    return !hasPair && findOnRecord(lease.owner) === undefined;
   });
 }
 

@@ -191,6 +191,37 @@ describeRoot('host-local', () => {
     expect(leases()['10.1.0.50']).toStartWith('two');
   });
 
+  test('a container that is started again without a DEL gets an address, once it has its former one nowhere', async () => {
+    const { name, call, dir, leases } = network({ subnet: '10.1.9.0/24' });
+    const env = { CATENA_CNI_CACHE_DIR: join(lab.tmp, 'cache-again') };
+    const again = () => call('ADD', 'one', { env });
+    expect((await again()).exitCode).toBe(0);
+    expect((await again()).error).toMatchObject({ code: 100 });
+    const anHourAgo = Date.now() / 1000 - 3600;
+    utimesSync(join(dir, '10.1.9.2'), anHourAgo, anHourAgo);
+    const container = await lab.container();
+    await lab.ip(container, 'addr', 'add', '10.1.9.2/32', 'dev', 'lo');
+    expect((await again()).error).toMatchObject({ code: 100 });
+    await lab.ip(container, 'addr', 'del', '10.1.9.2/32', 'dev', 'lo');
+    // The pair that the plugin before has made for this ADD.
+    await lab.ip(
+      lab.host,
+      'link',
+      'add',
+      'veth9',
+      'type',
+      'veth',
+      'peer',
+      'name',
+      'eth9',
+      'netns',
+      container.name,
+    );
+    await lab.ip(lab.host, 'link', 'set', 'veth9', 'alias', `catena:${name}/one/eth0`);
+    expect((await again()).result.ips[0].address).toBe('10.1.9.3/24');
+    expect(leases()).toEqual({ '10.1.9.3': 'one\r\neth0' });
+  });
+
   test('an address is not taken from a container that cannot be looked at, for want of descriptors', async () => {
     const { name, call, dir } = network({ ranges: [[{ subnet: '10.1.8.0/24' }]] });
     expect((await call('ADD', 'one', { args: 'IP=10.1.8.50' })).exitCode).toBe(0);
