@@ -36,7 +36,7 @@ import { putFile, removeFile, sweepUnfinished } from '../../src/files/put-file.t
 import { namesIn } from '../../src/files/read-file.ts';
 import { parseCidr, renderCidr } from '../../src/net/ip.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/kinds.ts';
-import { findLink, getLink, IFF_LOWER_UP, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { isNetlinkError } from '../../src/netlink/socket.ts';
@@ -308,8 +308,7 @@ async function configure(
   if (refused) throw refused;
   addRoutes(container, link, routes);
   if (![...cidrs, ...kept.map(({ cidr }) => cidr)].some(({ ip }) => ip.family === 6)) return;
-  if (getLink(container, link.index).flags & IFF_LOWER_UP) await awaitDuplicateDetection(container, link);
-  else call.log.info(`"${link.name}" has no carrier yet: duplicate addresses are detected once it has`);
+  await awaitDuplicateDetection(container, link);
 }
 
 /** Copies rules into the container; existing ones stay, and those that were added are removed when ADD fails. */

@@ -24,7 +24,15 @@ import {
   RT_SCOPE_LINK,
   restoreAddressRequest,
 } from '../netlink/rtnl/addr.ts';
-import { findLink, IFF_UP, type Link, setLink, setLinkRequest } from '../netlink/rtnl/link.ts';
+import {
+  findLink,
+  getLink,
+  IFF_LOWER_UP,
+  IFF_UP,
+  type Link,
+  setLink,
+  setLinkRequest,
+} from '../netlink/rtnl/link.ts';
 import {
   addRoute,
   addRouteRequest,
@@ -406,7 +414,8 @@ const DETECTION_DEADLINE_MS = 5_000;
 const POLL_MS = 25;
 
 /**
- * Waits until the kernel has finished duplicate address detection for the interface's IPv6 addresses.
+ * Waits until the kernel has finished duplicate address detection for the interface's IPv6 addresses. Without a carrier it begins once
+ * there is one.
  * @throws Error naming an address that another host uses, or that stays undecided
  */
 export async function awaitDuplicateDetection(socket: NetlinkSocket, link: Link): Promise<void> {
@@ -420,7 +429,7 @@ export async function awaitDuplicateDetection(socket: NetlinkSocket, link: Link)
       );
     }
     const tentative = addresses.filter(({ flags }) => flags & IFA_F_TENTATIVE);
-    if (tentative.length === 0) return;
+    if (tentative.length === 0 || !(getLink(socket, link.index).flags & IFF_LOWER_UP)) return;
     if (performance.now() > giveUpAt) {
       const names = tentative.map(({ cidr }) => renderCidr(cidr)).join(', ');
       throw new Error(

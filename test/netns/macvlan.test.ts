@@ -181,6 +181,22 @@ describeRoot(
       });
     });
 
+    test('ADD succeeds while the master has no carrier, and the container is reachable once it has', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const outside = await lab.outside();
+        await lab.ip(outside, 'link', 'set', 'uplink', 'down');
+        const { ips } = await add(lab, container, confOf(lab));
+        const inside = async () =>
+          (await lab.ip(container, 'addr', 'show', 'dev', 'eth0'))[0]?.addr_info ?? [];
+        expect((await inside()).filter((one: Row) => one.tentative)).not.toEqual([]);
+        await lab.ip(outside, 'link', 'set', 'uplink', 'up');
+        await until(async () => !(await inside()).some((one: Row) => one.tentative));
+        await lab.ip(outside, 'addr', 'add', '10.201.0.99/24', 'dev', 'uplink');
+        await until(() => ping(lab, outside, ips[0].address.split('/')[0]));
+      });
+    });
+
     test('ADD fails and leaves nothing when another host has the IPv6 address', async () => {
       await withHost(async lab => {
         const container = await lab.container();
