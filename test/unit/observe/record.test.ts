@@ -4,6 +4,9 @@ import type { PluginEvent } from '../../../src/chain/run/runtime.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { orderStarts, startRequest } from '../../../src/observe/record.ts';
 
+/** In capitals, which no id of a request has: those are random. */
+const SECRET = 'ABC';
+
 const FACTS = {
   verb: 'ADD',
   network: 'podnet',
@@ -13,7 +16,7 @@ const FACTS = {
   args: [
     ['K8S_POD_NAMESPACE', 'shop'],
     ['K8S_POD_NAME', 'web'],
-    ['VPN_TOKEN', 'abc'],
+    ['VPN_TOKEN', SECRET],
   ],
 } as const;
 
@@ -24,8 +27,8 @@ const EVENT: PluginEvent = {
   executable: '/opt/cni/bin/bridge',
   verb: 'ADD',
   durationMs: 2,
-  stderr: 'token=abc\n',
-  result: { cniVersion: '1.1.0', apiKey: 'abc' },
+  stderr: `token=${SECRET}\n`,
+  result: { cniVersion: '1.1.0', apiKey: SECRET },
 };
 
 describe('startRequest()', () => {
@@ -73,10 +76,13 @@ describe('startRequest()', () => {
     request.onPlugin(EVENT);
     request.onPlugin({
       ...EVENT,
-      error: new CniError(7, 'Cannot log in: password=abc', { details: 'key: abc' }),
+      error: new CniError(7, `Cannot log in: password=${SECRET}`, { details: `key: ${SECRET}` }),
     });
-    const record = request.end({ error: new CniError(7, 'token "x": token=abc'), result: { secret: 'abc' } });
-    expect(JSON.stringify(record)).not.toContain('abc');
+    const record = request.end({
+      error: new CniError(7, `token "x": token=${SECRET}`),
+      result: { secret: SECRET },
+    });
+    expect(JSON.stringify(record)).not.toContain(SECRET);
     expect(record.args).toMatchObject({ K8S_POD_NAME: 'web', VPN_TOKEN: '***' });
   });
 
