@@ -27,7 +27,7 @@ export function findFrontProblem(): string | undefined {
 
 /** Stands for the Bun program: prints its arguments, what the front told it and its standard input, or judges a silence. */
 const STUB = `#!/bin/sh
-if [ "$1" = --judge-silence ]; then echo "$3" >> "$0.judged"; sleep "$(cat "$0.seconds")"; exit "$(cat "$0.verdict")"; fi
+if [ "$1" = --judge-silence ]; then echo "$3" >> "$0.judged"; while [ -e "$0.held" ]; do sleep 0.05; done; exit "$(cat "$0.verdict")"; fi
 printf '%s|%s|' "$*" "\${CATENA_UNANSWERED%% *}"
 exec cat
 `;
@@ -35,8 +35,10 @@ exec cat
 /** A front named `tuning` and the command `catena`, beside a stub. */
 export interface StubbedFront {
   readonly dir: string;
-  /** The verdict of the stub about a silence: 10 wait, 11 declined, 12 lost; and how long it takes. */
-  setVerdict(status: number, afterSeconds?: number): void;
+  /** The verdict of the stub about a silence: 10 wait, 11 declined, 12 lost. */
+  setVerdict(status: number): void;
+  /** Has the stub keep its verdict to itself. @returns lets it say it */
+  holdVerdict(): () => void;
   /** The keys that the stub was asked about. */
   judged(): string[];
 }
@@ -54,14 +56,15 @@ export async function makeStubbedFront(dir: string, build: (typeof BUILDS)[numbe
   fs.linkSync(front, path.join(dir, 'catena'));
   const stub = path.join(dir, 'catena-core');
   fs.writeFileSync(stub, STUB, { mode: 0o755 });
-  const setVerdict = (status: number, afterSeconds = 0): void => {
-    fs.writeFileSync(`${stub}.verdict`, String(status));
-    fs.writeFileSync(`${stub}.seconds`, String(afterSeconds));
-  };
+  const setVerdict = (status: number): void => fs.writeFileSync(`${stub}.verdict`, String(status));
   setVerdict(10);
   return {
     dir,
     setVerdict,
+    holdVerdict() {
+      fs.writeFileSync(`${stub}.held`, '');
+      return () => fs.rmSync(`${stub}.held`);
+    },
     judged: () =>
       fs.existsSync(`${stub}.judged`) ? fs.readFileSync(`${stub}.judged`, 'utf8').trim().split('\n') : [],
   };
