@@ -236,8 +236,12 @@ export function openOtlpExporter(options: OtlpOptions): OtlpExporter {
   };
   const sendAll = async (): Promise<void> => {
     while (waiting.length) {
-      const batch = waiting.splice(0, BATCH_SPANS);
-      if (!(await post(options, batch))) dropped += batch.length;
+      const batch = waiting.slice(0, BATCH_SPANS);
+      const isSent = await post(options, batch);
+      // Given up in between, and counted then.
+      if (waiting.length === 0) return;
+      waiting.splice(0, batch.length);
+      if (!isSent) dropped += batch.length;
     }
   };
   return {

@@ -16,6 +16,7 @@ import {
   writeNote,
 } from '../../../src/between/note.ts';
 import { parseCidr, parseIp } from '../../../src/net/ip.ts';
+import { deadline } from '../../helpers/deadline.ts';
 import { until } from '../../helpers/until.ts';
 
 let dir: string;
@@ -153,7 +154,7 @@ describe('openFilesSource()', () => {
         nodes(nodes) { console.log('nodes', nodes.length); process.exit(0); },
         problem(text) { console.log('problem', text); },
       });
-      setTimeout(() => process.exit(1), 20_000);`;
+      setTimeout(() => process.exit(1), ${deadline(20_000)});`;
     const limit = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$0" -e "$1"';
     const child = Bun.spawn(['unshare', '-Ur', 'sh', '-c', limit, process.execPath, script], {
       stderr: 'pipe',

@@ -15,6 +15,7 @@ import {
 } from '../../../src/observe/log-output.ts';
 import type { RequestRecord } from '../../../src/observe/record.ts';
 import { runOk } from '../../helpers/command.ts';
+import { deadline } from '../../helpers/deadline.ts';
 import { receiveDatagrams } from '../../helpers/unix-receiver.ts';
 
 const PLUGIN = {
@@ -220,7 +221,7 @@ describe('log-output', () => {
         console.log(output.dropped);
       `;
         const child = Bun.spawn([process.execPath, '-e', script], { stdout: 'pipe', stderr: unread });
-        const late = setTimeout(() => child.kill('SIGKILL'), 20_000);
+        const late = setTimeout(() => child.kill('SIGKILL'), deadline(20_000));
         const dropped = Number(await child.stdout.text());
         clearTimeout(late);
         fs.closeSync(unread);

