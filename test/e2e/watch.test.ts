@@ -132,7 +132,13 @@ describeRoot('a daemon that watches', () => {
       await Bun.sleep(1_200);
     }
     process.stdout.write(`${times.join('\n')}\n`);
-    const { checks } = (await untilWatch(daemon, () => true)) as Row;
+    // The last repair may be followed by a check that a busy machine delays.
+    let { checks } = (await untilWatch(daemon, () => true)) as Row;
+    for (let before: unknown; !Bun.deepEquals(checks, before); ) {
+      before = checks;
+      await Bun.sleep(1_200);
+      ({ checks } = (await untilWatch(daemon, () => true)) as Row);
+    }
     await inside('ip', 'link', 'add', 'own0', 'type', 'dummy');
     for (let i = 0; i < 20; i++)
       for (const state of ['up', 'down']) await inside('ip', 'link', 'set', 'own0', state);
@@ -344,7 +350,10 @@ describeRoot('a daemon that watches', () => {
     withoutOurs(`${lab.tmp}/cni/results/others-${made.others?.id}-eth0`);
     const daemon = await startWatcher(lab, { watchSeconds: 0.5, leftoverSeconds: 0.5 });
     for (const name of ['ours', 'others', 'observed']) await lab.remove(made[name] as Container);
-    await untilWatch(daemon, one => one.attachments === 2 && one.outlived === 1);
+    await untilWatch(
+      daemon,
+      one => one.attachments === 2 && one.outlived === 1 && one.deletions.deleted === 2,
+    );
     const log = () => wholeLines(`${lab.tmp}/daemon.log`);
     await until(() => log().some(line => line.includes('outlived its namespace')));
     await Bun.sleep(1_500);

@@ -1,6 +1,7 @@
 import { expect, test } from 'bun:test';
-import { isRunning, startedAt, thisProcess } from '../../../src/files/process-stat.ts';
+import { isRunning, readProcessStat, startedAt, thisProcess } from '../../../src/files/process-stat.ts';
 import { askStarved } from '../../helpers/starved.ts';
+import { until } from '../../helpers/until.ts';
 
 test('isRunning() is true for this process, and false for another one with its id', () => {
   const own = thisProcess();
@@ -9,10 +10,12 @@ test('isRunning() is true for this process, and false for another one with its i
 });
 
 test('isRunning() is false for one that has exited, even before its parent reaps it', async () => {
-  const child = Bun.spawn(['sh', '-c', 'sleep 0 & echo $!; exec sleep 5'], { stdout: 'pipe' });
+  const child = Bun.spawn(['sh', '-c', 'sleep 0 & echo $!; exec sleep 600'], { stdout: 'pipe' });
   const text = new TextDecoder().decode((await child.stdout.getReader().read()).value);
-  const zombie = { ...thisProcess(), pid: Number(text), start: 'any' };
-  expect(isRunning(zombie)).toBe(false);
+  const pid = Number(text);
+  await until(() => readProcessStat(pid)?.state === 'Z');
+  const start = readProcessStat(pid)?.start ?? '';
+  expect(isRunning({ ...thisProcess(), pid, start })).toBe(false);
   child.kill('SIGKILL');
   await child.exited;
 });

@@ -157,7 +157,7 @@ describe('startProcess()', () => {
     const started = startProcess({
       path: script(`echo $$ > ${pids}.new; mv ${pids}.new ${pids}; cat; echo acted >> ${pids}`),
       env: { PATH },
-      deadlineMs: 1000,
+      deadlineMs: 60_000,
     });
     while (!fs.existsSync(pids)) await Bun.sleep(10);
     started.discard();
