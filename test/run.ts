@@ -50,6 +50,13 @@ const SHARED = Number(process.env.CATENA_TEST_JOBS) || 2 * CORES;
 /** Bun's own list of times, by which it begins with the longest of those files that share a process. */
 const TIMINGS = 'node_modules/.cache/catena-check-times.json';
 
+/**
+ * What shells and CI set for other programs, and ours or Bun would heed: a proxy even for requests to a test's own server, a trace to
+ * continue, a cluster to ask, a width.
+ */
+const FOR_OTHERS =
+  /^((https?|all|no)_proxy|(OTEL|CNI|KUBERNETES_SERVICE)_.*|KUBECONFIG|NETCONFPATH|CAP_ARGS|TRACEPARENT|NOTIFY_SOCKET|COLUMNS|FORCE_COLOR)$/i;
+
 /** Packages that are unpacked instead of installed, and the test files that need them. */
 const UNPACKED = [
   { needs: needsRuntimes, unpack: unpackRuntimes },
@@ -311,7 +318,9 @@ async function runBun(
           ...files.map(file => `./${file}`),
         ],
       ];
+  const others = Object.keys(process.env).filter(name => !isOpen && FOR_OTHERS.test(name));
   const { finished, span } = await attempt([...prefix, ...argv], {
+    ...Object.fromEntries(others.map(name => [name, undefined])),
     ...(prefix.length > 0 ? { TMPDIR: '/tmp' } : {}),
     // Plugins and runners leave notes in the run directory, which only root may write to.
     ...(command !== 'all' && filters.length === 0 ? { CATENA_TEST_SAMPLE: '1' } : {}),
@@ -365,7 +374,7 @@ async function check(name: string, argv: string[]): Promise<boolean> {
 /** Runs a program to its end or to the deadline, and measures it with all that it waited for. */
 async function attempt(
   argv: readonly string[],
-  more: Readonly<Record<string, string>> = {},
+  more: Readonly<Record<string, string | undefined>> = {},
 ): Promise<{ finished: Finished; span: Span }> {
   const from = now();
   const env = { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', ...more };
