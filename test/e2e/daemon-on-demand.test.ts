@@ -147,7 +147,9 @@ describeRoot('a call where daemons are started on demand', () => {
     const { seen, stop } = watchDaemons(word);
     // Each start writes the note; a daemon that ends at once may be gone before anything sees it.
     const noted = new Set<number>();
-    for (let i = 0; i < 5; i++) {
+    // As many as fit into that while on a busy machine.
+    const since = performance.now();
+    for (let i = 0; i < 5 && performance.now() < since + 15_000; i++) {
       expect(await call(lab)).toMatchObject({ exitCode: 0 });
       noted.add(fs.statSync(noteOf(lab)).mtimeMs);
     }

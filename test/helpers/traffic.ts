@@ -172,7 +172,8 @@ export async function ping(
   address: string,
   ...options: string[]
 ): Promise<boolean> {
-  const argv = ['ping', '-n', '-q', '-c', '1', '-W', '1', ...options, address];
+  const seconds = (deadline(1_000) / 1_000).toFixed(1);
+  const argv = ['ping', '-n', '-q', '-c', '1', '-W', seconds, ...options, address];
   for (let attempt = 0; attempt < 3; attempt++) {
     if ((await lab.run(from, argv, { timeoutMs: 10_000 })).exitCode === 0) return true;
   }

@@ -36,7 +36,7 @@ describeInOrder(
       expect((await save(lab)).toSorted()).toEqual(once.toSorted());
       await call(lab, 'ADD', pod, { ports: [{ hostPort: 7000, containerPort: 70, protocol: 'tcp' }] });
       const rules = (await save(lab)).join('\n');
-      expect(rules).not.toContain('8080');
+      expect(rules).not.toMatch(/ 8080\b/);
       expect(rules).toContain('7000');
       expect(await call(lab, 'DEL', pod)).toMatchObject({ exitCode: 0 });
       expect((await save(lab)).join('\n')).toContain('dport 22');
@@ -189,7 +189,7 @@ describeInOrder(
       expect((await save(lab)).join('\n')).toContain('8080');
       expect(await call(lab, 'DEL', { ...pod, path: '' }, bare)).toMatchObject({ exitCode: 0 });
       const rules = (await save(lab)).join('\n');
-      expect(rules).not.toContain('8080');
+      expect(rules).not.toMatch(/ 8080\b/);
       expect(rules).toContain('dport 22');
       expect(await call(lab, 'DEL', pod, bare)).toMatchObject({ exitCode: 0 });
     });
@@ -220,7 +220,7 @@ describeInOrder(
               : await gc(lab, [neighbour]);
           expect(reply).toMatchObject({ exitCode: 0 });
           const rules = (await save(lab)).join('\n');
-          expect(rules).not.toContain('8080');
+          expect(rules).not.toMatch(/ 8080\b/);
           expect(rules.match(/:CNI-DN-/g)).toHaveLength(2);
           expect(rules).toContain('dport 22');
         }
@@ -303,7 +303,7 @@ describeInOrder(
             verb === 'DEL' ? await call(lab, 'DEL', pod, { conf: {} }) : await gc(lab, [neighbour]);
           expect(reply).toMatchObject({ exitCode: 0 });
           const after = (await save(lab, 'legacy')).join('\n');
-          expect(after).not.toContain('8080');
+          expect(after).not.toMatch(/ 8080\b/);
           expect(after.match(/--dport 22 /g)?.length).toBeGreaterThan(0);
           expect(after).toContain('--dports 22 ');
         }
