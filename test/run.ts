@@ -51,7 +51,7 @@ const SHARED = Number(process.env.CATENA_TEST_JOBS) || 2 * CORES;
 const TIMINGS = 'node_modules/.cache/catena-check-times.json';
 
 /**
- * What shells and CI set for other programs, and ours or Bun would heed: a proxy even for requests to a test's own server, a trace to
+ * What shells and CI set for other programs, and ours or Bun would use as well: a proxy even for requests to a test's own server, a trace to
  * continue, a cluster to ask, a width.
  */
 const FOR_OTHERS =
@@ -380,10 +380,11 @@ async function attempt(
   const env = { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', ...more };
   const child = Bun.spawn([...argv], { cwd: ROOT, env, stdin: 'ignore', stdout: 'pipe', stderr: 'pipe' });
   let late = '';
+  const limitMs = deadline(FILE_DEADLINE_MS);
   const timer = setTimeout(() => {
-    late = `Cannot finish "${argv.join(' ')}" within ${FILE_DEADLINE_MS / 1000} s`;
+    late = `Cannot finish "${argv.join(' ')}" within ${Math.round(limitMs / 1000)} s`;
     child.kill('SIGKILL');
-  }, FILE_DEADLINE_MS);
+  }, limitMs);
   // What a killed program started may keep its output open.
   const output = Promise.all([child.stdout.text(), child.stderr.text()]);
   await child.exited;
