@@ -78,6 +78,8 @@ const unsteady: { readonly file: string; readonly span: Span; readonly alone: bo
 /** What failed and how, which is said again at the end: what keeps a log often keeps only its end. */
 const failures: string[] = [];
 let ran = 0;
+// Some tests are another user, who runs what the build makes and reads what tests write.
+process.umask(0o022);
 const work = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-test-'));
 try {
   await main();
