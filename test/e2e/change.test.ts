@@ -16,7 +16,7 @@ import {
 import { directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresLinkKind, requiresReference } from '../helpers/skip.ts';
-import { converse, measureRate } from '../helpers/traffic.ts';
+import { converse, measureRate, steadily } from '../helpers/traffic.ts';
 
 const DONE = { exitCode: 0, stderr: '' };
 /** Changes under traffic, of which every fifth is killed; CATENA_CHANGES=1000 for a long run. */
@@ -79,7 +79,10 @@ describeRoot(
           const after = await sentThrough(lab, veth);
           expect(after).toMatchObject({ kind: 'tbf', rate: 2_000_000 });
           expect(after.bytes).toBeGreaterThan(before.bytes);
-          const rate = await measureRate(lab, { from: outside, to: container, address: '10.88.0.2' });
+          const rate = await steadily(
+            () => measureRate(lab, { from: outside, to: container, address: '10.88.0.2' }),
+            bytes => bytes * 8 > 8_000_000 && bytes * 8 < 20_000_000,
+          );
           expect(rate * 8).toBeGreaterThan(8_000_000);
           expect(rate * 8).toBeLessThan(20_000_000);
 

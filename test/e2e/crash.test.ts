@@ -9,6 +9,7 @@ import { type Container, directories, type Lab, type Row, withHost } from '../he
 import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 // Installed once per host, and empty without attachments.
 const SKELETON = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap'] };
@@ -125,8 +126,7 @@ describeRoot('a runner that is killed', () => {
   test('in ADD is undone by a daemon that starts', async () => {
     await withCrash('ADD', 4, async lab => {
       const daemon = await startDaemon(lab);
-      const deadline = Date.now() + 20_000;
-      while (filesBelow(`${lab.tmp}/state/unsettled`).length && Date.now() < deadline) await Bun.sleep(50);
+      await until(() => filesBelow(`${lab.tmp}/state/unsettled`).length === 0);
       expect(await daemon.stop()).toBe(0);
     });
   });
