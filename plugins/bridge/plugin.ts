@@ -283,9 +283,9 @@ const VANISHED_ATTEMPTS = 3;
  * @param mac hardware address for the container's interface
  */
 function connect(call: Call<BridgeConf>, mac: string | undefined): Port {
-  const steps: { what: string; undo: () => Done }[] = [];
+  const steps: UndoStep[] = [];
   const onFailure: Call['onFailure'] = (what, undo) => void steps.unshift({ what, undo });
-  const port = { ...joinBridge(call, mac, () => registerAll(call, steps)), onFailure };
+  const port = { ...joinBridge(call, mac, steps), onFailure };
   keepOutOfIpv6(port.host);
   ignoreNeighbours(call, port.container.name);
   // Before the interface is up, so that no frame leaves unchecked.
@@ -329,34 +329,29 @@ function stagesOf(
   ];
 }
 
-function registerAll(call: Call, steps: readonly { what: string; undo: () => Done }[]): void {
-  call.onFailure('undo the changes to the bridge', () =>
-    tryAll(
-      steps.map(
-        ({ what, undo }) =>
-          () =>
-            describing(what, undo),
-      ),
-    ),
-  );
+interface UndoStep {
+  readonly what: string;
+  readonly undo: () => Done;
 }
 
-async function describing(what: string, undo: () => Done): Promise<void> {
-  try {
-    await undo();
-  } catch (cause) {
-    throw new Error(`Cannot ${what}: ${describeError(cause)}`, { cause });
-  }
+function describing({ what, undo }: UndoStep): () => Promise<void> {
+  return async () => {
+    try {
+      await undo();
+    } catch (cause) {
+      throw new Error(`Cannot ${what}: ${describeError(cause)}`, { cause });
+    }
+  };
 }
 
 /**
  * Holds the bridge's lock, so that no other process of ours removes the bridge between its creation and its first port.
- * @param beforePort called between both
+ * @param steps undone once the port is gone, and before the bridge is
  */
 function joinBridge(
   call: Call<BridgeConf>,
   mac: string | undefined,
-  beforePort: () => void,
+  steps: readonly UndoStep[],
 ): Omit<Port, 'onFailure'> {
   const { conf, host } = call;
   return withBridgeLock(conf.bridge, () => {
@@ -364,7 +359,8 @@ function joinBridge(
       const bridge = ensureBridge(call);
       try {
         ensureUplink(call, bridge);
-        if (attempt === 1) beforePort();
+        if (attempt === 1)
+          call.onFailure('undo the changes to the bridge', () => tryAll(steps.map(describing)));
         const pair = createPort(call, bridge, mac);
         if (isOurs(bridge)) return { ...pair, bridge };
         // The gateway's address is expected on the bridge, unless a VLAN has an interface of its own for it.
