@@ -118,8 +118,14 @@ interface KnownCall extends CallFacts {
   readonly callSibling: CallPlugin;
   readonly link: string;
   readonly workplace: WorkerState | undefined;
-  /** What GC keeps, given the runtime's list; undefined for other verbs. */
-  readonly keeping: ((listed: readonly AttachmentKey[]) => KeptAttachments) | undefined;
+  readonly kept: KeptAttachments | undefined;
+}
+
+/** The attachments that a request of GC lists, if it does. */
+export function validAttachmentsIn(request: JsonObject): readonly AttachmentKey[] | undefined {
+  // libcni sent the second name by mistake before it adopted the specification's.
+  const list = request[VALID_ATTACHMENTS] ?? request['cni.dev/attachments'];
+  return Array.isArray(list) ? (list as AttachmentKey[]) : undefined;
 }
 
 /** Verbs whose device removals may wait until the chain's last plugin was called: no plugin depends on them before that. */
@@ -148,7 +154,6 @@ export class LiveCall implements Call<never> {
   /** No other attachment's interface was in the namespace. Not kept for the next plugin of the chain: one may be there by then. */
   #isCleared = false;
   #waits = false;
-  #kept?: KeptAttachments | undefined;
 
   constructor(facts: KnownCall) {
     const { env, environment, network, version, conf, request, requestText, prevResult, log } = facts;
@@ -163,15 +168,11 @@ export class LiveCall implements Call<never> {
   }
 
   get validAttachments(): readonly AttachmentKey[] | undefined {
-    // libcni sent the second name by mistake before it adopted the specification's.
-    const list = this.request[VALID_ATTACHMENTS] ?? this.request['cni.dev/attachments'];
-    return Array.isArray(list) ? (list as AttachmentKey[]) : undefined;
+    return validAttachmentsIn(this.request);
   }
 
   get kept(): KeptAttachments | undefined {
-    const listed = this.validAttachments;
-    if (listed !== undefined) this.#kept ??= this.#facts.keeping?.(listed);
-    return this.#kept;
+    return this.#facts.kept;
   }
 
   get host(): NetlinkSocket {

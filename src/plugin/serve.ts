@@ -38,9 +38,8 @@ import {
   SPEC_VERSIONS,
   type SpecVersion,
 } from '../cni/result.ts';
-import type { AttachmentKey } from '../cni/schemas.ts';
 import { createLog, type Log } from '../log.ts';
-import { LiveCall } from './call.ts';
+import { LiveCall, validAttachmentsIn } from './call.ts';
 import type * as Collection from './collection.ts';
 import type { PluginDefinition } from './define.ts';
 import type { PluginLookup, ServedCall, ServedReply } from './invocation.ts';
@@ -72,7 +71,7 @@ export async function serve(
     const known = agreeOnVersion(definition, asSent, isOtherVerb ? 'DEL' : env.command);
     const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
     const collection = env.command === 'GC' ? await import('./collection.ts') : undefined;
-    const { snapshot, keeping } = whatIsKept(collection, definition, invocation, { request, network });
+    const { snapshot, kept } = whatIsKept(collection, definition, invocation, { request, network });
     const what = `configuration of "${definition.name}" in network "${network}"`;
     const call = new LiveCall({
       env,
@@ -90,7 +89,7 @@ export async function serve(
         siblings(name)?.then(sibling =>
           serve(sibling, { ...own, worker: invocation.worker, outer: { snapshot } }, siblings),
         ),
-      keeping,
+      kept,
     });
     try {
       const done = (stdout: string) => ({ exitCode: 0, stdout, log });
@@ -118,10 +117,11 @@ function whatIsKept(
   { request, network }: { readonly request: JsonObject; readonly network: string },
 ) {
   const snapshot = outer?.snapshot ?? collection?.snapshotOf({ environment, request, network }, name);
-  if (collection === undefined || snapshot === undefined) return { snapshot, keeping: undefined };
-  const keeping = (listed: readonly AttachmentKey[]) =>
-    collection.keptAttachments(listed, { network, runDir: runDir(environment), snapshot });
-  return { snapshot, keeping };
+  const listed = validAttachmentsIn(request);
+  if (collection === undefined || snapshot === undefined || listed === undefined)
+    return { snapshot, kept: undefined };
+  const place = { network, runDir: runDir(environment), snapshot };
+  return { snapshot, kept: collection.keptAttachments(listed, place) };
 }
 
 /** The same for a process that serves many calls, with the log as standard error. */
