@@ -273,11 +273,12 @@ export function ping(
 ): number | undefined {
   const started = performance.now();
   return withSocket('icmp', from, to.family, socket => {
-    sendFrom(socket, source);
+    let isBound = false;
     for (let sequence = 1; performance.now() - started < patienceMs; sequence++) {
       const sent = performance.now();
-      if (!trySend(socket, to, scope, sequence)) {
-        // The interface's address may still be tentative, so that there is no route yet.
+      isBound ||= succeeds(() => sendFrom(socket, source));
+      if (!isBound || !trySend(socket, to, scope, sequence)) {
+        // The interface's address may still be tentative, so that nothing is sent from it, and there is no route yet.
         Bun.sleepSync(RESEND_MS);
         continue;
       }
@@ -291,8 +292,13 @@ export function ping(
 }
 
 function trySend(socket: InetSocket, to: Ip, scope: number, sequence: number): boolean {
+  const request = encodeRequest(to.family, sequence);
+  return succeeds(() => sendBytesTo(socket, request, { address: ipToBytes(to), port: 0, scope }));
+}
+
+function succeeds(work: () => unknown): boolean {
   try {
-    sendBytesTo(socket, encodeRequest(to.family, sequence), { address: ipToBytes(to), port: 0, scope });
+    work();
     return true;
   } catch {
     return false;

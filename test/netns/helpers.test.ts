@@ -2,6 +2,9 @@
 
 import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
+import { ping as pingFrom } from '../../src/lab/traffic.ts';
+import { parseIp } from '../../src/net/ip.ts';
+import { closeNetns, openNetns } from '../../src/sys/netns.ts';
 import { ownLeftovers, sweepLeftovers } from '../helpers/namespace.ts';
 import { type Lab, useLabs, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -31,6 +34,18 @@ describeInOrder(
       expect(previous).toBeDefined();
       expect(fs.existsSync(previous?.host.path ?? '')).toBe(false);
       expect(fs.existsSync(previous?.tmp ?? '')).toBe(false);
+    });
+
+    test("the lab's ping waits for a source address that is tentative", async () => {
+      await withHost(async lab => {
+        const outside = await lab.outside();
+        await lab.batch(outside, 'address add fd00:77::1/64 dev uplink nodad');
+        await lab.batch(lab.host, 'address add fd00:77::2/64 dev outside0');
+        const netns = openNetns(lab.host.path);
+        const took = pingFrom(netns, parseIp('fd00:77::1'), 0, 10_000, parseIp('fd00:77::2'));
+        closeNetns(netns);
+        expect(took).toBeNumber();
+      });
     });
 
     test('withHost() gives namespaces that a veth connects', async () => {
