@@ -2,6 +2,7 @@
 import type { Conflist } from '../chain/config/conflist.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import { attempt } from '../cni/errors.ts';
+import { objectIn } from '../cni/invocation.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseMac, renderMac } from '../net/interface.ts';
 
@@ -49,6 +50,22 @@ export function forNeighbour({ args = [], capabilityArgs = {} }: Arguments): Arg
       ...(Array.isArray(portMappings) ? { portMappings: withOtherPorts(portMappings) } : {}),
       ...(typeof mac === 'string' ? { mac: otherMac(mac) } : {}),
     },
+  };
+}
+
+/** The list for a second container: the same, but where it gives every container one hardware address, with another one. */
+export function listForNeighbour(list: Conflist): Conflist {
+  const other = (conf: JsonObject): JsonObject => {
+    const { mac, args } = conf;
+    const own = typeof mac === 'string' ? { ...conf, mac: otherMac(mac) } : conf;
+    if (!isObject(args) || !isObject(args.cni) || typeof args.cni.mac !== 'string') return own;
+    return { ...own, args: { ...args, cni: { ...args.cni, mac: otherMac(args.cni.mac) } } };
+  };
+  const plugins = list.plugins.map(one => ({ ...one, conf: other(one.conf) }));
+  return {
+    ...list,
+    plugins,
+    source: JSON.stringify({ ...objectIn(list.source), plugins: plugins.map(({ conf }) => conf) }),
   };
 }
 

@@ -12,6 +12,7 @@ import {
   type ConfiguredPlugin,
   configurePlugins,
   forNeighbour,
+  listForNeighbour,
   offerCapabilities,
 } from './configured.ts';
 import {
@@ -140,8 +141,8 @@ async function probe(
   look: () => Snapshot,
   tell: Tell,
 ): Promise<ReadonlySet<string>> {
-  const { list, pluginDirs, env } = trial;
-  const runtime = { pluginDirs, env };
+  const { pluginDirs, env } = trial;
+  const [list, runtime] = [listForNeighbour(trial.list), { pluginDirs, env }];
   tell({ kind: 'probing' });
   const place = createNamespace('neighbour');
   const attachment = attachmentTo(place, trial.ifname, second.given);
@@ -192,13 +193,8 @@ function whyAlone(
 ): string | undefined {
   const taken = diffStates(before.host, after.host).removed.find(({ key }) => key.startsWith('link '));
   if (taken) return `the first one has ${taken.words} of the host`;
-  if (plugins.some(({ conf }) => conf.mode === 'passthru'))
-    return 'mode "passthru" lets only one container have the device';
-  const fixed = plugins.flatMap(({ conf: { mac, args }, runtimeConfig }) => {
-    const cni = isObject(args) && isObject(args.cni) ? args.cni : {};
-    return runtimeConfig.mac || (!mac && !cni.mac) ? [] : [`${cni.mac || mac}`];
-  });
-  return fixed.length ? `the list gives every container the hardware address ${fixed[0]}` : undefined;
+  const isWhole = plugins.some(({ conf }) => conf.mode === 'passthru');
+  return isWhole ? 'mode "passthru" lets only one container have the device' : undefined;
 }
 
 function attachmentTo({ name, path }: Namespace, ifname: string, given: Arguments): Attachment {

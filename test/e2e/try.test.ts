@@ -112,6 +112,20 @@ describeRoot('catena try', () => {
     });
   });
 
+  test('knows what every container gets, where the list gives all one hardware address', async () => {
+    await withHost(async lab => {
+      // No name and no address of the container is in what it leaves.
+      const route = (n: number) => `ip route add 10.98.${n}.0/24 via 172.31.254.2`;
+      const bin = link(lab, 'leaky', {
+        ADD: `case $CNI_CONTAINERID in *neighbour) ${route(2)};; *) ${route(1)};; esac`,
+      });
+      const file = write(lab, [{ type: 'leaky' }, BRIDGE, { type: 'tuning', mac: '02:00:00:00:00:07' }]);
+      const { exitCode, report } = await tryJson(lab, file, '--bin-dir', bin, '--bin-dir', BIN_DIR);
+      expect(exitCode).toBe(1);
+      expect(report.left).toContain('route 10.98.1.0/24 via 172.31.254.2 on outside0');
+    });
+  });
+
   test('reports damage to the host', async () => {
     await withHost(async lab => {
       const bin = link(lab, 'rude', { ADD: 'ip route del default; ip link set outside0 mtu 1300' });
