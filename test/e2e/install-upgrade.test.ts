@@ -192,9 +192,10 @@ describeRoot(
       fs.writeFileSync(config, JSON.stringify({ lists: 'restore' }));
       await node.install(NEW, '--force');
       const daemon = await startDaemon(node, '--config', config, '--conf-dir', path.dirname(list));
-      expect((await node.catena('uninstall', '--dry-run')).exitCode).toBe(0);
+      const ended = expect.stringContaining(`remove   daemon, process ${daemon.pid}\n`);
+      expect(await node.catena('uninstall', '--dry-run')).toMatchObject({ exitCode: 0, stdout: ended });
       expect(daemon.exitCode).toBe(null);
-      expect((await node.catena('uninstall')).exitCode).toBe(0);
+      expect(await node.catena('uninstall')).toMatchObject({ exitCode: 0, stdout: ended });
       expect(await daemon.exited).toBe(0);
       expect(fs.readFileSync(list, 'utf8')).toBe(before);
     });

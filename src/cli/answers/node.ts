@@ -402,7 +402,7 @@ export const PurgeStep = z.strictObject({
 /** `catena uninstall`. */
 export const Uninstallation = z.strictObject({
   steps: z.array(UninstallStep),
-  /** With `--purge`. */
+  /** What is no file of an installation: the daemon that was ended, with `--purge` the rest. */
   purged: z.optional(z.array(PurgeStep)),
   attachments: z.optional(z.array(Handover)),
   /** Why nothing was removed. */

@@ -60,14 +60,17 @@ export async function run(call: CommandCall): Promise<number> {
   // Before the kubeconfig is removed.
   const left = purges && refusal === undefined ? await leavePools(call) : [];
   const steps = refusal !== undefined ? [] : call.on('dry-run') ? plan : remove();
-  const purged =
-    refusal === undefined && purgePlaces
-      ? [...(daemon ? [daemon] : []), ...left, ...purge(purgePlaces, call.on('dry-run'))]
-      : undefined;
+  const rest = refusal === undefined && purgePlaces ? purge(purgePlaces, call.on('dry-run')) : [];
+  const purged = [...(daemon ? [daemon] : []), ...left, ...rest];
   // Of a purge nothing is left, this note included.
   if (refusal === undefined && !purges && !call.on('dry-run'))
     noteDone(call, 'UNINSTALL', `${steps.length} files of "${places.binDir}" and "${places.confDir}"`);
-  const done = { ...handedOver, refusal, steps, ...defined({ purged }) };
+  const done = {
+    ...handedOver,
+    refusal,
+    steps,
+    ...(refusal === undefined && (purges || daemon) ? { purged } : {}),
+  };
   const nothing = `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`;
   await printAnswer(call, 'Uninstallation', toJson(done), () => render(done, nothing, titleOf));
   return refusal === undefined ? 0 : 1;
