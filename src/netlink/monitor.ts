@@ -7,6 +7,7 @@ import { startTimer, type Timer } from '../wait.ts';
 import { attrs, decodeMessages, type Envelope, layout, s32, str, struct, u8 } from './codec.ts';
 import { elementMessage } from './nft/element.ts';
 import { nfgenmsg, nftType } from './nft/message.ts';
+import { isDormant, tableMessage } from './nft/table.ts';
 import { ifaddrmsg } from './rtnl/addr.ts';
 import { IFF_UP, linkMessage } from './rtnl/link.ts';
 import { AF, messages, rtm } from './rtnl/message.ts';
@@ -318,8 +319,15 @@ export function decodeNftSetAddition({ type, body }: Envelope): { table: string;
 }
 
 /** @returns undefined for everything but a table or chain that is new, or whose policy or flags have changed */
-export function decodeNftAddition({ type, body }: Envelope): NftChange | undefined {
-  if (type !== nftType('NEW', 'CHAIN') && type !== nftType('NEW', 'TABLE')) return undefined;
+export function decodeNftAddition({
+  type,
+  body,
+}: Envelope): (NftChange & { isDormant?: boolean }) | undefined {
+  if (type === nftType('NEW', 'TABLE')) {
+    const { name, flags } = tableMessage.decode(body).attrs;
+    return name === undefined ? undefined : { table: name, isDormant: isDormant({ flags }) };
+  }
+  if (type !== nftType('NEW', 'CHAIN')) return undefined;
   const { table } = tableOnly.decode(body).attrs;
   return table === undefined ? undefined : { table, chain: chainIn(type, body) };
 }

@@ -301,9 +301,11 @@ const FIREWALLD = { table: 'firewalld', chain: 'FORWARD_ZONES' };
 export function hintsOfRules(messages: readonly Envelope[]): Hint[] {
   const hints: Hint[] = [];
   for (const message of messages) {
-    const { table: added, chain } = decodeNftAddition(message) ?? {};
+    const { table: added, chain, isDormant } = decodeNftAddition(message) ?? {};
     if (added === FIREWALLD.table || chain === FIREWALLD.chain)
       hints.push({ of: 'all', isLikely: false, why: 'firewalld' });
+    if (isDormant && added?.startsWith(OWN))
+      hints.push({ of: 'all', isLikely: true, why: `table "${added}", now dormant` });
     const deletion = decodeNftDeletion(message, table => table.startsWith(OWN) || SHARED.test(table));
     if (deletion !== undefined) hints.push(...hintsOfDeletion(deletion, messages));
   }

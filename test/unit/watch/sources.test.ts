@@ -4,6 +4,7 @@ import { renderOwner } from '../../../src/cni/attachment.ts';
 import { attrs, type Envelope, layout, str } from '../../../src/netlink/codec.ts';
 import { type Element, elementMessage } from '../../../src/netlink/nft/element.ts';
 import { nfgenmsg, nftType } from '../../../src/netlink/nft/message.ts';
+import { tableMessage } from '../../../src/netlink/nft/table.ts';
 import { IFF_UP, linkMessage } from '../../../src/netlink/rtnl/link.ts';
 import { tcmsg } from '../../../src/netlink/rtnl/qdisc.ts';
 import type { WatchedAttachment } from '../../../src/watch/attachments.ts';
@@ -186,6 +187,13 @@ describe('deleted elements', () => {
 });
 
 describe('deleted rules', () => {
+  test('a table of ours whose rules are switched off may be damage, one that is made is none', () => {
+    const table = (name: string, flags: number) =>
+      message(nftType('NEW', 'TABLE'), tableMessage.encode({ family: 1 }, { name, flags }));
+    expect(hintsOfRules([table('catena_portmap', 0), table('other', 1)])).toEqual([]);
+    expect(chooseSweep(hintsOfRules([table('catena_portmap', 1)]))).toBe('likely');
+  });
+
   test('of kubelet and kube-proxy concern no attachment', () => {
     expect(hintsOfRules([rule('nat', 'KUBE-SERVICES'), chain('nat', 'KUBE-SVC-ABC')])).toEqual([]);
   });
