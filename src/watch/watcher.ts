@@ -419,9 +419,12 @@ class Watch {
     this.#lists = readLists(confDir);
     this.#relist('new');
     for (const fields of describeListChanges(confDir, damaged, this.#lists, this.#attachments.values()))
-      log('warn', 'a list has got its plugins back', fields);
+      log('warn', 'a list has got its plugins back', { ...fields, advice: LEAVE_OUT });
   }
 }
+
+/** Whether an operator or another program took a plugin out, no file tells. */
+const LEAVE_OUT = 'to leave a plugin out, write "catena": {"lists": "tell"} into the list as well';
 
 /** More hints than this are as good as "everything". */
 const MAX_PENDING = 10_000;

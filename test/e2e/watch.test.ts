@@ -298,6 +298,7 @@ describeRoot('a daemon that watches', () => {
     expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ catena: { lists: 'restore' } });
     expect(statSync(file).mode & 0o777).toBe(0o640);
     expect(JSON.parse(said('a list has got its plugins back')[0] ?? '')).toMatchObject({
+      advice: 'to leave a plugin out, write "catena": {"lists": "tell"} into the list as well',
       network: 'pods',
       gained: 'tuning',
       file,
