@@ -8,6 +8,9 @@ import { join } from 'node:path';
 
 delete process.env.BUN_FEATURE_FLAG_NO_ORPHANS;
 
+// Files that a test writes have the modes that it gives them, under any umask of the caller.
+process.umask(0o022);
+
 // Processes that share fast tests have a run directory each: a lock in it is about an attachment, and tests give theirs the same names.
 // Another user than root has none.
 const given = process.env.CATENA_RUN_DIR;
