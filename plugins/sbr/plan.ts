@@ -62,18 +62,18 @@ const LINK_LOCAL = parseCidr('fe80::/10');
 
 /**
  * The addresses that may belong to this interface; those that name no interface may.
- * @throws CniError 7 when the result has none
+ * @throws CniError 7 when the result has no address at all
  */
 export function sourcesOf(result: Result, ifname: string, { gateways }: SbrOptions): Source[] {
+  if (!result.ips?.length) {
+    throw invalidConfig(`Cannot route by source: "prevResult" has no addresses for "${ifname}"`);
+  }
   const sources = ipsFor(result, ifname).flatMap(({ address, gateway: own }) => {
     const cidr = findCidr(address);
     if (cidr === undefined) return [];
     const gateway = gateways.find(({ family }) => family === cidr.ip.family) ?? findIp(own ?? '');
     return { address: cidr, ...defined({ gateway }) };
   });
-  if (sources.length === 0) {
-    throw invalidConfig(`Cannot route by source: "prevResult" has no addresses for "${ifname}"`);
-  }
   return sources.filter(
     ({ address }, i) => i === sources.findIndex(one => sameIp(one.address.ip, address.ip)),
   );

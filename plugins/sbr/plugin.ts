@@ -50,14 +50,17 @@ export const plugin = definePlugin({
 
   add(call) {
     const sources = sourcesOfCall(call);
-    withContainerLock(call, () => {
-      applySbr(call, planOf(call, sources, getLink(call.container, call.env.ifname)));
-    });
+    if (sources.length > 0) {
+      withContainerLock(call, () => {
+        applySbr(call, planOf(call, sources, getLink(call.container, call.env.ifname)));
+      });
+    }
     return call.prevResult ?? {};
   },
 
   check(call) {
     const sources = sourcesOfCall(call);
+    if (sources.length === 0) return;
     const link = getLink(call.container, call.env.ifname);
     const present = readPresent(call.container, link);
     const options = parseSbrConf(call.conf);
@@ -68,7 +71,7 @@ export const plugin = definePlugin({
   repair(call) {
     const sources = sourcesOfCall(call);
     const link = findLink(call.container, call.env.ifname);
-    if (link === undefined) return;
+    if (sources.length === 0 || link === undefined) return;
     withContainerLock(call, () => {
       const plan = planOf(call, sources, link);
       mend(
