@@ -249,8 +249,12 @@ export function checkHostEnd(
   const name = `host end of "${container.name}"`;
   const link = findLink(host, container.peer);
   if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
-  const reported = prevResult.interfaces?.find(one => one.name === link.name && !one.sandbox);
-  confirm(`${name} in the result`, link.name, reported?.name);
+  const outside = prevResult.interfaces?.filter(({ sandbox }) => !sandbox) ?? [];
+  // A bridge, which is reported first, may have the address of its port.
+  const reported =
+    outside.find(one => one.name === link.name) ??
+    outside.findLast(({ mac }) => mac?.toLowerCase() === link.mac);
+  confirm(`name of ${name}`, reported?.name, link.name);
   checkMac(name, reported, link);
   // An uplink may have got another MTU since ADD.
   if (mtu && mtu !== AUTO_MTU) confirm(`MTU of ${name}`, mtu, link.mtu);

@@ -146,6 +146,29 @@ describeRoot('ptp', () => {
     });
   });
 
+  test('[1.1.0] CHECK says which name the host end had and has', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = confOf(lab);
+      const prevResult = await add(lab, container, conf);
+      const { name } = prevResult.interfaces[0];
+      await lab.batch(
+        lab.host,
+        `link set ${name} down`,
+        `link set ${name} name other0`,
+        'link set other0 up',
+      );
+      const { error } = await lab.plugin('ptp', {
+        command: 'CHECK',
+        conf: { ...conf, prevResult },
+        container,
+      });
+      expect(error?.msg).toBe(
+        `Cannot confirm name of host end of "eth0": expected "${name}", found "other0"`,
+      );
+    });
+  });
+
   test('[1.1.0] IPv6 that another program turned off at the host end returns', async () => {
     await withHost(async lab => {
       const container = await lab.container();
