@@ -182,10 +182,20 @@ function judgeMissingVersion({ document }: PlacedNetwork): Finding[] {
 /** Runtimes name the file of a result `<network>-<container id>-<interface>`: 255 bytes, less 64 digits, 15 of an interface, and dashes. */
 const LONGEST_NAME = 255 - 64 - 15 - 2;
 
+/** nft loads comments of 127 characters: `catena:<network>/~<digest of the container>/<interface>`, a digest of 32 digits. */
+const LONGEST_NOTED = 127 - 'catena:/~/'.length - 32 - 15;
+
 function judgeLongName({ document }: PlacedNetwork): Finding[] {
   const { name } = document.value;
-  if (typeof name !== 'string' || name.length <= LONGEST_NAME) return [];
-  const message = `"name" has ${name.length} characters: with more than ${LONGEST_NAME}, runtimes cannot write the results of containers, whose files are named after it`;
+  if (typeof name !== 'string' || name.length <= LONGEST_NOTED) return [];
+  const [most, why] =
+    name.length > LONGEST_NAME
+      ? [LONGEST_NAME, 'runtimes cannot write the results of containers, whose files are named after it']
+      : [
+          LONGEST_NOTED,
+          'nft may refuse to load a ruleset that it has saved, whose comments name the network',
+        ];
+  const message = `"name" has ${name.length} characters: with more than ${most}, ${why}`;
   return [atValue(document, ['name'], ['warning', 'shape', message])];
 }
 

@@ -41,6 +41,15 @@ const rules = (findings: readonly string[]) => findings.map(line => line.split('
 
 const BRIDGE = { type: 'bridge', ipam: { type: 'host-local', subnet: '10.1.0.0/24' } };
 
+test('a name of a network that makes comments of nft too long is a warning', async () => {
+  const named = (length: number) =>
+    validate(write('10.conflist', { ...list({ type: 'loopback' }), name: 'n'.repeat(length) }));
+  expect(await named(70)).toEqual([]);
+  expect(await named(71)).toEqual([
+    expect.stringContaining('warning shape "name" has 71 characters: with more than 70, nft'),
+  ]);
+});
+
 describe('the name of the file', () => {
   const single = { cniVersion: '1.0.0', name: 'n', type: 'loopback' };
 
