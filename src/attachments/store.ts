@@ -5,7 +5,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
-import { attempt, type CniError, ErrorCode, orTell } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode, orTell } from '../cni/errors.ts';
 import { bootId, isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
@@ -189,6 +189,14 @@ function noteEarlierBoots(
 ): void {
   const boot = bootId(env);
   if (boot === '' || seen.get(stateDir) === boot) return;
+  const former = join(stateDir, 'attachments');
+  if (fileExists(former))
+    onWarning?.(
+      new CniError(
+        ErrorCode.ioFailure,
+        `Cannot use "${former}": it has the layout of an earlier build; what it has of settled attachments is not needed, and what is unsettled is deleted by "catena repair" of that build; then remove it`,
+      ),
+    );
   const stamp = join(stateDir, 'boot');
   if (tryRead(stamp) !== boot) {
     const { attachments, damaged } = listAttachments({ journals: [stateDir] });

@@ -157,7 +157,7 @@ describe('addNetwork() with a journal', () => {
       expect(leftovers()).toEqual([]);
     });
 
-    test('is deleted by DEL, and by recovery if it was noted nevertheless', async () => {
+    test('is deleted by DEL, and by recovery if an earlier release has noted it', async () => {
       const containerId = `${long.containerId}c`;
       fs.mkdirSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
       await deleteNetwork(threePlugins(), { ...long, containerId }, runtime);
@@ -734,6 +734,14 @@ describe('recover()', () => {
       `Cannot read note "${dir}/c2:eth0": it is for interface "eth0" of container "c1" on network "testnet"`,
     ]);
     expect(fs.readdirSync(dir)).toEqual(['c2:eth0']);
+  });
+
+  test('names a directory of an earlier layout, once', async () => {
+    fs.mkdirSync(path.join(runtime.stateDir, 'attachments'), { recursive: true });
+    const warnings: string[] = [];
+    const onWarning = ({ message }: Error) => warnings.push(message);
+    for (let i = 0; i < 2; i++) await recover({ all: true }, { ...runtime, onWarning });
+    expect(warnings).toEqual([expect.stringContaining('it has the layout of an earlier build')]);
   });
 
   test('identifies a boot by its id alone, whatever the clock says', async () => {
