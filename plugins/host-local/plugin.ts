@@ -149,7 +149,7 @@ function releaseDead(
   { dir, network }: StorePlace,
 ): string[] {
   const taken = plan.requested.filter(ip => store.isTaken(ip)).map(renderIp);
-  const dead = findDeadLeases(dir, network, [...new Set([...held, ...taken])], env.containerId);
+  const dead = findDeadLeases(dir, network, [...new Set([...held, ...taken])], env.netns);
   store.release(dead);
   if (dead.length) log.info(`Released ${dead.join(', ')} in "${dir}": its container no longer exists`);
   return dead;

@@ -11,6 +11,7 @@ import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, findNetns } from '../sys/netns.ts';
+import { findNetnsIdentity } from '../sys/netns-identity.ts';
 import { askInside, findUse, type Holder, type Use } from './holders.ts';
 import { type BootOfLease, bootOf, type Owner, parseOwner, readLease } from './lease-files.ts';
 
@@ -101,7 +102,7 @@ function exists(path: string): boolean {
  * that exists. Without the right to inspect namespaces, none.
  * @throws SystemError, NetlinkError or CniError 5 when that cannot be looked at for want of descriptors or memory
  * @param dir the network's leases, which no other process changes during the call
- * @param asking the container that asks: a pair of its present ADD says nothing of an earlier one
+ * @param asking the namespace of the ADD that asks: the pair to it, which that ADD has made, says nothing of an earlier one
  */
 export function findDeadLeases(
   dir: string,
@@ -112,14 +113,12 @@ export function findDeadLeases(
   const suspects = addresses.filter(address => bootOf(join(dir, address)) === 'this');
   const use = suspects.length ? findUse() : undefined;
   if (use === undefined) return [];
-  const living = containersWithPairs(network, use);
+  const living = containersWithPairs(network, use, asking);
   const witnesses = { holders: use.holders, findRecord: () => undefined };
   return suspects.filter(address => {
     const lease = inspectLease(dir, address, witnesses);
     if (lease?.state !== 'unused' || lease.owner === undefined) return false;
-    const { containerId } = lease.owner;
-    const hasPair = containerId !== asking && living.has(containerId);
-    return !hasPair && findOnRecord(lease.owner) === undefined;
+    return !living.has(lease.owner.containerId) && findOnRecord(lease.owner) === undefined;
   });
 }
 
@@ -137,13 +136,19 @@ export function findOnRecord({ containerId, ifname }: Owner, root = cniCacheDir(
   return paths.find(exists);
 }
 
-/** Containers to which a pair leads: one may have given its address to a virtual machine. */
-function containersWithPairs(network: string, { farEnds }: Use): ReadonlySet<string> {
+/**
+ * Containers to which a pair leads: one may have given its address to a virtual machine.
+ * @param except a namespace whose pairs do not count
+ */
+function containersWithPairs(network: string, { farEnds }: Use, except = ''): ReadonlySet<string> {
+  const excepted = findNetnsIdentity(except);
+  const isOther = (path: string) => excepted === undefined || findNetnsIdentity(path) !== excepted;
   const socket = new NetlinkSocket(NETLINK_ROUTE);
   try {
-    const owners = listLinks(socket).flatMap(({ index, attrs: { alias } }) =>
-      farEnds.has(index) ? (findOwner(alias) ?? []) : [],
-    );
+    const owners = listLinks(socket).flatMap(({ index, attrs: { alias } }) => {
+      const path = farEnds.get(index);
+      return path !== undefined && isOther(path) ? (findOwner(alias) ?? []) : [];
+    });
     return new Set(owners.filter(one => one.network === network).map(({ containerId }) => containerId));
   } finally {
     socket.close();

@@ -194,12 +194,12 @@ describeRoot('host-local', () => {
   test('a container that is started again without a DEL gets an address, once it has its former one nowhere', async () => {
     const { name, call, dir, leases } = network({ subnet: '10.1.9.0/24' });
     const env = { CATENA_CNI_CACHE_DIR: join(lab.tmp, 'cache-again') };
-    const again = () => call('ADD', 'one', { env });
+    const container = await lab.container();
+    const again = (path = container.path) => call('ADD', 'one', { env, container: { id: 'one', path } });
     expect((await again()).exitCode).toBe(0);
     expect((await again()).error).toMatchObject({ code: 100 });
     const anHourAgo = Date.now() / 1000 - 3600;
     utimesSync(join(dir, '10.1.9.2'), anHourAgo, anHourAgo);
-    const container = await lab.container();
     await lab.ip(container, 'addr', 'add', '10.1.9.2/32', 'dev', 'lo');
     expect((await again()).error).toMatchObject({ code: 100 });
     await lab.ip(container, 'addr', 'del', '10.1.9.2/32', 'dev', 'lo');
@@ -218,6 +218,8 @@ describeRoot('host-local', () => {
       container.name,
     );
     await lab.ip(lab.host, 'link', 'set', 'veth9', 'alias', `catena:${name}/one/eth0`);
+    // A pair to another namespace: a virtual machine in that one may have the address.
+    expect((await again('/run/netns/unused')).error).toMatchObject({ code: 100 });
     expect((await again()).result.ips[0].address).toBe('10.1.9.3/24');
     expect(leases()).toEqual({ '10.1.9.3': 'one\r\neth0' });
   });

@@ -46,7 +46,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'src/ipam': [
     ...['src/netlink', 'src/files', 'src/cni', 'src/net'],
-    ...['src/sys/errno', 'src/sys/flock', 'src/sys/netns', 'src/sys/xattr'],
+    ...['src/sys/errno', 'src/sys/flock', 'src/sys/netns', 'src/sys/netns-identity', 'src/sys/xattr'],
   ],
   // The engine of a plugin, apart from it: the simulator of test/ runs it as well.
   'src/pools': [
