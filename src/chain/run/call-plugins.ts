@@ -151,13 +151,9 @@ async function* callSegments<Reply>(
   runner: SegmentRunner,
   progress: { lastBegun: number },
 ): AsyncGenerator<PluginReply<Reply>> {
-  const { list, verb, held, attachment, prevResult: ofAdd } = call;
+  const { list, verb, held, attachment } = call;
   const order = orderOf(call);
-  const usual: NonNullable<typeof call.requestFor> = (index, before) =>
-    buildRequest(list, list.plugins[index] as PluginEntry, {
-      prevResult: verb === 'ADD' ? before : ofAdd,
-      capabilityArgs: attachment?.capabilityArgs,
-    });
+  const usual = (index: number, before: JsonObject | undefined) => usualRequest(call, index, before);
   const accept: ReadReply<JsonObject> = (stdout, plugin) => acceptResult(stdout, list.version, plugin);
   const { requestFor = usual, read = (verb === 'ADD' ? accept : IGNORED) as ReadReply<Reply> } = call;
   const { signal, tracesKernel } = runtime;
@@ -206,6 +202,18 @@ async function* callSegments<Reply>(
     }
     next += done;
   }
+}
+
+/** The request of a plugin for which the caller makes none. @param before result of the plugin before it, on ADD */
+function usualRequest<Reply>(
+  { list, verb, attachment, prevResult }: ChainCall<Reply>,
+  index: number,
+  before: JsonObject | undefined,
+): JsonObject {
+  return buildRequest(list, list.plugins[index] as PluginEntry, {
+    prevResult: verb === 'ADD' ? before : prevResult,
+    capabilityArgs: attachment?.capabilityArgs,
+  });
 }
 
 function orderOf({ list, order = [...list.plugins.keys()] }: ChainCall<unknown>): readonly number[] {
