@@ -50,13 +50,15 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const annotations = (await runner.fetchAnnotations?.(pod)) ?? annotationsOf(pod);
   const isMachine = annotations[MACHINE_ANNOTATION] !== undefined;
   // Few pods run a virtual machine.
+  const moving = isMachine ? await import('./moving.ts') : undefined;
+  const isMoving = (await moving?.isMovingTo(runner, pod)) ?? false;
   // Without a daemon the pod that a machine moves to would stay quiet; the one that it leaves must be known to a later daemon.
-  const moving = isMachine && runner.isServed ? await import('./moving.ts') : undefined;
-  const moves = (await moving?.isMovingTo(runner, pod)) ?? false;
+  const moves = isMoving && runner.isServed === true;
   const claims = await readClaims(runner, pod, listWanted(options, pod, annotations), moves);
   const networks = await planNetworks(options, pod, claims.wanted);
   const shared = isMachine ? networks.filter(({ selection }) => isOfMachine(selection)) : [];
   const ifnames = shared.map(({ attachment }) => attachment.ifname);
+  if (isMoving && !moves && ifnames.length) throw unserved(ifnames);
   const quiet = moves ? ifnames : [];
   const machine = runner.again && ifnames.length ? { ifnames, moves, call: runner.again } : undefined;
   claims.refuseForeign(networks);
@@ -105,6 +107,15 @@ function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void 
         ? `CNI_IFNAME=${JSON.stringify(ifname)}`
         : `name it otherwise: with "interface" of that network, or "interfacePrefix" of network "${runner.options.network}"`,
     },
+  );
+}
+
+/** Only a daemon lets the pod speak once the machine has arrived, and until then two pods would answer for the addresses. */
+function unserved(ifnames: readonly string[]): CniError {
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot attach ${ifnames.join(', ')}: another pod has the addresses until the virtual machine has moved here, and no daemon serves this call`,
+    { details: 'start "catena daemon", or try again if it is busy' },
   );
 }
 

@@ -358,6 +358,17 @@ describeRoot(
       });
     });
 
+    test('it is not attached without a daemon: nothing would let it speak, and both would answer', async () => {
+      await withScene(async scene => {
+        const { lab } = scene;
+        const { source, target, holders } = await startMove(scene);
+        const mac = await source.mac();
+        expect(await target.call('ADD')).toMatchObject({ exitCode: 1, error: { code: 11 } });
+        expect((await lab.ip(target.container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+        expect(await holders(true)).toEqual([mac, mac]);
+      });
+    });
+
     test('it speaks once it is told to be the active one, and nothing is left of one that fails', async () => {
       await withScene(async scene => {
         const { source, target, learned } = await startMove(scene);

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { CLAIM_ARG } from '../../../src/cni/env.ts';
+import { ErrorCode } from '../../../src/cni/errors.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import type { Cluster } from '../../../src/delegate/cluster.ts';
@@ -126,15 +127,20 @@ describeNeeding(
         await expect(deletePod(runner, KEY, '')).rejects.toThrow(/busy.*no answer/);
       });
 
-      test.each<[string, object, () => void]>([
-        ['without a daemon', { isServed: false }, () => {}],
-        ['once the other pod is gone', {}, () => api.objects.delete('/api/v1/namespaces/ns/pods/source')],
-        ['of another uid', {}, () => api.addPod('ns', 'target', { uid: 'later', labels, annotations })],
-      ])('is not joined %s', async (_, more, prepare) => {
+      test.each<[string, () => void]>([
+        ['once the other pod is gone', () => api.objects.delete('/api/v1/namespaces/ns/pods/source')],
+        ['of another uid', () => api.addPod('ns', 'target', { uid: 'later', labels, annotations })],
+      ])('is not joined %s', async (_, prepare) => {
         prepare();
-        await addPod(moving(more), target);
+        await addPod(moving(), target);
         expect(joins()).toEqual([undefined, undefined]);
         expect(quiet).toEqual([]);
+      });
+
+      test('is refused without a daemon, which alone would let it speak', async () => {
+        const refused = { code: ErrorCode.tryAgainLater, message: expect.stringContaining('attach net1') };
+        await expect(addPod(moving({ isServed: false }), target)).rejects.toMatchObject(refused);
+        expect([quiet, chain.calls()]).toEqual([[], []]);
       });
 
       test('can leave a pod that was made while no daemon ran', async () => {
