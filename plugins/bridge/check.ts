@@ -12,8 +12,11 @@ import {
   checkContainerEnd,
   checkHostEnd,
   checkMac,
+  checkNeighbours,
   checkUp,
   raise,
+  removeWrongNeighbours,
+  repairHostMac,
   requirePrevResult,
   stateOf,
 } from '../../src/attach/device.ts';
@@ -53,13 +56,7 @@ import {
   setPortVlans,
   vlanFilteringOf,
 } from './kernel/bridge.ts';
-import {
-  checkNeighbours,
-  checkSubnetRoutes,
-  ensureGateways,
-  ensureSubnetRoutes,
-  removeWrongNeighbours,
-} from './kernel/gateway.ts';
+import { checkSubnetRoutes, ensureGateways, ensureSubnetRoutes } from './kernel/gateway.ts';
 import { checkMacspoof, hasReferenceMacspoof, probeMacspoof, restoreMacspoof } from './kernel/macspoof.ts';
 
 import { type Addressing, addressingOf, planVlans, wantsFiltering } from './plan.ts';
@@ -231,7 +228,9 @@ function repairBridge(
   removeWrongNeighbours(host, target, inside, cidrsOf(addressing.ips));
 }
 
-function repairPort({ conf, host }: Call<BridgeConf>, bridge: Link, port: Link): void {
+function repairPort(call: Call<BridgeConf>, bridge: Link, port: Link): void {
+  const { conf, host } = call;
+  repairHostMac(call, port);
   if (port.master !== bridge.index) setLink(host, port.index, { master: bridge.index });
   raise(host, port);
   // What it is set to as a port may have come with the bridge just now.

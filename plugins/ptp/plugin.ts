@@ -22,7 +22,10 @@ import {
   checkAddresses,
   checkContainerEnd,
   checkHostEnd,
+  checkNeighbours,
   raise,
+  removeWrongNeighbours,
+  repairHostMac,
   requirePrevResult,
 } from '../../src/attach/device.ts';
 import {
@@ -245,6 +248,8 @@ function checkConnection(call: Call<PtpConf>, prevResult: Result, plan: PtpPlan)
   confirm(`bridge of "${host.name}"`, undefined, findBridge(call.host, host));
   checkAddresses(call.host, host, plan.hostAddresses);
   checkRoutes(call.host, host, plan.hostRoutes);
+  checkNeighbours(call.container, container, host, plan.hostAddresses);
+  checkNeighbours(call.host, host, container, cidrsOf(plan.ips));
   checkForwarding(cidrsOf(plan.ips), host.name);
 }
 
@@ -282,7 +287,11 @@ async function repairConnection(call: Call<PtpConf>): Promise<void> {
   const plan = planFromResult(prevResult, validatePtpConf(conf));
   const cidrs = cidrsOf(plan.ips);
   await tryAll([
-    () => void repairInterface(call, inside),
+    () => {
+      const [within, beyond] = [repairInterface(call, inside), repairHostMac(call, outside)];
+      removeWrongNeighbours(container, within, beyond, plan.hostAddresses);
+      removeWrongNeighbours(host, beyond, within, cidrs);
+    },
     () => raise(container, inside),
     () => repairAddresses(call, inside, cidrs),
     () => raise(host, outside),

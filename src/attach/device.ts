@@ -7,7 +7,7 @@ import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { type Result, type ResultInterface, resultIp, spreadGateways } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
-import { type Cidr, parseCidr, parseIp, renderCidr } from '../net/ip.ts';
+import { type Cidr, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import {
   ALIAS_MAX_BYTES,
@@ -19,6 +19,7 @@ import {
   listLinks,
   setLink,
 } from '../netlink/rtnl/link.ts';
+import { findNeighbour, type Neighbour, removeNeighbour } from '../netlink/rtnl/neighbour.ts';
 import { askAll, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';
@@ -260,6 +261,51 @@ export function checkHostEnd(
   if (mtu && mtu !== AUTO_MTU) confirm(`MTU of ${name}`, mtu, link.mtu);
   checkUp(name, link);
   return link;
+}
+
+/** Gives the host end the hardware address that the result reports. @returns it as it is then */
+export function repairHostMac({ host, prevResult }: Call, link: Link): Link {
+  const reported = prevResult?.interfaces?.find(one => one.name === link.name && !one.sandbox);
+  const mac = reported?.mac?.toLowerCase() || link.mac;
+  if (mac !== link.mac) setLink(host, link.index, { mac });
+  return { ...link, mac };
+}
+
+/** @throws Error naming a permanent neighbour entry of a device with another hardware address than that of the one that has the addresses */
+export function checkNeighbours(
+  socket: NetlinkSocket,
+  device: Link,
+  owner: Link,
+  addresses: readonly Cidr[],
+): void {
+  const [wrong] = findWrong(socket, device, owner, addresses);
+  if (wrong === undefined) return;
+  throw new Error(
+    `Cannot confirm neighbour ${renderIp(wrong.ip)} of "${device.name}": ` +
+      `a permanent entry says ${wrong.mac}, but "${owner.name}" has ${owner.mac}`,
+  );
+}
+
+/** Removes them; the kernel then asks who has the address. */
+export function removeWrongNeighbours(
+  socket: NetlinkSocket,
+  device: Link,
+  owner: Link,
+  addresses: readonly Cidr[],
+): void {
+  for (const wrong of findWrong(socket, device, owner, addresses)) removeNeighbour(socket, wrong);
+}
+
+function findWrong(
+  socket: NetlinkSocket,
+  { index }: Link,
+  owner: Link,
+  addresses: readonly Cidr[],
+): Neighbour[] {
+  return addresses.flatMap(({ ip }) => {
+    const { mac, isPermanent } = findNeighbour(socket, index, ip) ?? {};
+    return isPermanent && mac !== owner.mac ? [{ index, ip, mac }] : [];
+  });
 }
 
 /** Brings a device up, unless it is, and has it ask for hardware addresses. */

@@ -520,6 +520,11 @@ describeRoot('bridge CHECK', () => {
       () => ['container', ['ip', 'link', 'set', 'eth0', 'address', '02:00:00:00:00:99']],
       'hardware address',
     ],
+    [
+      'hardware address of the host end',
+      (_l, _c, host) => ['host', ['ip', 'link', 'set', host, 'address', '02:00:00:00:00:98']],
+      'hardware address of host end',
+    ],
     ['MTU', () => ['container', ['ip', 'link', 'set', 'eth0', 'mtu', '1280']], 'MTU of interface "eth0"'],
     [
       'port of the bridge',
@@ -606,6 +611,7 @@ describeRoot('bridge CHECK', () => {
       expect(await lab.run(where === 'host' ? lab.host : container, argv)).toMatchObject({ exitCode: 0 });
       expect(await check()).toMatchObject({ exitCode: 1, error: { msg: expect.stringContaining(words) } });
       const mended = [
+        'hardware address of the host end',
         'port of the bridge',
         'forwarding of the bridge',
         'port disabled',

@@ -16,6 +16,8 @@ import { echo, ping, startServer } from '../helpers/traffic.ts';
 
 const SKELETON = { ignoreTables: ['inet catena_masquerade'] };
 
+const WRONG = 'lladdr 02:00:00:00:00:09 nud permanent';
+
 function confOf(lab: Lab, more: object = {}) {
   return {
     cniVersion: '1.1.0',
@@ -126,6 +128,9 @@ describeRoot('ptp', () => {
     ['the interface down and up', 'container', ['link set eth0 down', 'link set eth0 up']],
     ['its addresses removed', 'container', ['addr flush dev eth0 scope global']],
     ['its own way to the subnet', 'container', ['route replace 10.88.0.0/24 dev eth0']],
+    ['a wrong permanent neighbour', 'container', [`neigh replace 10.88.0.1 ${WRONG} dev eth0`]],
+    ['one on the host', 'host', [`neigh replace 10.88.0.2 ${WRONG} dev HOST`]],
+    ['another hardware address there', 'host', ['link set HOST address 02:00:00:00:00:08']],
     ['the host end a port', 'host', ['link add br0 type bridge', 'link set HOST master br0']],
   ] as const)('[1.1.0] CHECK reports, and repair mends: %s', async (_, where, damage) => {
     await withHost(async lab => {

@@ -35,7 +35,6 @@ import {
 } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { findLink, findLinks, getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
-import { findNeighbour, type Neighbour, removeNeighbour } from '../../../src/netlink/rtnl/neighbour.ts';
 import { IP6_RT_PRIO_ADDRCONF, RTPROT_KERNEL } from '../../../src/netlink/rtnl/route.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
@@ -229,43 +228,6 @@ function mayBeUsed(host: NetlinkSocket, ports: readonly number[], gateway: Cidr)
       ({ scope }) => scope === RT_SCOPE_UNIVERSE,
     );
     return !addresses?.length || addresses.some(({ cidr }) => cidrContains(gateway, cidr.ip));
-  });
-}
-
-/** @throws Error naming a permanent neighbour entry of a device with another hardware address than that of the one that has the addresses */
-export function checkNeighbours(
-  socket: NetlinkSocket,
-  device: Link,
-  owner: Link,
-  addresses: readonly Cidr[],
-): void {
-  const [wrong] = findWrong(socket, device, owner, addresses);
-  if (wrong === undefined) return;
-  throw new Error(
-    `Cannot confirm neighbour ${renderIp(wrong.ip)} of "${device.name}": ` +
-      `a permanent entry says ${wrong.mac}, but "${owner.name}" has ${owner.mac}`,
-  );
-}
-
-/** Removes them; the kernel then asks who has the address. */
-export function removeWrongNeighbours(
-  socket: NetlinkSocket,
-  device: Link,
-  owner: Link,
-  addresses: readonly Cidr[],
-): void {
-  for (const wrong of findWrong(socket, device, owner, addresses)) removeNeighbour(socket, wrong);
-}
-
-function findWrong(
-  socket: NetlinkSocket,
-  { index }: Link,
-  owner: Link,
-  addresses: readonly Cidr[],
-): Neighbour[] {
-  return addresses.flatMap(({ ip }) => {
-    const { mac, isPermanent } = findNeighbour(socket, index, ip) ?? {};
-    return isPermanent && mac !== owner.mac ? [{ index, ip, mac }] : [];
   });
 }
 
