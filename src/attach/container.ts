@@ -420,7 +420,7 @@ const POLL_MS = 25;
  */
 export async function awaitDuplicateDetection(socket: NetlinkSocket, link: Link): Promise<void> {
   const giveUpAt = performance.now() + DETECTION_DEADLINE_MS;
-  for (;;) {
+  for (let isFirst = true; ; isFirst = false) {
     const addresses = listAddresses(socket, link.index);
     const duplicate = addresses.find(({ flags }) => flags & IFA_F_DADFAILED);
     if (duplicate) {
@@ -429,7 +429,8 @@ export async function awaitDuplicateDetection(socket: NetlinkSocket, link: Link)
       );
     }
     const tentative = addresses.filter(({ flags }) => flags & IFA_F_TENTATIVE);
-    if (tentative.length === 0 || !(getLink(socket, link.index).flags & IFF_LOWER_UP)) return;
+    const isIdle = isFirst && tentative.length > 0 && !(getLink(socket, link.index).flags & IFF_LOWER_UP);
+    if (tentative.length === 0 || isIdle) return;
     if (performance.now() > giveUpAt) {
       const names = tentative.map(({ cidr }) => renderCidr(cidr)).join(', ');
       throw new Error(
