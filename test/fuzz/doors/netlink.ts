@@ -52,6 +52,7 @@ import {
   listRefusingRoutes,
   listRouteMessages,
   listRoutes,
+  listRoutesByDevice,
   listUnreachableDefaults,
 } from '../../../src/netlink/rtnl/route.ts';
 import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts';
@@ -93,6 +94,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   findQdisc: socket => (['root', 'ingress', 1] as const).map(at => findQdisc(socket, 3, at)),
   findWay: socket => findWay(socket, target),
   listRoutes: socket => listRoutes(socket),
+  listRoutesByDevice: socket => listRoutesByDevice(socket),
   listRouteMessages: socket => listRouteMessages(socket),
   listAddressMessages: socket => listAddressMessages(socket),
   listTranslatingChains: socket => listTranslatingChains(socket, { hook: 'prerouting', priority: -100 }),
