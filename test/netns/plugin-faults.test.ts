@@ -71,7 +71,8 @@ function hostDevice(more: Row = {}): Scene {
       await ip('route', 'add', '198.51.100.0/24', 'via', '192.0.2.1');
       await ip('route', 'add', '203.0.113.0/24', 'via', '192.0.2.1', 'table', '100');
       await ip('rule', 'add', 'from', '192.0.2.7', 'lookup', '100', 'priority', '500');
-      await untilUp(lab.host, 'up0');
+      // The state of an end follows that of its peer a moment later.
+      for (const end of ['up0', 'far0']) await untilUp(lab.host, end);
     },
   };
 }
@@ -132,7 +133,12 @@ async function failOnce(
   // Some are best effort, such as a sysctl that not every kernel has.
   if (reply.exitCode === 0) return what;
   expect(reply.error?.details ?? '').not.toContain('could not be undone');
-  expect({ what, state: await stateOf(lab, container) }).toEqual({ what, state: before });
+  let state = await stateOf(lab, container);
+  for (let look = 0; look < 20 && !Bun.deepEquals(state, before); look++) {
+    await Bun.sleep(50);
+    state = await stateOf(lab, container);
+  }
+  expect({ what, state }).toEqual({ what, state: before });
   return what;
 }
 
