@@ -106,10 +106,10 @@ describeRoot(
         expect(await ping(lab, container, outside.address.v4)).toBe(true);
         const other = mode === 'l3' ? 'l2' : 'l3';
         await lab.ip(container, 'link', 'set', 'eth0', 'type', 'ipvlan', 'mode', other);
-        await lab.ip(container, 'link', 'set', 'eth0', 'mtu', '1300');
         const call = { command: 'CHECK', conf, container, prevResult };
         const damaged = await lab.plugin('ipvlan', call);
         expect(damaged.error?.msg).toContain('mode of interface');
+        await lab.ip(container, 'link', 'set', 'eth0', 'mtu', '1300');
         const repaired = await lab.plugin('ipvlan', { ...call, env: { CATENA_REPAIR: '1' } });
         expect(repaired).toMatchObject({ exitCode: 0 });
       });

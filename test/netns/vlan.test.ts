@@ -218,13 +218,19 @@ describeRoot(
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
         await lab.outside();
-        await add(lab, one, confOf(lab));
-        await add(lab, two, confOf(lab, { vlanId: 101 }));
-        const conf = confOf(lab, { 'cni.dev/valid-attachments': [{ containerID: two.id, ifname: 'eth0' }] });
+        // GC keeps an address that an interface of some container has, such as one of another test with two tags.
+        const ranges = [[{ subnet: '10.89.0.0/24' }], [{ subnet: 'fd89::/64' }]];
+        const ipam = { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` };
+        await add(lab, one, confOf(lab, { ipam }));
+        await add(lab, two, confOf(lab, { ipam, vlanId: 101 }));
+        const conf = confOf(lab, {
+          ipam,
+          'cni.dev/valid-attachments': [{ containerID: two.id, ifname: 'eth0' }],
+        });
         expect(await lab.plugin('vlan', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
         expect(await namesIn(lab, one)).toEqual(['lo']);
         expect(await namesIn(lab, two)).toEqual(['lo', 'eth0']);
-        expect(leasesOf(lab)).toEqual(['10.88.0.3', 'fd88::3']);
+        expect(leasesOf(lab)).toEqual(['10.89.0.3', 'fd89::3']);
       });
     });
 
