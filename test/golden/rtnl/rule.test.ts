@@ -9,10 +9,10 @@ test('struct fib_rule_hdr has 12 bytes', () => {
 });
 
 describe('addRule()', () => {
-  // ip rule add from 10.1.0.2/32 lookup 100
-  // `ip` sends exactly this, sequence number apart.
-  const V4 = `
-  24 00 00 00  nlmsg_len 36
+  const V4 = { from: parseCidr('10.1.0.2/32'), table: 100 };
+  /** `ip` sends exactly this, sequence number apart. */
+  const sent = (length: string, more = '') => `
+  ${length}
   20 00  nlmsg_type RTM_NEWRULE
   05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
   00 00 00 00  nlmsg_seq
@@ -27,38 +27,23 @@ describe('addRule()', () => {
   00 00 00 00  flags 0
   08 00 02 00  FRA_SRC
     0a 01 00 02  10.1.0.2
-`;
+${more}`;
 
   test('sends an IPv4 rule for a table below 256', () => {
-    expect(sentBy(socket => addRule(socket, { from: parseCidr('10.1.0.2/32'), table: 100 }))).toEqual(
-      bytesOf(V4),
-    );
+    // ip rule add from 10.1.0.2/32 lookup 100
+    const expected = bytesOf(sent('24 00 00 00  nlmsg_len 36'));
+    expect(sentBy(socket => addRule(socket, V4))).toEqual(expected);
   });
-});
 
-test('addRule() marks a rule with its program', () => {
-  // ip rule add from 10.1.0.2/32 lookup 100 protocol 67
-  const MARKED = `
-  2c 00 00 00  nlmsg_len 44
-  20 00  nlmsg_type RTM_NEWRULE
-  05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
-  00 00 00 00  nlmsg_seq
-  00 00 00 00  nlmsg_pid
-  02  family 2
-  00  dst_len 0
-  20  src_len 32
-  00  tos 0
-  64  table 100
-  00 00  res
-  01  action FR_ACT_TO_TBL
-  00 00 00 00  flags 0
-  08 00 02 00  FRA_SRC
-    0a 01 00 02  10.1.0.2
+  test('marks a rule with its program', () => {
+    // ip rule add from 10.1.0.2/32 lookup 100 protocol 67
+    const protocol = `
   05 00 15 00  FRA_PROTOCOL
     43 00 00 00  67
 `;
-  const marked = { from: parseCidr('10.1.0.2/32'), table: 100, protocol: 67 };
-  expect(sentBy(socket => addRule(socket, marked))).toEqual(bytesOf(MARKED));
+    const expected = bytesOf(sent('2c 00 00 00  nlmsg_len 44', protocol));
+    expect(sentBy(socket => addRule(socket, { ...V4, protocol: 67 }))).toEqual(expected);
+  });
 });
 
 describe('removeRule()', () => {
