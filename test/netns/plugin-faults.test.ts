@@ -7,6 +7,7 @@ import { deadline } from '../helpers/deadline.ts';
 import type { Dump } from '../helpers/dump.ts';
 import { type Container, type Lab, type Row, untilUp, withHost } from '../helpers/netns.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 const DEADLINE_MS = deadline(120_000);
 /** ADD of host-device makes twice as many requests. */
@@ -133,11 +134,12 @@ async function failOnce(
   // Some are best effort, such as a sysctl that not every kernel has.
   if (reply.exitCode === 0) return what;
   expect(reply.error?.details ?? '').not.toContain('could not be undone');
-  let state = await stateOf(lab, container);
-  for (let look = 0; look < 20 && !Bun.deepEquals(state, before); look++) {
-    await Bun.sleep(50);
+  let state: unknown;
+  const isAsBefore = async () => {
     state = await stateOf(lab, container);
-  }
+    return Bun.deepEquals(state, before);
+  };
+  await until(isAsBefore, { withinMs: 1_000 }).catch(() => {});
   expect({ what, state }).toEqual({ what, state: before });
   return what;
 }
