@@ -209,12 +209,12 @@ function removeSbr(
   const routes = listRoutes(socket);
   const addresses = listAddresses(socket);
   const own = [...hostsOf(addresses.filter(({ index }) => index === link?.index)), ...reported].map(hostCidr);
-  const others = hostsOf(addresses).map(hostCidr);
+  const present = hostsOf(addresses).map(hostCidr);
   const rules = listRules(socket).filter(rule => {
     const isFrom = (from: Cidr) => isSourceRule(rule, from, table);
     if (own.some(isFrom)) return true;
     // With the interface, or by hand, its address may have gone that no result tells, as after the cached one was lost.
-    if (rule.protocol !== OWN_PROTOCOL || !rule.from || !isFrom(rule.from) || others.some(isFrom))
+    if (rule.protocol !== OWN_PROTOCOL || !rule.from || !isFrom(rule.from) || present.some(isFrom))
       return false;
     return routes.every(route => route.table !== rule.table || route.oif === link?.index);
   });
