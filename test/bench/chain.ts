@@ -1,5 +1,6 @@
 // How long do the verbs of a whole chain take: ours cold and warm, and the reference's as its own runtime runs it?
 import { readdirSync, readFileSync } from 'node:fs';
+import { childrenOf } from '../helpers/children.ts';
 import {
   type Contestant,
   renewed,
@@ -9,7 +10,6 @@ import {
   timed,
   WARMUP_ROUNDS,
 } from './measure.ts';
-import { childrenOf } from './memory.ts';
 import { type Peer, portOf, RUNTIME_SIDES, type Side, single, withSides } from './sides.ts';
 import { callsIn, inKernel, readTraces, sum } from './traces.ts';
 

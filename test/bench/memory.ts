@@ -1,5 +1,6 @@
 // How much memory does everything of ours hold that stays resident: the daemon and its workers?
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
+import { childrenOf } from '../helpers/children.ts';
 import { portOf, withSides } from './sides.ts';
 
 /** Longer than an idle worker is kept. */
@@ -41,13 +42,6 @@ export async function measureMemory(): Promise<Residents> {
     await Bun.sleep(IDLE_MS);
     return { busy, idle: memoryOfTree(daemon.pid) };
   });
-}
-
-/** Ids of the processes that a process has started and that still run. */
-export function childrenOf(pid: number): number[] {
-  return readdirSync(`/proc/${pid}/task`).flatMap(task =>
-    readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
-  );
 }
 
 /** The process itself first (proc(5), smaps_rollup). */

@@ -6,13 +6,13 @@
 //
 // Sides: reference, cold (no daemon), warm (a daemon), runner (the delegate runner with a daemon); plugins: some of the four.
 import { readFileSync, writeFileSync } from 'node:fs';
+import { childrenOf } from '../helpers/children.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { bringIntoLab } from '../helpers/into-lab.ts';
 import { type ApiServer, startApiServer } from '../helpers/kubernetes.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { until } from '../helpers/until.ts';
-import { childrenOf } from './memory.ts';
 import { usedMs } from './watching.ts';
 
 const SIDES = ['reference', 'cold', 'warm', 'runner'] as const;

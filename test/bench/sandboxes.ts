@@ -4,6 +4,7 @@
 //   bun test/bench/sandboxes.ts [sandboxes] [at once] [none]     500, 32; `none`: without a daemon
 import { existsSync } from 'node:fs';
 import { callsIn, readStopwatch, startStopwatch } from '../cluster/stopwatch.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { withContainerd } from '../helpers/containerd.ts';
 import type { Cri, Pod } from '../helpers/cri.ts';
 import type { Machine, Traces } from '../helpers/machine.ts';
@@ -11,7 +12,6 @@ import { closeLabs, type Row } from '../helpers/netns.ts';
 import { runtimeProgram, unpackRuntimes } from '../helpers/runtimes.ts';
 import { until } from '../helpers/until.ts';
 import { quantile, timed } from './measure.ts';
-import { childrenOf } from './memory.ts';
 import { usedMs } from './watching.ts';
 
 /** What is started one by one on the empty node, and beside all others. */

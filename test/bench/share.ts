@@ -7,10 +7,10 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { quantile, renewed, timed } from './measure.ts';
-import { childrenOf } from './memory.ts';
 import { portOf } from './sides.ts';
 
 /** How a daemon is placed. */

@@ -2,13 +2,13 @@
 // has it repaired all of them?
 import { readFileSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { runOk } from '../helpers/command.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { stateOf } from '../helpers/plugin-calls.ts';
 import { until } from '../helpers/until.ts';
 import { startWatcher } from '../helpers/watched-host.ts';
-import { childrenOf } from './memory.ts';
 import { portOf } from './sides.ts';
 
 /** Attachments that are made at the same time. */

@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { run } from '../helpers/command.ts';
 import { type Container, directories, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
@@ -107,8 +108,7 @@ describeRoot(
             return `catena_requests_total{verb="${verb}",network="podnet",code="0"} ${['ADD', 'DEL'].includes(verb) ? 2 : 1}`;
           }),
         );
-        const workers = fs.readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8').trim();
-        const sets = [child.pid, ...workers.split(' ').map(Number)].map(boundingSetOf);
+        const sets = [child.pid, ...childrenOf(child.pid)].map(boundingSetOf);
         expect(sets.length).toBeGreaterThan(1);
         const { stdout } = await run([...confined(names), 'grep', 'CapBnd', '/proc/self/status']);
         expect(new Set(sets)).toEqual(new Set([stdout.trim().split('\t')[1] ?? '']));

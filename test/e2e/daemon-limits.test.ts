@@ -5,6 +5,7 @@ import path from 'node:path';
 import { wireOf } from '../../src/daemon/protocol.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -264,11 +265,6 @@ function settingsIn(lab: Lab, settings: object): string {
   const file = `${lab.tmp}/daemon.json`;
   writeFileSync(file, JSON.stringify(settings));
   return file;
-}
-
-function childrenOf(pid: number): number[] {
-  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
-  return stdout.toString().split('\n').filter(Boolean).map(Number);
 }
 
 /** How much code a process maps: 22 MiB after its start, and 36 once it has served calls. */

@@ -2,11 +2,12 @@
 import { expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { type Daemon, startDaemon, startDaemonIn } from '../helpers/daemon.ts';
 import { within } from '../helpers/lines.ts';
 import { type Container, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
-import { bridgeOf, childrenOf, leasesIn, stateOf } from '../helpers/plugin-calls.ts';
+import { bridgeOf, leasesIn, stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 

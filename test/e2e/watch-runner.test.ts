@@ -1,10 +1,10 @@
 // What do the pods of the delegate runner cost the daemon's watch, and does it leave those alone that their runtime is deleting?
 import { expect, test } from 'bun:test';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { childrenOf } from '../helpers/children.ts';
 import type { Daemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
-import { childrenOf } from '../helpers/plugin-calls.ts';
 import { binWith } from '../helpers/script.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';

@@ -2,6 +2,7 @@
 
 import { existsSync, mkdirSync, readdirSync, readlinkSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from './chain.ts';
+import { childrenOf } from './children.ts';
 import type { Container, Lab } from './netns.ts';
 import { until } from './until.ts';
 
@@ -62,7 +63,5 @@ function commandLineOf(pid: number): Promise<string> {
 }
 
 function descendantsOf(pid: number): number[] {
-  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
-  const direct = stdout.toString().split('\n').filter(Boolean).map(Number);
-  return direct.flatMap(child => [child, ...descendantsOf(child)]);
+  return childrenOf(pid).flatMap(child => [child, ...descendantsOf(child)]);
 }

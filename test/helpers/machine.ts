@@ -2,6 +2,7 @@
 
 import fs from 'node:fs';
 import path from 'node:path';
+import { childrenOf } from './children.ts';
 import type { Finished, RunOptions } from './command.ts';
 import { deadline } from './deadline.ts';
 import type { Dump } from './dump.ts';
@@ -157,7 +158,7 @@ async function initProcess(init: Bun.Subprocess<'ignore', 'pipe', 'pipe'>): Prom
   if (new TextDecoder().decode(value).trim() !== 'ready') {
     throw new Error(`Cannot make a machine for runtimes: ${await init.stderr.text()}`);
   }
-  return Number(fs.readFileSync(`/proc/${init.pid}/task/${init.pid}/children`, 'utf8'));
+  return Number(childrenOf(init.pid)[0]);
 }
 
 interface Running {
@@ -282,9 +283,9 @@ function readIfThere(file: string): string {
 
 // Killing the first process kills all others of its namespace, and `unshare` waits for it.
 async function endProcesses(unshare: Bun.Subprocess): Promise<void> {
-  const children = readIfThere(`/proc/${unshare.pid}/task/${unshare.pid}/children`).trim();
-  if (children === '') unshare.kill('SIGKILL');
-  else process.kill(Number(children), 'SIGKILL');
+  const [first] = childrenOf(unshare.pid);
+  if (first === undefined) unshare.kill('SIGKILL');
+  else process.kill(first, 'SIGKILL');
   await unshare.exited;
 }
 

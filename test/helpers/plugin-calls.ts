@@ -22,12 +22,6 @@ export async function stateOf(daemon: Daemon): Promise<Row> {
   return (await (await daemon.fetch('/v1/state')).json()) as Row;
 }
 
-/** Child processes of a process. */
-export function childrenOf(pid: number): number[] {
-  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
-  return stdout.toString().split('\n').filter(Boolean).map(Number);
-}
-
 /** Starts a plugin call and leaves it running; the caller must end it. */
 export function startPlugin(
   lab: Lab,

@@ -2,8 +2,8 @@
 
 import { expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
-import { childrenOf } from '../bench/memory.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { holdLeases } from '../helpers/held-leases.ts';
 import { makeOtherBuild } from '../helpers/installed.ts';

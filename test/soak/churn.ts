@@ -2,6 +2,7 @@
 
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { type Inventory, inventory, leftOver } from './inventory.ts';
@@ -214,11 +215,6 @@ function readNow(file: string): string {
   } catch {
     return '';
   }
-}
-
-/** Children of its first thread, which starts them all. */
-function childrenOf(pid: number): number[] {
-  return readNow(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean).map(Number);
 }
 
 /** Numbers from 0 to 1 that a seed determines (mulberry32). */

@@ -11,6 +11,7 @@ import {
   parseNetwork,
   type Runtime,
 } from '../../src/index.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { type Order, sayLine, type Tally } from './order.ts';
 
 const AT_A_TIME = 8;
@@ -129,12 +130,11 @@ async function expectFailure(call: Promise<JsonObject>): Promise<void> {
 function sample(lives: string): void {
   Bun.gc(true);
   const descriptors = fs.readdirSync('/proc/self/fd').length;
-  const children = fs.readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').trim();
   sayLine({
     lives,
     descriptors,
     memoryMb: Math.round(process.memoryUsage.rss() / 2 ** 20),
-    children: children === '' ? 0 : children.split(' ').length,
+    children: childrenOf(process.pid).length,
     ...tally,
   });
 }

@@ -279,10 +279,12 @@ export class Driver {
       ...this.namespaces.pids,
       ...this.looker.pids,
     ]);
-    // Parents come before their children.
-    for (const { pid, parent } of all.toSorted((a, b) => a.pid - b.pid)) {
-      if (known.has(parent) && parent !== 1 && parent !== process.pid) known.add(pid);
-    }
-    return all.filter(({ pid }) => !known.has(pid));
+    const parents = new Map(all.map(({ pid, parent }) => [pid, parent]));
+    const isKnown = (pid: number): boolean => {
+      const parent = parents.get(pid);
+      if (known.has(pid)) return true;
+      return parent !== undefined && parent !== 1 && parent !== process.pid && isKnown(parent);
+    };
+    return all.filter(({ pid }) => !isKnown(pid));
   }
 }

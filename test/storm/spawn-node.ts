@@ -2,6 +2,7 @@
 
 import fs from 'node:fs';
 import path from 'node:path';
+import { childrenOf } from '../helpers/children.ts';
 import type { NodeReport } from './history.ts';
 import type { Order } from './inside.ts';
 
@@ -74,11 +75,12 @@ function failedReport(seed: number, text: string): NodeReport {
 
 /** The first process of a node takes all others with it. */
 function endChildren(unshare: Bun.Subprocess): void {
-  try {
-    const children = fs.readFileSync(`/proc/${unshare.pid}/task/${unshare.pid}/children`, 'utf8').trim();
-    for (const pid of children.split(' ').filter(Boolean)) process.kill(Number(pid), 'SIGKILL');
-  } catch {
-    // It has ended.
+  for (const pid of childrenOf(unshare.pid)) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // It has ended.
+    }
   }
   unshare.kill('SIGKILL');
 }

@@ -1,6 +1,6 @@
 // What does one fault in the daemon or one of its workers do to a command that it runs for a client?
 
-import fs from 'node:fs';
+import { childrenOf } from '../helpers/children.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { type Actor, parseCalls, WATCHED } from './calls.ts';
 import { type Ground, prepareVerb, succeed, type Verb } from './ground.ts';
@@ -27,7 +27,8 @@ export async function serve(ground: Ground, verb: Verb): Promise<Served> {
 
 /** The daemon starts a second worker while a call takes long, as on a busy machine: then it is not known which one serves the next call. */
 async function withOneWorker(served: Served): Promise<void> {
-  for (let tries = 0; workersOf(served).length !== 1 && tries < 5; tries++) await startAgain(served);
+  for (let tries = 0; childrenOf(served.daemon.pid).length !== 1 && tries < 5; tries++)
+    await startAgain(served);
 }
 
 async function startAgain(served: Served): Promise<void> {
@@ -111,13 +112,8 @@ async function warmUp({ ground, verb }: Served): Promise<void> {
 }
 
 function processesOf(served: Served): Record<Actor, number> {
-  const [worker, ...others] = workersOf(served);
+  const [worker, ...others] = childrenOf(served.daemon.pid);
   if (worker === undefined || others.length > 0)
     throw new Error(`Cannot identify the daemon's worker: it has ${others.length + 1} children`);
   return { runner: served.daemon.pid, worker };
-}
-
-function workersOf({ daemon: { pid } }: Served): number[] {
-  const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
-  return children === '' ? [] : children.split(' ').map(Number);
 }

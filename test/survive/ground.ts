@@ -2,6 +2,7 @@
 
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { exitCodeOf, type Finished, runOk } from '../helpers/command.ts';
 import { type Container, createLab, directories, type Lab } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -205,13 +206,9 @@ async function hold(lab: Lab, gate: string, list: string, args: readonly string[
 
 async function childOf(pid: number): Promise<number> {
   for (let attempt = 0; attempt < 1000; attempt++) {
-    let children = '';
-    try {
-      children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
-    } catch {
-      break;
-    }
-    if (children !== '') return Number(children.split(' ')[0]);
+    const [child] = childrenOf(pid);
+    if (child !== undefined) return child;
+    if (!fs.existsSync(`/proc/${pid}`)) break;
     await Bun.sleep(2);
   }
   throw new Error(`Cannot find the worker of process ${pid}: it has no child`);

@@ -1,9 +1,9 @@
 // What remains if a daemon dies in the middle of a repair, at any of its requests or of its worker's?
 import { existsSync, readFileSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
+import { childrenOf } from '../helpers/children.ts';
 import type { Daemon } from '../helpers/daemon.ts';
 import { type Container, createLab, type Lab, type Row } from '../helpers/netns.ts';
-import { childrenOf } from '../helpers/plugin-calls.ts';
 import { until } from '../helpers/until.ts';
 import { startWatcher } from '../helpers/watched-host.ts';
 import { parseCalls, WATCHED } from './calls.ts';
