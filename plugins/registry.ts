@@ -5,7 +5,6 @@ import type { PluginAbout } from '../src/cni/plugin-about.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
 import type { RunnerSurroundings } from './catena/runner.ts';
 
-/** How a plugin is loaded. */
 interface RegisteredPlugin {
   /** What it does. */
   readonly load: () => Promise<PluginDefinition>;
@@ -108,10 +107,8 @@ export const PLUGINS = {
   ),
 } satisfies Readonly<Record<string, RegisteredPlugin>>;
 
-/** A key of {@link PLUGINS}. */
 export type PluginName = keyof typeof PLUGINS;
 
-/** The names of {@link PLUGINS}, sorted. */
 export const PLUGIN_NAMES = Object.keys(PLUGINS).sort() as PluginName[];
 
 /** The command, which is the delegate runner when a runtime calls it; its options are in the folder of the same name. */
@@ -138,7 +135,6 @@ export const RUNNER = {
 /** A type of which tools know something. */
 export type KnownType = PluginName | typeof RUNNER_NAME;
 
-/** Every {@link KnownType}, sorted. */
 export const KNOWN_TYPES: readonly KnownType[] = [...PLUGIN_NAMES, RUNNER_NAME].sort();
 
 /** Whether a name is one of {@link PLUGINS}. */

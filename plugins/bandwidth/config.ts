@@ -109,7 +109,6 @@ function refuse(key: string, state: string): CniError {
   return invalidConfig(`Cannot use "${key}": ${state}`);
 }
 
-/** Rates and bursts. */
 export const LIMIT_OPTIONS: readonly string[] = ['ingressRate', 'ingressBurst', 'egressRate', 'egressBurst'];
 
 const LIMIT_KEYS: ReadonlySet<string> = new Set(Object.keys(Bandwidth.shape).map(key => key.toLowerCase()));

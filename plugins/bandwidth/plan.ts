@@ -48,7 +48,6 @@ export interface Tree {
   readonly filters: readonly SubnetFilter[];
 }
 
-/** A tree as the kernel describes it. */
 export interface FoundTree {
   readonly defaultMinor: number;
   readonly shaped: HtbClass | undefined;
@@ -197,7 +196,6 @@ export interface Bucket {
   readonly unlimitedMs: number | undefined;
 }
 
-/** One direction. */
 export interface Shaper {
   readonly bucket: Bucket;
   /** The bucket as one class of two. */

@@ -127,7 +127,6 @@ interface CompileOptions {
   readonly runtime?: string;
 }
 
-/** Compiles one executable. */
 export async function compile(
   entry: string,
   outfile: string,

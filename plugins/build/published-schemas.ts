@@ -3,7 +3,6 @@ import type { JsonObject } from '../../src/cni/json.ts';
 import { renderAnswerSchemas } from './answer-schemas.ts';
 import { renderSchemas } from './schemas.ts';
 
-/** The schemas by name. */
 export const SCHEMAS: Readonly<Record<string, JsonObject>> = await renderSchemas();
 
 /** Those of what is printed, by kind. */

@@ -18,7 +18,6 @@ const POOL_ANNOTATION = 'catena.cni.cncf.io/pool';
 
 const DEFAULT_POOL = 'default';
 
-/** A pool as the configuration has it. */
 export interface ConfiguredPool {
   readonly name: string;
   /** Undefined if only the cluster defines it. */
@@ -130,7 +129,6 @@ function refuseOverlap(pool: Pool, others: readonly Pool[]): void {
     );
 }
 
-/** The result of an ADD. */
 export function planResult(addresses: readonly ChosenAddress[], { ipam }: ClusterConf): Result {
   const routes = renderRoutes(ipam.routes ?? []);
   return {

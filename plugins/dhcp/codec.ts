@@ -35,7 +35,6 @@ export const Code = {
 /** Longest value of one option; a longer one is split into several of the same code (RFC 3396). */
 const MAX_VALUE = 255;
 
-/** Values by option code. */
 export type Options = ReadonlyMap<number, Uint8Array>;
 
 /** Encodes options in the order given, with the end mark. */
@@ -297,7 +296,6 @@ export interface ServerMessage {
   readonly options: Options;
 }
 
-/** Encodes a message of a client. */
 export function encodeMessage({ xid, secs, broadcast, ciaddr, mac, options }: ClientMessage): Uint8Array {
   const tail = encodeOptions(options);
   const bytes = new Uint8Array(Math.max(MIN_BYTES, OPTIONS_AT + tail.length));

@@ -146,7 +146,6 @@ const LeaseState = z.extend(CommonState, {
 });
 type LeaseState = z.output<typeof LeaseState>;
 
-/** IPv4 leases. */
 export const IPV4_LEASES: LeaseFamily<LeaseState> = {
   family: 4,
   schema: LeaseState,

@@ -173,7 +173,6 @@ interface KeptLease<S> {
   readonly state: S;
 }
 
-/** The attachment that a call is about. */
 export function attachmentOf({ network, env }: Call): AttachmentId {
   return { network, containerId: env.containerId, ifname: env.ifname };
 }
@@ -568,7 +567,6 @@ function withdraw<S extends LeaseState>(
   return isOurs ? state : undefined;
 }
 
-/** The question that a lease is due for. */
 async function askAbout<S extends LeaseState>(
   { record, keeper }: Visit<S>,
   restarted: boolean,

@@ -240,7 +240,6 @@ export function placesOf({ number, pod, home }: Claim, owner: FilterOwner): Elem
   ];
 }
 
-/** Decodes an element of a claims map. */
 export function decodeClaim({ key, data }: Element): Claim {
   const [pod, home] = data as readonly [Ip, string];
   return { number: Number(key[1]), pod, ...(home === '' ? {} : { home }) };

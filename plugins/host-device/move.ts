@@ -137,7 +137,6 @@ function find(call: Call<HostDeviceConf>, selector: Selector): Present {
   );
 }
 
-/** Whether a selector means the device of a record. */
 export function isMeant(record: DeviceRecord, selector: Selector): boolean {
   if (selector.by === 'name') return record.name === selector.name;
   if (selector.by === 'mac') return record.mac === selector.mac;

@@ -87,7 +87,6 @@ export const DeviceRecord = z.object({
 });
 export type DeviceRecord = z.output<typeof DeviceRecord>;
 
-/** The directory of all records. */
 export function recordDirOf(env: Environment = process.env): string {
   return join(runDir(env), 'host-device');
 }
@@ -133,7 +132,6 @@ export function removeOutdated(env: Environment, network: string): void {
   }
 }
 
-/** The record in a text; undefined if it is none. */
 export function parseRecord(text: string): DeviceRecord | undefined {
   const parsed = z.safeParse(DeviceRecord, tryParse(text));
   return parsed.success ? parsed.data : undefined;
@@ -205,12 +203,10 @@ export function findInContainer({ socket, netns }: Inside, identity: Identity): 
   return findAmong(socket, identity, () => inNetns(netns, listDeviceNodes));
 }
 
-/** The device of a record on the host. */
 export function findOnHost(host: NetlinkSocket, identity: Identity): Link | undefined {
   return findAmong(host, identity, listDeviceNodes);
 }
 
-/** Whether a device with that identity is the one of a record. */
 export function isDeviceOf(link: Link, node: string, record: Identity): boolean {
   return record.parent ? isHardwareOf(link, record) : node !== '' && node === record.node;
 }

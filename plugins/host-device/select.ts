@@ -12,7 +12,6 @@ const USERSPACE_DRIVERS = ['vfio-pci', 'uio_pci_generic', 'igb_uio'];
 
 const SYS = '/sys';
 
-/** What a selector leads to. */
 export type Selected =
   | { readonly kind: 'interface'; readonly link: Link }
   /** A PCI device that a program in user space drives. */

@@ -142,7 +142,6 @@ function rangeContains(range: Range, ip: Ip): boolean {
   return stretchContains([range.start, range.end], ip);
 }
 
-/** The range of the set that contains the address. */
 export function findRange(set: RangeSet, ip: Ip): Range | undefined {
   return set.find(range => rangeContains(range, ip));
 }
@@ -224,7 +223,6 @@ export class SetExhausted extends Error {
   }
 }
 
-/** The request to the pool. */
 interface PoolRequest {
   /** One address comes from each. */
   readonly sets: readonly RangeSet[];

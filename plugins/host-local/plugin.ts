@@ -301,7 +301,6 @@ export function exhausted(
   );
 }
 
-/** Warns when a set is nearly full. */
 export function warnIfNearlyFull(set: RangeSet, setIndex: number, { used, capacity }: Usage, log: Log): void {
   if (used * 100n < capacity * NEARLY_FULL_PERCENT) return;
   log.warn(`Range set ${setIndex} is nearly full: ${used} of ${capacity} addresses in use`, {

@@ -48,7 +48,6 @@ export function modeOf({ mode }: Pick<IpvlanConf, 'mode'>): keyof typeof IPVLAN_
   return mode === '' ? 'l2' : (mode as keyof typeof IPVLAN_MODES);
 }
 
-/** The flags of a valid configuration. */
 export function flagsOf({ flags }: Pick<IpvlanConf, 'flags'>): keyof typeof IPVLAN_FLAGS {
   return flags as keyof typeof IPVLAN_FLAGS;
 }

@@ -97,7 +97,6 @@ function createIpvlan(call: Call<IpvlanConf>): Link {
   return makeUpper(call, master, { kind: 'ipvlan', data: dataOf(conf), mtu: conf.mtu });
 }
 
-/** The attributes of a valid configuration. */
 function dataOf(conf: IpvlanConf): Required<Pick<UpperData['ipvlan'], 'mode' | 'flags'>> {
   return { mode: IPVLAN_MODES[modeOf(conf)], flags: IPVLAN_FLAGS[flagsOf(conf)] };
 }

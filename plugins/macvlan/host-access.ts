@@ -215,7 +215,6 @@ const ALIAS = 'catena: host access';
 /** With the master's index, a name of at most fifteen characters. */
 const PREFIX = 'hmv';
 
-/** Name of the host's device on a master. */
 function deviceNameOf(master: Pick<Link, 'index'>): string {
   return `${PREFIX}${master.index}`;
 }

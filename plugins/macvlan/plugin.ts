@@ -121,7 +121,6 @@ function createMacvlan(call: Call<MacvlanConf>): Link {
   return makeUpper(call, master, planMacvlan(conf, attachmentOf(call), master.link, mac));
 }
 
-/** The properties of the device. */
 type MacvlanPlan = Pick<NewUpper<'macvlan'>, 'kind' | 'data' | 'mac' | 'mtu'>;
 
 /**

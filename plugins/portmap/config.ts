@@ -85,7 +85,6 @@ export function meansOf(conf: PortmapConf, backend = backendOf(conf)): Means {
   };
 }
 
-/** The options that the rules of iptables depend on. */
 export function iptablesOptionsOf(conf: PortmapConf): IptablesOptions {
   const { snat, masqAll, markMasqBit = MARK_BIT, externalSetMarkChain } = conf;
   return {

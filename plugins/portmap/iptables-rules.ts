@@ -43,7 +43,6 @@ export function snatChainOf(owner: ChainOwner): string {
   return `CNI-SN-${hash(owner)}`;
 }
 
-/** The comment of the rules that jump to the chain of a container. */
 export function entryComment({ network, containerId }: ChainOwner): string {
   const words = `dnat name: "${network}" id: "${containerId}"`;
   return words.length <= COMMENT_MAX_BYTES ? words : `${words.slice(0, COMMENT_MAX_BYTES - 3)}...`;
@@ -67,7 +66,6 @@ function hash({ network, containerId }: ChainOwner): string {
 /** xt_multiport takes no more ports in one rule. */
 const PORTS_PER_RULE = 15;
 
-/** The options that the rules depend on. */
 export interface IptablesOptions {
   readonly snat: boolean;
   readonly masqAll: boolean;
@@ -127,7 +125,6 @@ export function planSharedRules(options: IptablesOptions): SharedRule[] {
   ];
 }
 
-/** Chains that all containers share. */
 export function planSharedChains(options: IptablesOptions): string[] {
   return [SHARED.dnat, ...(isMarking(options) ? [SHARED.setMark, SHARED.masquerade] : [])];
 }

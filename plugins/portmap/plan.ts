@@ -18,7 +18,6 @@ export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
 /** About as much as one transaction carries in a second. A kernel map numbers mappings with 16 bits in any case. */
 export const MOST_MAPPINGS = 8192;
 
-/** Name of a protocol whose ports can be mapped. */
 export type Protocol = keyof typeof PROTOCOLS;
 
 /** Name of a protocol by its number; undefined for one whose ports cannot be mapped. */
@@ -34,7 +33,6 @@ export interface HostPort {
   readonly ip?: Ip;
 }
 
-/** A host port and the port of the pod that it is forwarded to. */
 export interface Forward extends HostPort {
   readonly containerPort: number;
 }
@@ -204,12 +202,10 @@ export interface Means {
   readonly masquerading: Masquerading;
 }
 
-/** Handle and note of an attachment. */
 export function ownerOf(attachment: AttachmentId): Owner {
   return { ...filterOwnerOf(attachment), attachment };
 }
 
-/** The owner that a comment names. */
 export function ownerOfNote(note: string): Owner {
   const attachment = findOwner(note);
   // A long container id is replaced by a digest, which cannot be turned back into the id.
@@ -280,7 +276,6 @@ export function takenPlace({ family, protocol, port, ip, backend, condition }: T
   return ip ? { set: specific, key: [ip, number, port] } : { set: wildcard, key: [number, port] };
 }
 
-/** A key that distinguishes two places. */
 export function placeName({ set, key }: ElementPlace): string {
   return `${set.name} ${renderFields(key)}`;
 }

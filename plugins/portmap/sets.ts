@@ -26,7 +26,6 @@ export interface Conditions {
   readonly alternatives: readonly Expression[][];
 }
 
-/** Hexadecimal digits of a handle. */
 const HANDLE_DIGITS = 15;
 
 /**
@@ -104,7 +103,6 @@ interface FamilySets extends ForwardSets {
   readonly hairpin: NftSet;
 }
 
-/** The sets and maps, by IP version. */
 export const SETS: Readonly<Record<4 | 6, FamilySets>> = { 4: familySets(4), 6: familySets(6) };
 
 /**
@@ -120,7 +118,6 @@ export function conditionalSets(family: 4 | 6, handle: string): ForwardSets {
   return forwardSets(family, `_${handle}`);
 }
 
-/** Finds the set of {@link conditionalSets} with this name. */
 export function findConditionalSet(name: string): NftSet | undefined {
   const [, kind, family, handle] = /^(wildcard|specific)([46])_([0-9a-f]+)$/.exec(name) ?? [];
   if (handle === undefined) return undefined;

@@ -22,7 +22,6 @@ import {
 } from '../../src/net/ip.ts';
 import type { StaticConf } from './config.ts';
 
-/** An address of the attachment. */
 export interface PlannedAddress {
   readonly cidr: Cidr;
   readonly gateway: Ip | undefined;
@@ -53,7 +52,6 @@ export function planAddresses(conf: StaticConf, args: CniArgs, version: SpecVers
   return refuseSeveral(withoutTwins(addresses), version);
 }
 
-/** The result of an ADD. */
 export function planResult(conf: StaticConf, addresses: readonly PlannedAddress[]): Result {
   const ips = addresses.map(one => resultIp(one));
   const routes = renderRoutes(conf.ipam.routes ?? []);

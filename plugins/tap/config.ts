@@ -41,7 +41,6 @@ export const TapConf = z.extend(PluginConfig, {
 });
 export type TapConf = z.output<typeof TapConf>;
 
-/** Whether a macvtap is configured. */
 export function isMacvtap({ kind }: Pick<TapConf, 'kind'>): boolean {
   return kind === 'macvtap';
 }

@@ -24,7 +24,6 @@ export interface TuningPlan {
   readonly link: DeviceTuning;
 }
 
-/** The current state. */
 export interface TuningState {
   /** Index of the interface; undefined if the plan sets none of its attributes, in which case it need not exist. */
   readonly index: number | undefined;
@@ -74,7 +73,6 @@ export function refuseLossOfIpv6({ mtu }: DeviceTuning, result: Result, ifname: 
   );
 }
 
-/** Options of the configuration. */
 const OPTIONS = ['mac', 'mtu', 'promisc', 'allmulti', 'txQLen'] as const;
 
 /**

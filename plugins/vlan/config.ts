@@ -73,7 +73,6 @@ function findQosProblem(conf: VlanConf): string | undefined {
   return undefined;
 }
 
-/** The protocol of a valid configuration. */
 export function protocolOf({ protocol }: Pick<VlanConf, 'protocol'>): keyof typeof VLAN_PROTOCOLS {
   return protocol as keyof typeof VLAN_PROTOCOLS;
 }

@@ -245,7 +245,6 @@ async function unreserve(books: Books, ip: Ip, entry: Partial<Holder>): Promise<
   if (found && isObject(found.spec) && isOf(found.spec, entry)) await deleteRead(books, path, found);
 }
 
-/** Deletes the very object that was read. */
 async function deleteRead({ server }: Books, path: string, { metadata }: JsonObject): Promise<void> {
   const { uid } = isObject(metadata) ? metadata : {};
   const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } };

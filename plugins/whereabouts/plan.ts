@@ -18,7 +18,6 @@ import {
 } from '../../src/net/ip.ts';
 import type { Ipam, RangeConf } from './config.ts';
 
-/** A range as its objects describe it. */
 export interface Range {
   /** The whole subnet, or this node's slice of it; entries are numbered from its first address on. */
   readonly subnet: Cidr;

@@ -41,7 +41,6 @@ export function cidrsOf(ips: readonly PlannedIp[]): Cidr[] {
   return ips.map(({ cidr }) => cidr);
 }
 
-/** The addresses alone. */
 export function hostsOf(ips: readonly { readonly cidr: Cidr }[]): Ip[] {
   return ips.map(({ cidr }) => cidr.ip);
 }
@@ -111,7 +110,6 @@ export function planRoute(route: ResultRoute, ips: readonly PlannedIp[]): Planne
   return { dst, gateway, table, scope, priority, mtu, advmss };
 }
 
-/** The routes of the main table that a result reports. */
 export function reportedRoutes(result: Result): PlannedRoute[] {
   const ips = (result.ips ?? []).map(({ address, gateway }) => ({
     cidr: parseCidr(address),

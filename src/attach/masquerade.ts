@@ -277,7 +277,6 @@ export function removeStaleReferenceMasquerade(
   removeRules(socket, `${networkKey(network)}-`, ({ comment }) => !isKept(comment));
 }
 
-/** Number of addresses of an attachment that the reference masquerades. */
 export function countReferenceRules(socket: NetlinkSocket, owner: AttachmentId): number {
   return findRules(socket, attachmentKey(owner)).length;
 }

@@ -109,7 +109,6 @@ export interface Past {
   refuseElsewhere(): void;
 }
 
-/** One of which something is known. */
 export interface HeldKnown extends Held {
   readonly record: KnownAttachment;
   readonly past: Past;
@@ -206,7 +205,6 @@ function waitLimit(id: AttachmentId, { signal, onWarning }: HoldCall): (holder: 
   };
 }
 
-/** An ADD that has begun. */
 interface BegunAdd {
   readonly intent: Omit<Intent, 'runner'>;
   readonly over: boolean;

@@ -36,7 +36,6 @@ import {
 import { fileFailure, inDirectory, namesIn } from '../files/read-file.ts';
 import { GRACE_MS, PLUGIN_DEADLINE_MS, pause } from '../wait.ts';
 
-/** One operation of one runner. */
 export interface Runner extends ProcessId {
   /** Distinguishes the operations of one process. */
   readonly op: string;
@@ -172,7 +171,6 @@ export function isBeingRemoved(env: LockPlace['env'], id: AttachmentId): boolean
 /** Where removals are of attachments that a plugin of ours may be adding. A pod is removed by its networks. */
 const REMOVING_SCOPES = ['own', 'delegates'];
 
-/** The name of an operation. */
 const OPERATION = /^(\d+)-(\d*)-\d+$/;
 
 /** An operation that has, or had, a lock. */

@@ -13,7 +13,6 @@ export const FILE_CLOCK_LAG_MS = 10;
 
 /** The notes of a network at one moment. */
 export interface Snapshot {
-  /** Tokens of the notes. */
   readonly tokens: ReadonlySet<string>;
   /** When it was taken, in milliseconds of the clock of the kernel's file times. */
   readonly time: number;
@@ -25,7 +24,6 @@ export function hasBegunSince({ tokens }: Snapshot, runDir: string, id: Attachme
   return note !== undefined && !tokens.has(note.token);
 }
 
-/** A snapshot on disk. */
 interface SnapshotFile {
   readonly snapshot: Snapshot;
   readonly path: string;

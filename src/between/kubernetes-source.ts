@@ -24,7 +24,6 @@ const LIMITS: WatchLimits = {
   ...{ objects: 50_000, ofOne: 2 * MOST_OF_ONE, characters: 32 * 1024 * 1024 },
 };
 
-/** Subnets that a node claimed. */
 interface ClaimedBlock {
   readonly name: string;
   readonly pool: string;

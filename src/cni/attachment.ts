@@ -21,7 +21,6 @@ export function toId({ network, containerId, ifname }: AttachmentId): Attachment
   return { network, containerId, ifname };
 }
 
-/** Names it in an error. */
 export function describeAttachment({ network, containerId, ifname }: AttachmentId): string {
   return `interface "${ifname}" of container "${containerId}" on network "${network}"`;
 }
@@ -119,7 +118,6 @@ export function directoryOf(network: string): string {
     : `~${digestOf(network)}`;
 }
 
-/** Name of the file of an attachment in the directory of its network. */
 export function fileNameOf({ containerId, ifname }: Pick<AttachmentId, 'containerId' | 'ifname'>): string {
   const safe = findContainerIdProblem(containerId) === undefined && findIfnameProblem(ifname) === undefined;
   const name = `${containerId}:${ifname}`;

@@ -4,10 +4,8 @@ import { findIfnameProblem } from '../net/interface.ts';
 import { findContainerIdProblem } from './attachment.ts';
 import { attempt, CniError, ErrorCode, invalidConfig } from './errors.ts';
 
-/** The commands of the protocol. */
 export const COMMANDS = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION'] as const;
 
-/** One of {@link COMMANDS}. */
 export type Command = (typeof COMMANDS)[number];
 
 /**

@@ -6,7 +6,6 @@ export interface TextPlace {
   readonly column: number;
 }
 
-/** A position and the problem at it. */
 interface SyntaxProblem extends TextPlace {
   readonly problem: string;
 }

@@ -34,7 +34,6 @@ interface PluginFiles {
   readonly backupDir?: string;
 }
 
-/** A device of the host that a plugin makes. */
 interface PluginDevice {
   /** Undefined if every attachment has one of its own. */
   readonly name?: string;
@@ -238,7 +237,6 @@ export interface PluginCatalog {
 interface NetworkPlan {
   /** Configuration of its IPAM plugin; undefined if its containers have no addresses. */
   readonly ipam: JsonObject | undefined;
-  /** Its subnets, if they are known. */
   readonly subnets: readonly Cidr[];
   /** Name for a device of its own, which does not exist yet. */
   readonly ownDevice: string;
@@ -273,7 +271,6 @@ export interface NetworkPlugins {
 /** What is known about a type of plugin, loaded beforehand; undefined for a type that is not ours. */
 export type FindAbout = (type: string) => PluginAbout | undefined;
 
-/** Loads what is known about plugins. */
 export async function loadAbouts(find: PluginCatalog['find'], types: readonly string[]): Promise<FindAbout> {
   const abouts = await Promise.all([...new Set(types)].map(async type => [type, await find(type)] as const));
   const known = new Map(abouts);
@@ -285,7 +282,6 @@ export function typesOf({ plugins }: NetworkPlugins): string[] {
   return plugins.flatMap(({ conf }) => typesIn(conf));
 }
 
-/** Lease directories of a network. */
 export function leaseDirsOf(list: NetworkPlugins, find: FindAbout): string[] {
   return unique(described(list, find).map(({ about, conf }) => about.filesOf?.(conf, list.name).leaseDir));
 }

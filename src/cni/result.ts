@@ -44,7 +44,6 @@ interface Layout {
   down(result: JsonObject): JsonObject;
 }
 
-/** The result layout of a version. */
 export function layoutOf(version: SpecVersion): Layout {
   if (atLeast(version, '1.0.0')) return IPS;
   return atLeast(version, '0.3.0') ? VERSIONED_IPS : ONE_IP_EACH;

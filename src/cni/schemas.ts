@@ -5,19 +5,14 @@
 import * as z from 'zod/mini';
 import { findCidr, findIp } from '../net/ip.ts';
 
-/** An optional string. */
 export const optionalText = z.optional(z.string());
 
-/** An optional integer. */
 const optionalInt = z.optional(z.int());
 
-/** An optional boolean. */
 export const optionalFlag = z.optional(z.boolean());
 
-/** An optional array of strings. */
 export const optionalTexts = z.optional(z.array(z.string()));
 
-/** An optional object with any keys. */
 export const optionalObject = z.optional(z.looseObject({}));
 
 /** One port of the host forwarded into the container (CONVENTIONS.md "portMappings"). */

@@ -43,7 +43,6 @@ export interface Listener {
   readonly silenceMs: number;
 }
 
-/** Of the body. */
 function contentTypeOf(method: string | undefined, body: JsonObject | readonly JsonObject[]): string {
   if (method !== 'PATCH') return 'application/json';
   return Array.isArray(body) ? 'application/json-patch+json' : 'application/merge-patch+json';
@@ -261,7 +260,6 @@ export class NoSuchKind extends CniError {
   }
 }
 
-/** A part of a list. */
 export interface Page {
   readonly items: readonly JsonObject[];
   /** Version of the whole list. */

@@ -94,7 +94,6 @@ function isStatic({ annotations }: KubernetesPod): boolean {
   return source !== undefined && source !== 'api';
 }
 
-/** What is to be said. */
 export interface Said {
   /** In CamelCase, for programs. */
   readonly reason: string;

@@ -24,7 +24,6 @@ export interface KubernetesPod {
 /** KubeVirt sets it on every pod of a machine. */
 export const MACHINE_ANNOTATION = 'kubevirt.io/domain';
 
-/** A virtual machine in a pod. */
 export interface PodMachine {
   /** Of the machine's instance: the same for all pods of a migration. */
   readonly uid: string;
@@ -45,7 +44,6 @@ export interface PodOfMachine extends Pick<KubernetesPod, 'uid' | 'annotations'>
 export interface IpamClaim {
   readonly namespace: string;
   readonly name: string;
-  /** The network that it is for. */
   readonly network: string;
   /** Its addresses; none before its first pod. */
   readonly ips: readonly string[];
@@ -67,7 +65,6 @@ export interface NetworkDefinition {
   readonly resource?: string;
 }
 
-/** A device of the node. */
 export interface Device {
   /** Name of the resource under which a device plugin offers it: `intel.com/sriov`. */
   readonly resource: string;
@@ -75,7 +72,6 @@ export interface Device {
   readonly id: string;
 }
 
-/** A pod, as the kubelet knows it. */
 export interface KubeletPod {
   readonly namespace: string;
   readonly name: string;
@@ -94,7 +90,6 @@ export interface Cluster {
   findPod(namespace: string, name: string, uid?: string): Promise<KubernetesPod | undefined>;
   /** Devices that a pod has by claims of dynamic resource allocation, as `claimedDevices` in resource-claims.ts. */
   listClaimedDevices(pod: KubeletPod): Promise<readonly Device[]>;
-  /** All pods of a virtual machine. */
   findPodsOfMachine(namespace: string, machine: string): Promise<readonly PodOfMachine[]>;
   /** Sets annotations of this very pod; the rest of it stays unchanged. Nothing happens if it is gone. */
   annotate(namespace: string, pod: { name: string; uid: string }, annotations: JsonObject): Promise<void>;

@@ -92,7 +92,6 @@ export function interfacesOf(result: JsonObject, { ifname, netns }: PlannedNetwo
   return [...new Set([ifname, ...named.map(one => String(one.name))])];
 }
 
-/** Each gateway once. */
 function gatewaysOf(network: PlannedNetwork | undefined): Ip[] {
   const named = (network?.selection.defaultRoute ?? []).flatMap(text => findIp(text) ?? []);
   return named.filter((ip, i) => i === named.findIndex(one => sameIp(one, ip)));

@@ -119,7 +119,6 @@ function cannotGive(label: string, id: string, why: string, details?: string): C
   return invalidConfig(message, defined({ details }));
 }
 
-/** A network of a pod, and its device. */
 interface Network {
   readonly list: Conflist;
   readonly attachment: Attachment;

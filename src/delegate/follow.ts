@@ -33,7 +33,6 @@ import { isOfMachine, type Pod, type Runner } from './runner.ts';
 import { NETWORKS_ANNOTATION } from './selection.ts';
 import { listAnnotated, type WantedNetwork } from './wanted.ts';
 
-/** A pod in its cluster. */
 interface PodInCluster {
   readonly cluster: Cluster;
   readonly namespace: string;

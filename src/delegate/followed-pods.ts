@@ -213,7 +213,6 @@ function callOf({ follow, machine }: PodRecord): FollowCall | undefined {
   return follow?.call ?? machine?.call;
 }
 
-/** Whether a machine moves to the pod. */
 function moves({ machine }: PodRecord): boolean {
   return machine?.moves === true;
 }

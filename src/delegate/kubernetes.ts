@@ -140,7 +140,6 @@ function textsOf(value: unknown): readonly string[] {
   return Array.isArray(value) ? value.map(String) : [];
 }
 
-/** The needed parts of a pod. */
 export function podOf({ metadata, spec }: JsonObject): KubernetesPod {
   const { uid, annotations, labels, resourceVersion } = isObject(metadata) ? metadata : {};
   const texts = textsIn(annotations);

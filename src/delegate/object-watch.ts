@@ -49,7 +49,6 @@ export interface WatchLimits {
   readonly characters: number;
 }
 
-/** Default limits. */
 export const WATCH_LIMITS: WatchLimits = {
   lengthS: 300,
   silenceMs: 150_000,

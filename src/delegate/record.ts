@@ -36,7 +36,6 @@ const RecordedNetwork = z.object({
   state: z.optional(z.enum(['coming', 'going'])),
 });
 
-/** One network of a pod, as recorded. */
 export type RecordedNetwork = z.output<typeof RecordedNetwork>;
 
 const KIND = 'catena-delegates-1';

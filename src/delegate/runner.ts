@@ -21,9 +21,7 @@ interface NamespacePolicy {
   readonly definitions: string;
 }
 
-/** Where to look for networks. */
 export interface NetworkPlaces {
-  /** Directory of configurations. */
   readonly confDir: string;
   /** Directory of NetworkAttachmentDefinitions; not searched when undefined. */
   readonly definitionsDir: string | undefined;
@@ -43,7 +41,6 @@ export interface Selection {
   readonly namespace?: string | undefined;
   readonly config?: JsonObject | undefined;
   readonly ifname?: string | undefined;
-  /** Requests to the plugins, by capability. */
   readonly capabilityArgs: JsonObject;
   /** Gateways of the default route; empty for those that the network sets itself. */
   readonly defaultRoute?: readonly string[] | undefined;
@@ -83,7 +80,6 @@ export interface RunnerOptions {
   readonly kubeletDir: string;
   /** Devices that the pod has by claims, if a cluster is configured. */
   readonly listClaimedDevices?: (pod: KubeletPod) => Promise<readonly Device[]>;
-  /** Directory of files with device information. */
   readonly deviceInfoDir: string;
   /** The default network is ready when this file exists. */
   readonly readinessFile: string | undefined;
@@ -117,7 +113,6 @@ export interface Runner {
    * have the same name as a delegate's.
    */
   readonly runtime: ChainRuntime & { readonly cacheDir: string; readonly stateDir: string };
-  /** Directory of the journal of pods. */
   readonly podsDir: string;
   /** Result cache of the runtime that calls us, which may run the same networks itself. */
   readonly callerCacheDir: string;
@@ -135,7 +130,6 @@ export interface Runner {
   readonly fetchAnnotations?: (pod: Pod) => Promise<Readonly<Record<string, string>> | undefined>;
   /** IPAMClaims, if a cluster is configured. */
   readonly claims?: () => Promise<ClaimStore>;
-  /** The cluster, if one is configured. */
   readonly cluster?: () => Promise<Cluster>;
   /** How a daemon calls the runner again when the annotation of a pod has changed; absent if networks do not follow it. */
   readonly follow?: FollowCall;
@@ -157,7 +151,6 @@ export interface Runner {
   readonly tell?: (pod: Pod, outcome: AddOutcome) => Promise<void>;
 }
 
-/** The default routes of a container. */
 export interface ContainerRoutes {
   /** Families with a default route through one of the interfaces. */
   familiesWithDefault(ifnames: readonly string[]): readonly Family[];

@@ -62,7 +62,6 @@ export const NetworkSelection = z.looseObject({
 });
 export type NetworkSelection = z.output<typeof NetworkSelection>;
 
-/** A DNS label. */
 const NAMESPACE = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 /** Name of a Kubernetes object. */
 const OBJECT_NAME = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;

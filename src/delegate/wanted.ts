@@ -13,7 +13,6 @@ import {
   selectByName,
 } from './selection.ts';
 
-/** A network that is wanted. */
 export interface WantedNetwork {
   readonly selection: Selection;
   /** Namespace of its definition. */

@@ -91,7 +91,6 @@ export class LeaseStore {
   readonly #reclaim: boolean;
   readonly #network: string | undefined;
   readonly #restores: boolean;
-  /** Undefined until it is needed. */
   #shared: boolean | undefined;
   /** Read when it is first needed. */
   #index: OwnerIndex | undefined;
@@ -145,7 +144,6 @@ export class LeaseStore {
     return undefined;
   }
 
-  /** Number of taken addresses from `from` to `to`, inclusive. */
   countTaken(from: Ip, to: Ip): number {
     this.#open();
     let count = 0;
@@ -408,7 +406,6 @@ interface Kept {
   some(test: (owner: Required<Owner>) => boolean): boolean;
 }
 
-/** For the log. */
 export function renderRestored(restored: readonly string[], dir: string): string {
   return `Leased ${restored.join(', ')} again: containers have them, and the files in "${dir}" were deleted`;
 }

@@ -155,7 +155,6 @@ function containersWithPairs(network: string, { farEnds }: Use, except = ''): Re
   }
 }
 
-/** A lease that is missing. */
 interface LostLease {
   readonly ip: Ip;
   readonly owner: Required<Owner>;
@@ -205,7 +204,6 @@ function readRecord(file: string): JsonObject {
   return isObject(record) ? record : {};
 }
 
-/** The namespace in a record of libcni. */
 function netnsIn(record: JsonObject, ifname: string | undefined): string | undefined {
   const result = memberOf(record, 'result');
   const interfaces = isObject(result) ? memberOf(result, 'interfaces') : undefined;

@@ -30,7 +30,6 @@ export class Writer {
     return bytes;
   }
 
-  /** Discards what was written. */
   clear(): void {
     this.#length = 0;
   }
@@ -65,12 +64,10 @@ export class Writer {
     this.#bytes.fill(0, at, at + count);
   }
 
-  /** Pads with zero bytes to the next multiple of four. */
   pad(): void {
     this.zeros(align4(this.#length) - this.#length);
   }
 
-  /** Fills in a length field written earlier. */
   patchU16(at: number, value: number): void {
     this.#view.setUint16(at, value, true);
   }
@@ -142,7 +139,6 @@ export interface AttrSet<V> extends Field<V> {
   readonly nested: true;
 }
 
-/** Values of an {@link AttrSet}. */
 export type ValuesOf<S> = S extends Field<infer V> ? V : never;
 
 /**
@@ -311,7 +307,6 @@ function reading<T>(decodeAt: Decoding<T>) {
   };
 }
 
-/** Decodes a part of the bytes. */
 function decodePart<T>(field: Field<T>, bytes: Uint8Array, from: number, to: number, siblings: object): T {
   return field.decodeAt
     ? field.decodeAt(bytes, from, to, siblings)
@@ -360,7 +355,6 @@ export const str: Field<string> = {
   ...reading(textIn),
 };
 
-/** Raw bytes. */
 export const bytes: Field<Uint8Array> = {
   encode: (writer, value) => writer.bytes(value),
   decode: value => value.slice(),
@@ -494,7 +488,6 @@ export interface Envelope {
   readonly body: Uint8Array;
 }
 
-/** A request without its envelope. */
 export interface Request {
   /** The operation, human-readable, for the error: `add address 10.1.0.2/24 to "eth0"`. */
   readonly op: string;

@@ -22,7 +22,6 @@ const REOPEN_MS = 100;
 /** So many failures to open it in a row are reported. */
 const FAILURES_TO_REPORT = 5;
 
-/** What a monitor reports. */
 interface MonitorEvents {
   /** Notifications, in the kernel's order. */
   changed(messages: readonly Envelope[]): void;
@@ -359,7 +358,6 @@ export interface PeerMessages {
   readonly messages: readonly Envelope[];
 }
 
-/** What the monitor reports. */
 interface PeerMonitorEvents {
   /** Notifications since the last look, in the kernel's order. */
   changed(notifications: readonly PeerMessages[]): void;

@@ -191,7 +191,6 @@ export function askOn({ route, netfilter }: Readonly<Record<'route' | 'netfilter
   return (protocol, talk) => talk(protocol === NETLINK_ROUTE ? route : netfilter);
 }
 
-/** `inet filter`. */
 export function keyOf({ family, name }: Table): string {
   return `${family} ${name}`;
 }

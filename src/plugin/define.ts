@@ -104,9 +104,7 @@ export interface CallFacts<Conf = unknown> {
   readonly env: CniEnv;
   /** The complete, unmodified environment of the invocation. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Name of the network. */
   readonly network: string;
-  /** `cniVersion` of the configuration. */
   readonly version: SpecVersion;
   /** The request, decoded by the plugin's schema. */
   readonly conf: Conf;

@@ -86,7 +86,6 @@ export interface ServedCall extends Pick<Invocation, 'env'> {
 
 /** Kept from one call to the next by a worker. */
 export interface WorkerState {
-  /** Sockets in the namespace of the process. */
   readonly sockets: HostSockets;
   /** The namespace of the container, for the calls of one segment. */
   readonly netns: SegmentNetns;
@@ -99,13 +98,11 @@ export class HostSockets {
   #route: NetlinkSocket | undefined;
   #netfilter: NetlinkSocket | undefined;
 
-  /** rtnetlink. */
   get route(): NetlinkSocket {
     this.#route ??= new NetlinkSocket(NETLINK_ROUTE);
     return this.#route;
   }
 
-  /** nf_tables. */
   get netfilter(): NetlinkSocket {
     this.#netfilter ??= new NetlinkSocket(NETLINK_NETFILTER);
     return this.#netfilter;

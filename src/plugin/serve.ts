@@ -134,7 +134,6 @@ export async function replyTo(...call: Parameters<typeof serve>): Promise<Reply>
   return { ...reply, stderr };
 }
 
-/** Versions a plugin supports, oldest first. */
 export function supportedVersions(definition: PluginDefinition): SpecVersion[] {
   const since = definition.since ?? '0.1.0';
   return SPEC_VERSIONS.filter(version => atLeast(version, since));

@@ -14,7 +14,6 @@ import {
 /** HTTP statuses: there is none of that name; there is one, or it is another one or another version. */
 const NOT_FOUND = 404;
 const CONFLICT = 409;
-/** Of IPAMClaims. */
 const CLAIMS_API = 'apis/k8s.cni.cncf.io/v1alpha1';
 
 /** Objects as custom resources of a cluster. */

@@ -451,7 +451,6 @@ export function nextTurn(object: StoredObject, idle: true | undefined): StoredOb
   return { ...object, spec: { ...spec, ...defined({ idle }), turn } };
 }
 
-/** A block as its node holds it. */
 export function heldFrom(object: StoredObject): HeldBlock | undefined {
   const spec = blockSpecOf(object);
   if (spec === undefined) return undefined;

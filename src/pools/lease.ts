@@ -39,7 +39,6 @@ export function keyOfClaim({ namespace, name, uid }: ClaimKey): string {
   return `claim/${namespace}/${name}/${uid}`;
 }
 
-/** The claim of a key; undefined for that of a pod. */
 export function claimOfKey(key: string): ClaimKey | undefined {
   const [kind, namespace = '', name = '', uid = ''] = key.split('/');
   return kind === 'claim' ? { namespace, name, uid } : undefined;

@@ -9,10 +9,8 @@ import { pause } from '../wait.ts';
 import { type BlockOwner, type Held, isSameMachine, type ObjectStore, readHeld, writeHeld } from './held.ts';
 import { isInBlocks } from './lease.ts';
 
-/** A network on a node. */
 export interface Place {
   readonly network: string;
-  /** The lease directory. */
   readonly dir: string;
   /** The node's name in the store. What this boot began with stays. */
   readonly node: string;
@@ -27,7 +25,6 @@ export interface Place {
   onRestored?(addresses: readonly string[]): void;
 }
 
-/** What a comparison found. */
 export interface Compared {
   /** Blocks of this node that it did not know: a request was done after it had been given up. */
   readonly adopted: readonly string[];

@@ -177,7 +177,6 @@ export function blockWith(pool: Pool, ips: readonly Ip[]): BlockShape | undefine
   return undefined;
 }
 
-/** The name of the block that begins with this address. */
 export function blockName(pool: string, ip: Ip): string {
   return `${pool}-${nameOf(ip)}`;
 }

@@ -3,7 +3,6 @@
 // Each connection is a descriptor, and the server of Bun has no limit: strangers would use up those that the process needs for its
 // work. Here the oldest one goes when another one comes, and each has one request, without a body.
 
-/** A running server. */
 export interface FewConnections {
   readonly port: number;
   /** Closes every connection, too. */

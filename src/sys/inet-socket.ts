@@ -102,7 +102,6 @@ export function sendBytes(socket: InetSocket, data: Uint8Array): number {
   return sent < 0 ? (nothingYet('send') ?? 0) : sent;
 }
 
-/** Sends one datagram. */
 export function sendBytesTo(socket: InetSocket, data: Uint8Array, to: Endpoint): void {
   const address = encodeEndpoint(to);
   const sent = libc().sendto(socket.fd, ptr(data), data.length, MSG.NOSIGNAL, ptr(address), address.length);

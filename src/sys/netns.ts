@@ -75,7 +75,6 @@ export function ownNetns(): Netns {
   return here;
 }
 
-/** Closes the descriptor. */
 export function closeNetns(netns: Netns): void {
   closeSync(netns.fd);
 }

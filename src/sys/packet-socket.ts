@@ -56,7 +56,6 @@ export function openPacketSocket(
   }
 }
 
-/** Closes the socket. */
 export function closePacketSocket({ fd }: PacketSocket): void {
   closeSync(fd);
 }

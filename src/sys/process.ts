@@ -27,7 +27,6 @@ const OWN_PAGES = /^(?:Anonymous|Swap): +[1-9]/m;
 
 const functions = lazyLibc({ madvise: { args: ['u64', 'u64', 'i32'], returns: 'i32' } });
 
-/** A range of addresses. */
 interface Range {
   readonly start: bigint;
   readonly bytes: bigint;

@@ -65,7 +65,6 @@ const CMSG_WORDS = { level: 2, type: 3, value: 4 };
 
 const datagramFunctions = lazyLibc({ recvmsg: { args: ['i32', 'ptr', 'i32'], returns: 'i64' } });
 
-/** A datagram. */
 interface LabelledDatagram {
   /** Valid until the next one is read. */
   readonly bytes: Uint8Array;

@@ -28,7 +28,6 @@ const IFF_TUN_EXCL = 0x8000;
 const IFREQ_BYTES = 40;
 const IFNAME_BYTES = 16;
 
-/** The properties of a new tap. */
 export interface NewTap {
   readonly ifname: string;
   /** Several files may be attached to it, each a queue of its own. */

@@ -209,14 +209,12 @@ const MESSAGE_HEADER_BYTES = 4;
 /** A transaction is a number of 24 bits. */
 export const TRANSACTIONS = 0x1000000;
 
-/** A message in either direction. */
 export interface Message {
   readonly type: number;
   readonly transaction: number;
   readonly options: Options;
 }
 
-/** Encodes a message. */
 export function encodeMessage({ type, transaction, options }: Message): Uint8Array {
   const tail = encodeOptions(options);
   const bytes = new Uint8Array(MESSAGE_HEADER_BYTES + tail.length);
@@ -257,7 +255,6 @@ const MANAGED = 0x80;
 const ON_LINK = 0x80;
 const AUTONOMOUS = 0x40;
 
-/** A prefix of the link. */
 interface AdvertisedPrefix {
   readonly cidr: Cidr;
   /** Addresses in it are on the link. */

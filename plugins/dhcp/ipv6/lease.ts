@@ -311,7 +311,6 @@ const T2 = 0.8;
 
 /** What an answer says about a client's address. */
 interface Granted {
-  /** A lease of an address. */
   readonly lease?: Lease;
   /** What the server says against it, in text. */
   readonly refusal?: string;

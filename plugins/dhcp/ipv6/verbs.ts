@@ -78,7 +78,6 @@ const LeaseState = z.extend(CommonState, {
 });
 type LeaseState = z.output<typeof LeaseState>;
 
-/** IPv6 leases. */
 export const IPV6_LEASES: LeaseFamily<LeaseState> = {
   family: 6,
   schema: LeaseState,
@@ -257,7 +256,6 @@ export function resultOf({ addresses, routers, resolvers, priority, version }: F
   };
 }
 
-/** The resolvers that routers name. */
 export function advertisedResolvers(routers: readonly Advertisement[]): Resolvers {
   const nameservers = routers.flatMap(one => one.nameservers.map(renderIp));
   return { nameservers: [...new Set(nameservers)], search: [...new Set(routers.flatMap(one => one.search))] };

@@ -287,7 +287,6 @@ export function tryAdmission(socket: NetlinkSocket, policy: IngressPolicy): void
   );
 }
 
-/** The tables that a policy needs. */
 function skeletonsFor(policy: IngressPolicy): Skeleton[] {
   return policy === 'isolated' ? [SKELETON, BRIDGE_SKELETON] : [SKELETON];
 }

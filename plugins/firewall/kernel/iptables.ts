@@ -97,7 +97,6 @@ export function doesIptablesDrop(socket: NetlinkSocket, pods: readonly Ip[]): bo
   );
 }
 
-/** The name of the tool that shows a table. */
 function toolOf({ family, mode }: TablePlace): string {
   return `ip${family === 4 ? '' : '6'}tables${mode === 'legacy' ? '-legacy' : ''}`;
 }

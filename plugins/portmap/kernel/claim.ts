@@ -105,7 +105,6 @@ function askingChanges(socket: NetlinkSocket, conditions: readonly Conditions[])
     ]);
 }
 
-/** The changes that add the rules of conditions. */
 function askingRules(conditions: Conditions): Request[] {
   const { family, text } = conditions;
   const comment = text.length <= COMMENT_MAX_LENGTH ? text : `${text.slice(0, COMMENT_MAX_LENGTH - 3)}...`;

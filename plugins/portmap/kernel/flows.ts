@@ -18,7 +18,6 @@ import {
   protocolName,
 } from '../plan.ts';
 
-/** rtnetlink and netfilter of the host. */
 interface HostSockets {
   readonly host: NetlinkSocket;
   readonly hostNft: NetlinkSocket;

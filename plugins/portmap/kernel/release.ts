@@ -262,7 +262,6 @@ function listClaims(socket: NetlinkSocket, isWanted: (note: string) => boolean =
   });
 }
 
-/** Where a host port is counted. */
 export function countedPlaces({ family, ip, protocol, port, backend, condition }: Taken): ElementPlace[] {
   const { hostips, tally } = SETS[family];
   return [

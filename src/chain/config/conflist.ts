@@ -26,7 +26,6 @@ export interface Conflist {
   readonly isRaised?: true;
 }
 
-/** One plugin of a conflist. */
 export interface PluginEntry {
   /** Name of the executable, looked up in `CNI_PATH`. */
   readonly type: string;

@@ -108,7 +108,6 @@ function extensionOf(name: string): string {
   return extname(`x${name}`);
 }
 
-/** A key, and what is wrong with it. */
 interface OddKey {
   readonly path: readonly (string | number)[];
   readonly problem: string;
@@ -214,7 +213,6 @@ export function diagnose(file: string, error: unknown): Diagnostic {
   throw error;
 }
 
-/** The diagnostic of a skipped entry. */
 export function skipped(file: string, problem: string): Diagnostic {
   const text = `Cannot read network configuration "${file}": ${problem}; it was skipped`;
   return { severity: 'warning', file, error: new CniError(ErrorCode.ioFailure, text) };
@@ -278,7 +276,6 @@ function atPlace<T>(file: string, text: string, step: () => T): T {
   }
 }
 
-/** An error at a place in a file. */
 class PlacedError extends CniError {
   readonly file: string;
   readonly place: TextPlace;

@@ -8,7 +8,6 @@ import { callPlugins, joinErrors, withDetails } from '../run/call-plugins.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';
 import { type Conflist, declaredCapabilities, type PluginEntry } from './conflist.ts';
 
-/** A plugin and the versions that it reported. */
 export interface PluginVersions {
   readonly type: string;
   /** As the plugin lists them; they may include versions that do not exist. */

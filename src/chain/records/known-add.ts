@@ -88,7 +88,6 @@ export function withCachedArgs(attachment: Attachment, cached: KnownAttachment |
   return { containerId, ifname, netns, args, capabilityArgs: cached.capabilityArgs };
 }
 
-/** The name of an attachment to a network. */
 export function idOf(list: Conflist, { containerId, ifname }: Attachment): AttachmentId {
   return { network: list.name, containerId, ifname };
 }

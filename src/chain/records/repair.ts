@@ -34,7 +34,6 @@ interface RepairMeans {
   readonly foreign?: boolean;
 }
 
-/** What to repair, and by which means. */
 export interface RepairScope extends RepairMeans {
   /** Every network unless given. */
   readonly network?: string;
@@ -56,7 +55,6 @@ export interface PluginCondition {
   readonly error?: CniError;
 }
 
-/** The condition of an attachment. */
 export interface AttachmentCondition extends AttachmentId {
   /** `skipped`: its plugins were not called. */
   readonly state: PluginCondition['state'] | 'skipped';
@@ -147,7 +145,6 @@ export async function repairOne(
   }
 }
 
-/** A repair of an attachment. */
 interface Work extends PutBack {
   /** What its plugins are called with: a change may have ended since it was read. */
   known: KnownAttachment;

@@ -61,7 +61,6 @@ function pickRuntimeConfig(entry: PluginEntry, offered: JsonObject): JsonObject 
   return picked.length ? Object.fromEntries(picked) : undefined;
 }
 
-/** Which plugins are called, and with what. */
 interface ChainCall<Reply> {
   readonly list: Conflist;
   readonly verb: Command;

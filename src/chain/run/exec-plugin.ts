@@ -11,7 +11,6 @@ import { defined } from '../../cni/json.ts';
 import { signalGroup } from '../../files/process-stat.ts';
 import { GRACE_MS, pause, startTimer } from '../../wait.ts';
 
-/** What to start. */
 export interface Invocation {
   readonly path: string;
   /** The complete environment. */

@@ -165,7 +165,6 @@ export type ChainRuntime = Runtime & RunHooks;
 /** The hooks of a chain through which it is watched. */
 export type Watch = Pick<ChainRuntime, 'onPlugin' | 'onFinish' | 'onTurn' | 'tracesKernel' | 'envOf'>;
 
-/** Which request, and for which container. */
 export interface RequestFacts {
   /** `ADD`, `CHECK`, `DEL`, `GC`, `STATUS`; `SET`: a change in place, for which plugins get CHECK. */
   readonly verb: string;
@@ -184,19 +183,15 @@ export interface RequestFacts {
   readonly queueMs?: number;
 }
 
-/** How a request ended. */
 export interface RequestOutcome {
   readonly result?: JsonObject | undefined;
-  /** The thrown value. */
   readonly error?: unknown;
 }
 
-/** A request that is watched. */
 export interface WatchedRequest<Kept = unknown> {
   readonly id: string;
   /** The environment for the chain: the caller's, with this request's own span as the parent if spans are exported. */
   readonly env: NonNullable<Runtime['env']>;
-  /** The hooks for the chain. */
   readonly watch: Watch;
   /** Delivers everything that is known, once; never throws. @returns what is kept of it */
   end(outcome: RequestOutcome): Kept;
@@ -218,7 +213,6 @@ export async function hasItsInterface(
   return (await openWitness?.())?.hasInterface(attachment) ?? true;
 }
 
-/** Directory of the result cache. */
 export function cacheDirOf({ cacheDir, env }: Pick<Runtime, 'cacheDir' | 'env'>): string {
   return cacheDir || cniCacheDir(env);
 }

@@ -6,7 +6,6 @@ import type { Invocation } from '../../cni/invocation.ts';
 import { type FoundPlugin, type isOwnExecutable, ownExecutables } from '../config/find-plugin.ts';
 import type { ExecOutcome, PluginProcess, StartPlugin } from './exec-plugin.ts';
 
-/** One plugin of a segment. */
 export interface PluginCall extends Invocation {
   /** The executable that was found. */
   readonly path: string;

@@ -6,7 +6,6 @@ export interface PluginSpan {
   readonly traceId: string;
   /** 16 hexadecimal digits, new for every call of a plugin. */
   readonly spanId: string;
-  /** The caller's span. */
   readonly parentSpanId: string;
   /** Whether the caller records its part of the trace. */
   readonly sampled: boolean;
@@ -48,7 +47,6 @@ export function startSpan(parent: TraceParent): PluginSpan {
   };
 }
 
-/** The first span of a new trace. */
 export function startTrace(): Omit<PluginSpan, 'parentSpanId'> {
   return { traceId: newId(16), spanId: newSpanId(), sampled: true };
 }

@@ -1,7 +1,6 @@
 // In which order, how many at a time and how often are attachments visited, some of which may hang?
 import { pause } from '../../wait.ts';
 
-/** How visits are limited. */
 interface VisitLimits {
   /** Visits at the same time, besides those that rest and those that take long. */
   readonly atOnce: number;

@@ -167,7 +167,6 @@ function matchOf(
   return prefix === undefined ? undefined : { cidr: { ip: ipFromBytes(full), prefix }, not };
 }
 
-/** The name of a verdict, or the chain that it leads to. */
 export function targetOf({ code, chain }: Partial<Verdict>): string | undefined {
   if (code === NFT_JUMP || code === NFT_GOTO) return chain;
   return Object.entries(VERDICTS).find(([, one]) => one === code)?.[0];
@@ -464,7 +463,6 @@ function singlePort(layout: PortLayout, info: Uint8Array): Partial<NatRule> | un
   return lowest === 0 && highest === 0xffff && from === to ? { ports: [from] } : undefined;
 }
 
-/** The effect of a target. */
 export function readTarget(family: Family, { name, revision, info }: Extension): Partial<NatRule> {
   // linux/netfilter/xt_mark.h, struct xt_mark_tginfo2: u32 mark, u32 mask.
   if (name === 'MARK' && info.length >= 8) return { target: name, mark: viewOf(info).getUint32(0, true) };

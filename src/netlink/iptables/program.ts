@@ -162,7 +162,6 @@ export function getRestore(family: Family, mode: IptablesMode = 'any'): string {
   return getProgram(programsFor('restore', family, mode));
 }
 
-/** A table as iptables prints it. */
 export interface SavedTable {
   readonly chains: readonly string[];
   /** Rules in order, without the command in front: `FORWARD -s 10.9.0.2/32 -j ACCEPT`. */

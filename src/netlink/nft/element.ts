@@ -86,7 +86,6 @@ export function findElement(
   return findElements(socket, [{ set, key }])[0];
 }
 
-/** The set and key of an element. */
 export interface ElementPlace {
   readonly set: NftSet;
   readonly key: readonly FieldValue[];

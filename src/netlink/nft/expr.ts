@@ -22,17 +22,14 @@ export interface Verdict {
   readonly chain?: string | undefined;
 }
 
-/** A verdict as the kernel reports it. */
 export function toVerdict({ code = 0, chain }: ValuesOf<typeof verdict>): Verdict {
   return { code, ...(chain === undefined ? {} : { chain }) };
 }
 
-/** Same as: `jump <chain>` */
 export function jump(chain: string): Verdict {
   return { code: NFT_JUMP, chain };
 }
 
-/** Same as: `goto <chain>` */
 export function goto(chain: string): Verdict {
   return { code: NFT_GOTO, chain };
 }

@@ -77,7 +77,6 @@ const PROTOCOLS = {
 /** linux/netfilter/nf_conntrack_common.h, enum ip_conntrack_info as bits: NF_CT_STATE_BIT */
 const STATES = { invalid: 1, established: 2, related: 4, new: 8, untracked: 64 };
 
-/** Kinds of values. */
 const INTERFACE = { parse: findIfname, values: 'the name of an interface', quarters: 4 };
 const NUMBER = { parse: findU32, values: 'a number' };
 const PROTOCOL = { parse: findNamed(PROTOCOLS, 1), values: 'a protocol' };

@@ -82,7 +82,6 @@ export interface NftMessages<A> extends Layout<{ family: number }, A> {
   listAll(socket: NetlinkSocket, op: string): NftObject<A>[];
 }
 
-/** One object, and the table that it is in. */
 export interface NftObject<A> {
   readonly table: Table;
   readonly attrs: A;

@@ -548,7 +548,6 @@ export function findOwnedProblems(
   return [...problems, ...left.flatMap((entry, i) => elementProblem(entry, found[i]) ?? [])];
 }
 
-/** The set and key of an entry. */
 export function placeOf({ set, element: { key } }: Entry): ElementPlace {
   return { set, key };
 }

@@ -95,7 +95,6 @@ const TYPES = {
   ifname: { id: 41, bytes: 16, order: 'host' },
 } as const satisfies Record<string, DataType>;
 
-/** Name of a type. */
 type TypeName = keyof typeof TYPES;
 
 /** One type, or several that form a concatenation (`inet_proto . inet_service`). */
@@ -151,7 +150,6 @@ export function encodeFields(names: TypeNames, values: readonly FieldValue[]): U
   return all;
 }
 
-/** Decodes the bytes of a key or value. */
 export function decodeFields(names: TypeNames, bytes: Uint8Array): FieldValue[] {
   let at = 0;
   return names.map(name => {
@@ -220,7 +218,6 @@ export function hasTable(socket: NetlinkSocket, table: Table): boolean {
   return socket.find(tableQuestion(table), [Errno.ENOENT]) !== undefined;
 }
 
-/** Asks for one table. */
 export function tableQuestion(table: Table): Request {
   return tableMessage.get(`find table ${renderTable(table)}`, table, {});
 }
@@ -239,7 +236,6 @@ export function listTables(socket: NetlinkSocket): { has(table: Table): boolean 
   return { has: table => names.has(renderTable(table)) };
 }
 
-/** A table among others. */
 export interface ListedTable extends Table {
   /** One that was made later has a higher one. */
   readonly handle: bigint;
@@ -253,7 +249,6 @@ export function listTableNames(socket: NetlinkSocket): ListedTable[] {
   });
 }
 
-/** A chain and the table it is in. */
 interface ChainPlace {
   readonly table: Table;
   readonly chain: string;
@@ -384,7 +379,6 @@ export function chainQuestion(table: Table, name: string): Request {
 
 type ChainAttrs = ReturnType<typeof chainAttrs.decode>;
 
-/** A chain by its decoded attributes. */
 export function toChain({ name = '', type, hook, policy }: ChainAttrs): Chain {
   const drops = policy === NF_DROP ? ({ drops: true } as const) : {};
   const { device = [], devices = [device].flat() } = hook ?? {};
@@ -505,7 +499,6 @@ const placeMessage = nftMessages('RULE', placeAttrs, 'table', false);
 
 type RuleAttrs = ReturnType<typeof ruleAttrs.decode>;
 
-/** A rule as the kernel reports it. */
 export interface Rule {
   readonly chain: string;
   readonly handle: bigint;
@@ -566,7 +559,6 @@ export function listRules(
   return all.filter(own => chain === undefined || own.chain === chain).map(toRule);
 }
 
-/** A rule by its decoded attributes. */
 export function toRule({ chain = '', handle = 0n, expressions = [], comment }: RuleAttrs): Rule {
   return { chain, handle, expressions, ...(comment === undefined ? {} : { comment }) };
 }

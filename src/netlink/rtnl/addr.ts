@@ -46,11 +46,9 @@ const addrAttrs = attrs('address', {
 
 export const addrMessage = messages('ADDR', ifaddrmsg, addrAttrs);
 
-/** An address on an interface. */
 export interface Address {
   readonly index: number;
   readonly cidr: Cidr;
-  /** Flags as IFA_F_*. */
   readonly flags: number;
   readonly scope: number;
   readonly broadcast?: Ip | undefined;

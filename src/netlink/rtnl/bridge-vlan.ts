@@ -58,7 +58,6 @@ export function removePortVlans(socket: NetlinkSocket, index: number, first: num
   socket.request(portVlanMessage.remove(op, { family: AF.bridge, index }, memberOf([range])));
 }
 
-/** A port of a bridge. */
 interface BridgePort {
   readonly index: number;
   readonly vlans: readonly VlanRange[];

@@ -42,7 +42,6 @@ const action = attrs('action', {
   index: [3, u32],
 });
 
-/** Values of {@link action}. */
 type Action = ReturnType<typeof action.decode>;
 
 /** linux/pkt_cls.h: the action has consumed the packet, and processing stops. */
@@ -83,7 +82,6 @@ const TC_U32_TERMINAL = 1;
 
 type U32Key = ReturnType<typeof tcU32Key.decode>;
 
-/** A selector with the keys that follow it. */
 interface U32Selector {
   readonly flags: number;
   readonly keys: readonly U32Key[];
@@ -116,7 +114,6 @@ const u32Options = attrs('u32', {
 /** Matches every packet: one key with an empty mask. Same as: `u32 match u32 0 0` */
 export const MATCH_ALL: U32Selector = { flags: TC_U32_TERMINAL, keys: [tcU32Key.zero] };
 
-/** True when a selector matches every packet. */
 export function matchesAll({ flags, keys }: U32Selector): boolean {
   return (flags & TC_U32_TERMINAL) !== 0 && keys.every(key => key.mask === 0 && key.val === 0);
 }
@@ -168,7 +165,6 @@ const filterAttrs = attrs('filter', {
 
 export const filterMessage = messages('TFILTER', tcmsg, filterAttrs);
 
-/** A filter as the kernel reports it. */
 export interface Filter {
   readonly index: number;
   readonly kind: string;
@@ -191,7 +187,6 @@ export interface SubnetFilter {
   readonly preference: number;
   readonly subnet: Cidr;
   readonly end: SubnetEnd;
-  /** Handle of the class. */
   readonly classid: number;
 }
 
@@ -233,7 +228,6 @@ export function subnetFilterRequest(index: number, filter: SubnetFilter): Reques
   return filterMessage.add(op, place, { kind: 'u32', options });
 }
 
-/** EtherType of a subnet's packets. */
 export function protocolOf({ ip }: Cidr): number {
   return ip.family === 4 ? ETH_P_IP : ETH_P_IPV6;
 }

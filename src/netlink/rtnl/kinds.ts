@@ -53,10 +53,8 @@ export interface UpperData {
   readonly vlan: ValuesOf<typeof vlan>;
 }
 
-/** A key of {@link UpperData}. */
 export type UpperKind = keyof UpperData;
 
-/** The properties of a new upper device. */
 export interface NewUpper<K extends UpperKind = UpperKind> {
   readonly name: string;
   readonly kind: K;

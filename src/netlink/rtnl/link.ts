@@ -279,7 +279,6 @@ export interface Link {
   readonly attrs: LinkAttrs;
 }
 
-/** The properties of a new link. */
 export interface NewLink extends Pick<LinkChange, 'up' | 'mac' | 'mtu' | 'txqlen' | 'master'> {
   readonly name: string;
   readonly kind: 'veth' | 'bridge' | 'ifb' | 'dummy' | 'vrf' | 'vxlan';

@@ -117,7 +117,6 @@ function rate64Of(rateBytes: number): bigint | undefined {
   return rateBytes > U32_MAX ? BigInt(rateBytes) : undefined;
 }
 
-/** Decodes both into bytes per second. */
 function rateOf({ rate }: Ratespec, rate64: bigint | undefined): number {
   return rate64 === undefined ? rate : Number(rate64);
 }
@@ -150,14 +149,12 @@ export interface Tbf {
   readonly limitBytes: number;
 }
 
-/** Encodes the options of such a qdisc. */
 export function tbfToOptions({ rateBytes, bufferTicks, limitBytes }: Tbf): TbfOptions {
   const rate = rateSpec(rateBytes);
   const parms = { ...tcTbfQopt.zero, rate, limit: limitBytes, buffer: bufferTicks };
   return { parms, rate64: rate64Of(rateBytes) };
 }
 
-/** Decodes the options of a qdisc. */
 export function tbfFromOptions({ parms, rate64 }: TbfOptions): Tbf {
   if (parms === undefined) throw new Error('Cannot decode tbf: it has no TCA_TBF_PARMS');
   return { rateBytes: rateOf(parms.rate, rate64), bufferTicks: parms.buffer, limitBytes: parms.limit };
@@ -218,13 +215,11 @@ export interface HtbClass {
 /** linux/pkt_sched.h, enum tc_link_layer */
 const TC_LINKLAYER_ETHERNET = 1;
 
-/** Minor number of the default class in the options of a qdisc. */
 function defaultClassIn({ init }: HtbOptions): number {
   if (init === undefined) throw new Error('Cannot decode htb: it has no TCA_HTB_INIT');
   return init.defcls;
 }
 
-/** Options of a class. */
 function htbClassToOptions({ rateBytes, ceilBytes, bufferTicks, quantumBytes }: HtbClass): HtbOptions {
   const parms = {
     ...tcHtbOpt.zero,
@@ -237,7 +232,6 @@ function htbClassToOptions({ rateBytes, ceilBytes, bufferTicks, quantumBytes }: 
   return { parms, rate64: rate64Of(rateBytes), ceil64: rate64Of(ceilBytes) };
 }
 
-/** Decodes the options of a class. */
 function htbClassFromOptions({ parms, rate64, ceil64 }: HtbOptions): HtbClass {
   if (parms === undefined) throw new Error('Cannot decode htb class: it has no TCA_HTB_PARMS');
   return {
@@ -277,15 +271,12 @@ type Hook = 'root' | 'ingress';
 const AT_ROOT = { handle: tcHandle(1, 0), parent: TC_H_ROOT };
 const PARENTS: Readonly<Record<Hook, number>> = { root: TC_H_ROOT, ingress: TC_H_INGRESS };
 
-/** A qdisc as the kernel reports it. */
 export interface Qdisc {
-  /** Index of the device. */
   readonly index: number;
   readonly kind: string;
   /** 0 for the kernel's default qdisc. */
   readonly handle: number;
   readonly parent: number;
-  /** For kind `tbf`. */
   readonly tbf?: Tbf | undefined;
   /** For kind `htb`: minor number of the class for packets that match no filter. */
   readonly defaultClass?: number | undefined;
@@ -412,13 +403,11 @@ const classAttrs = attrs('class', {
 
 export const classMessage = messages('TCLASS', tcmsg, classAttrs);
 
-/** A class as the kernel reports it. */
 interface TrafficClass {
   readonly kind: string;
   readonly handle: number;
   /** The qdisc or the parent class. */
   readonly parent: number;
-  /** For kind `htb`. */
   readonly htb: HtbClass | undefined;
 }
 

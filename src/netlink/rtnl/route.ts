@@ -28,7 +28,6 @@ const RTNH_F_ONLINK = 4;
 /** linux/rtnetlink.h: the reply is the route itself, not what came of it for one packet. */
 const RTM_F_FIB_MATCH = 0x2000;
 
-/** One next hop of a route. */
 interface Nexthop {
   readonly gateway?: Ip | undefined;
   /** Index of the outgoing interface. */
@@ -440,7 +439,6 @@ export function decodeRoute(body: Uint8Array): Route {
 /** linux/rtnetlink.h: RTN_BLACKHOLE, RTN_UNREACHABLE, RTN_PROHIBIT */
 const REFUSING = { 6: 'blackhole', 7: 'unreachable', 8: 'prohibit' } as const;
 
-/** A route that drops packets. */
 interface RefusingRoute {
   readonly kind: (typeof REFUSING)[keyof typeof REFUSING];
   readonly dst: Cidr;
@@ -506,7 +504,6 @@ interface RouteQuestion {
   readonly iif?: number | undefined;
 }
 
-/** The result of a route lookup for an address. */
 export interface RouteLookup {
   /** True when it is an address of this host. */
   readonly local: boolean;

@@ -129,7 +129,6 @@ export function renderRule(rule: Rule): string {
   ].join(' ');
 }
 
-/** The command that deletes it. */
 export function ruleDeletion(rule: Rule): string {
   return `ip${rule.family === 6 ? ' -6' : ''} rule del priority ${renderRule(rule).replace(': ', ' ')}`;
 }
