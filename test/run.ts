@@ -19,6 +19,7 @@ import { needsDhcpServers, unpackDhcpServers } from './helpers/dhcp-packages.ts'
 import { needsFirewalld, unpackFirewalld } from './helpers/firewalld-packages.ts';
 import { parseJunit, type TestOutcome } from './helpers/junit.ts';
 import { sweepLeftovers } from './helpers/namespace.ts';
+import { readOptions } from './helpers/options.ts';
 import { findOwnMachine, type OwnMachine } from './helpers/own-machine.ts';
 import { needsPromtool, unpackPromtool } from './helpers/promtool.ts';
 import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
@@ -67,9 +68,11 @@ const UNPACKED = [
   { needs: needsPromtool, unpack: unpackPromtool },
 ];
 
-const COMMANDS: Readonly<Record<string, Ring>> = { '--check': 'check', '--all': 'all' };
-const command: Ring = COMMANDS[process.argv.find(arg => arg in COMMANDS) ?? ''] ?? 'test';
-const filters = process.argv.slice(2).filter(arg => !(arg in COMMANDS));
+const { values, positionals: filters } = readOptions({
+  allowPositionals: true,
+  options: { check: { type: 'boolean' }, all: { type: 'boolean' } },
+});
+const command: Ring = values.all ? 'all' : values.check ? 'check' : 'test';
 const begun = performance.now();
 const total = { passed: 0, failed: 0, skipped: new Map<string, string[]>() };
 const times = new Map<string, Time>();

@@ -13,9 +13,9 @@
 //   npm run bench -- --json --svg chart.svg    machine-readable; a chart of what a runtime sees
 
 import { writeFileSync } from 'node:fs';
-import { parseArgs } from 'node:util';
 import { PLUGIN_NAMES } from '../../plugins/registry.ts';
 import { closeLabs } from '../helpers/netns.ts';
+import { readOptions } from '../helpers/options.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { type AllocatorMode, measureAllocators, surplusOf } from './allocators.ts';
 import { aloneRows } from './alone.ts';
@@ -50,7 +50,7 @@ import { loadingMs, measureStart, OTHER_NAMES, REFERENCE_NAMES } from './start.t
 import { noteUnmeasured, renderUnmeasured } from './unmeasured.ts';
 import { measureWatching } from './watching.ts';
 
-const { values } = parseArgs({
+const { values } = readOptions({
   options: {
     only: { type: 'string' },
     plugins: { type: 'string' },

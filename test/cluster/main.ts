@@ -13,9 +13,9 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { installTestPackages } from '../helpers/debian.ts';
 import { closeLabs } from '../helpers/netns.ts';
+import { readOptions, refuse } from '../helpers/options.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { requiresRuntime, unpackRuntimes } from '../helpers/runtimes.ts';
 import { buildKubernetes } from './build.ts';
@@ -24,17 +24,20 @@ import { installCatena } from './install-catena.ts';
 import { down, keep, shell, up } from './keep.ts';
 import { playScenarios } from './play.ts';
 
-const { positionals, values } = parseArgs({
-  allowPositionals: true,
-  options: {
-    nodes: { type: 'string', default: '3' },
-    runs: { type: 'string', default: '5' },
-    pods: { type: 'string', default: '1,30,110' },
-    sides: { type: 'string', default: 'plain,runner' },
-    count: { type: 'string' },
-    out: { type: 'string', default: path.join(os.tmpdir(), 'catena-cluster') },
+const { positionals, values } = readOptions(
+  {
+    allowPositionals: true,
+    options: {
+      nodes: { type: 'string', default: '3' },
+      runs: { type: 'string', default: '5' },
+      pods: { type: 'string', default: '1,30,110' },
+      sides: { type: 'string', default: 'plain,runner' },
+      count: { type: 'string' },
+      out: { type: 'string', default: path.join(os.tmpdir(), 'catena-cluster') },
+    },
   },
-});
+  'count',
+);
 const [command = 'test', ...words] = positionals;
 const say = (line: string): void => void fs.writeSync(1, `${line}\n`);
 
@@ -58,10 +61,7 @@ process.exitCode = await main().catch(async error => {
 async function main(): Promise<number> {
   if (command === 'down') return down(say);
   if (command === 'shell') return shell(say, words[0]);
-  if (!['up', 'keep', 'test', 'build'].includes(command)) {
-    say(`There is no "${command}": up, down, shell, test, build`);
-    return 2;
-  }
+  if (!['up', 'keep', 'test', 'build'].includes(command)) refuse(`There is no command "${command}"`);
   for (const failure of [await installTestPackages(), await unpackRuntimes()]) if (failure) say(failure);
   const obstacle = requiresRuntime(
     'containerd',

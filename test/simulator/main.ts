@@ -9,7 +9,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { readOptions, refuse } from '../helpers/options.ts';
 import { NO_REAL_API, startRealApi } from '../helpers/real-api.ts';
 import { Random } from '../storm/random.ts';
 import { apiModel } from './api-model.ts';
@@ -20,16 +20,20 @@ import { counted, type Figures, type Load, measureLoad } from './figures.ts';
 import { LOADS } from './loads.ts';
 import { HISTORIES, tryEveryPoint } from './points.ts';
 
-const { values } = parseArgs({
-  options: {
-    real: { type: 'boolean' },
-    seed: { type: 'string', default: '1' },
-    nodes: { type: 'string' },
-    only: { type: 'string' },
-    points: { type: 'boolean' },
-    churn: { type: 'string' },
+const { values } = readOptions(
+  {
+    options: {
+      real: { type: 'boolean' },
+      seed: { type: 'string', default: '1' },
+      nodes: { type: 'string' },
+      only: { type: 'string' },
+      points: { type: 'boolean' },
+      churn: { type: 'string' },
+    },
   },
-});
+  'nodes',
+  'churn',
+);
 const seed = Number(values.seed);
 const loads: Record<string, Load> = values.nodes
   ? {
@@ -45,6 +49,7 @@ const loads: Record<string, Load> = values.nodes
       },
     }
   : Object.fromEntries(Object.entries(LOADS).filter(([name]) => name.includes(values.only ?? '')));
+if (Object.keys(loads).length === 0) refuse(`There is no load whose name contains "${values.only}"`);
 
 if (values.real) await againstReal();
 else if (values.points) await atEveryPoint();

@@ -5,19 +5,22 @@
 //   npm run soak -- --churn 10000    requests through a daemon; the daemon and its workers are killed now and then
 //   npm run soak -- --churn 10000 --kill-every 0    the same without kills: does the daemon grow?
 
-import { parseArgs } from 'node:util';
+import { readOptions } from '../helpers/options.ts';
 import { requiresRoot } from '../helpers/skip.ts';
 import { findFaults, runChurn } from './churn.ts';
 import { render, renderChurn } from './render.ts';
 import { findLeaks, runSoak } from './soak.ts';
 
-const { values } = parseArgs({
-  options: {
-    lives: { type: 'string', default: '5000' },
-    churn: { type: 'string' },
-    'kill-every': { type: 'string', default: '500' },
+const { values } = readOptions(
+  {
+    options: {
+      lives: { type: 'string', default: '5000' },
+      churn: { type: 'string' },
+      'kill-every': { type: 'string', default: '500' },
+    },
   },
-});
+  'churn',
+);
 const obstacle = requiresRoot();
 if (obstacle !== undefined) {
   process.stderr.write(`Cannot run the soak: it ${obstacle}\n`);

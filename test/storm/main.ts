@@ -8,15 +8,15 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { installTestPackages } from '../helpers/debian.ts';
+import { readOptions, refuse } from '../helpers/options.ts';
 import { requiresReference, requiresRoot, requiresUpperKind } from '../helpers/skip.ts';
 import { FEATURES } from './features.ts';
 import type { History, NodeReport } from './history.ts';
 import { type Finding, replay, runStorm } from './storm.ts';
 import { render } from './table.ts';
 
-const { values } = parseArgs({
+const { values } = readOptions({
   options: {
     minutes: { type: 'string', default: '30' },
     seed: { type: 'string', default: '1' },
@@ -44,10 +44,7 @@ if (obstacle !== undefined) {
   process.exit(1);
 }
 const unknown = [...split(values.only), ...split(values.without)].filter(name => !isFeature(name));
-if (unknown.length) {
-  say(`Cannot leave out "${unknown.join('", "')}"; there are: ${FEATURES.join(', ')}`);
-  process.exit(2);
-}
+if (unknown.length) refuse(`There is no "${unknown.join('", "')}"; there are: ${FEATURES.join(', ')}`);
 const abort = new AbortController();
 for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => abort.abort());
 

@@ -5,7 +5,7 @@
 //   npm run survive -- --short         a sample of each part
 //   npm run survive -- --only churn    one part: `faults`, `repairs`, `fuzz`, `churn`
 
-import { parseArgs } from 'node:util';
+import { readOptions, refuse } from '../helpers/options.ts';
 import { requires, requiresRoot } from '../helpers/skip.ts';
 import { churn } from './churn.ts';
 import { faults } from './faults.ts';
@@ -15,7 +15,7 @@ import type { Figures, Section } from './section.ts';
 
 const SECTIONS: readonly Section[] = [faults, repairs, fuzz, churn];
 
-const { values } = parseArgs({
+const { values } = readOptions({
   options: { short: { type: 'boolean', default: false }, only: { type: 'string', multiple: true } },
 });
 const obstacle = requiresRoot() ?? requires('strace');
@@ -23,6 +23,8 @@ if (obstacle !== undefined) {
   process.stderr.write(`Cannot run: it ${obstacle}\n`);
   process.exit(1);
 }
+const unknown = values.only?.find(name => !SECTIONS.some(section => section.name === name));
+if (unknown !== undefined) refuse(`There is no part "${unknown}"`);
 const chosen = SECTIONS.filter(({ name }) => values.only?.includes(name) ?? true);
 const started = performance.now();
 const figures: [Section, Figures][] = [];

@@ -11,9 +11,9 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { run, TEST_PATH } from '../helpers/command.ts';
 import { parseJunit, type TestOutcome } from '../helpers/junit.ts';
+import { readOptions } from '../helpers/options.ts';
 import { requiresMachine, runInMachine } from './machine.ts';
 import { unpackMachine } from './packages.ts';
 import type { FileReport, FileRun } from './plan.ts';
@@ -21,7 +21,7 @@ import type { FileReport, FileRun } from './plan.ts';
 const ROOT = path.resolve(import.meta.dir, '../..');
 const KERNEL_REASON = 'skipped: needs a kernel';
 
-const { positionals: filters, values } = parseArgs({
+const { positionals: filters, values } = readOptions({
   allowPositionals: true,
   options: {
     only: { type: 'string' },
