@@ -86,8 +86,10 @@ const KNOWN = new Set<string>();
 
 /** A full disk loses the line, but must not fail the attachment. */
 function writeTraceLine(file: string, event: PluginEvent, log: Log): void {
+  const { span, executable } = event;
+  const line = { time: new Date().toISOString(), ...fieldsOf(event), executable, ...span };
   try {
-    appendFileSync(file, `${JSON.stringify(traceOf(event))}\n`, { mode: 0o600 });
+    appendFileSync(file, `${JSON.stringify(line)}\n`, { mode: 0o600 });
   } catch (cause) {
     log.warn(`Cannot write trace file "${file}": ${(cause as Error).message}`);
   }
@@ -130,10 +132,6 @@ function fieldsOf({
         }
       : {}),
   };
-}
-
-function traceOf({ span, executable, ...event }: PluginEvent): Record<string, unknown> {
-  return { time: new Date().toISOString(), ...fieldsOf({ executable, ...event }), executable, ...span };
 }
 
 /** The key of the pod's record. */

@@ -276,13 +276,10 @@ function receive(client: Client, xid: number, room: Uint8Array): Dhcp4Answer | u
   const packet = receivePacket(client.socket, room);
   const payload = packet && decodeDatagram(packet.bytes, SERVER_PORT, CLIENT_PORT);
   const message = payload && decodeMessage(payload, { xid, mac: client.mac });
-  return message && namesClient(client, message) ? { message, mac: packet.from } : undefined;
-}
-
-/** Clients that share a hardware address differ in the id, which servers may repeat (RFC 6842). */
-function namesClient({ clientId }: Client, { options }: ServerMessage): boolean {
-  const repeated = options.get(Code.clientId);
-  return repeated === undefined || Buffer.compare(repeated, clientId) === 0;
+  // Clients that share a hardware address differ in the id, which servers may repeat (RFC 6842).
+  const named = message?.options.get(Code.clientId) ?? client.clientId;
+  const isAnswer = message && Buffer.compare(named, client.clientId) === 0;
+  return isAnswer ? { message, mac: packet.from } : undefined;
 }
 
 /** linux/if_ether.h */

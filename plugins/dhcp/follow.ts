@@ -111,7 +111,8 @@ export function applyLease(place: OpenInterface, lease: Lease, change: LeaseChan
     return found ? { ...one, table: found.table, priority: found.priority } : [];
   });
   for (const one of leaving) removeRoute(socket, one);
-  const [behind, others] = partition(added, one => isBehindOthers(one, all, link.index));
+  const behind = added.filter(one => isBehindOthers(one, all, link.index));
+  const others = added.filter(one => !behind.includes(one));
   const address = isThere ? [] : [addAddressRequest(link.index, parseCidr(lease.address), {})];
   addRoutes(socket, link, others, address);
   for (const problem of restoreRoutes(socket, mergeWays(behind, link.index))) throw problem;
@@ -143,10 +144,6 @@ function isBehindOthers(
       (one.priority ?? 0) === (priority ?? 0),
   );
   return first !== undefined && !isOwn(first, index);
-}
-
-function partition<T>(all: readonly T[], isFirst: (one: T) => boolean): [T[], T[]] {
-  return [all.filter(isFirst), all.filter(one => !isFirst(one))];
 }
 
 /** Routes through the interface. The kernel's own belong to the address. */

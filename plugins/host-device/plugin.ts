@@ -82,7 +82,10 @@ export const plugin = definePlugin({
     // The device first: an IPAM plugin such as dhcp asks through it.
     const taken = take(call);
     if (taken.kind === 'userspace') {
-      refuseNetworkOf(call);
+      if (call.conf.useInterfaceNetwork)
+        throw invalidConfig(
+          'Cannot use host-device configuration: "useInterfaceNetwork" needs an interface, but a program in user space drives this device',
+        );
       writeDeviceInfo(call, taken.pciAddress);
       const { ifname: name, netns: sandbox } = call.env;
       // IPAM's addresses are for the program that drives it.
@@ -151,13 +154,6 @@ function copyNetwork(call: Call<HostDeviceConf>, { record, link }: Taken): OwnNe
   record.rules = rulesFor(own.routes, listRules(call.host));
   writeRecord(call.environment, record);
   return own;
-}
-
-function refuseNetworkOf({ conf }: Call<HostDeviceConf>): void {
-  if (!conf.useInterfaceNetwork) return;
-  throw invalidConfig(
-    'Cannot use host-device configuration: "useInterfaceNetwork" needs an interface, but a program in user space drives this device',
-  );
 }
 
 /**
@@ -277,13 +273,10 @@ export function writeDeviceInfo(
   const dir = join(sys, 'bus/pci/devices', address);
   const [rdmaDevice] = namesIn(join(dir, 'infiniband')).sort();
   onFailure('remove device information', () => removeFile(file, 'device information'));
-  const info = pciDeviceInfo({ address, rdmaDevice, physicalAddress: physicalOf(dir) });
+  // Undefined for a device that is no virtual function.
+  const physicalAddress = attempt(() => basename(readlinkSync(join(dir, 'physfn'))));
+  const info = pciDeviceInfo({ address, rdmaDevice, physicalAddress });
   putFile(file, JSON.stringify(info), { what: 'device information' });
-}
-
-/** Undefined for a device that is no virtual function. */
-function physicalOf(dir: string): string | undefined {
-  return attempt(() => basename(readlinkSync(join(dir, 'physfn'))));
 }
 
 /**

@@ -325,7 +325,7 @@ export function planAllocation(conf: HostLocalConf, args: CniArgs, version: Spec
 /** The range sets in the order in which they are numbered. */
 export function planSets(conf: HostLocalConf, version: SpecVersion): RangeSet[] {
   const { subnet, ranges = [] } = conf.ipam;
-  const single = subnet ? [[singleRange(conf.ipam, subnet)]] : [];
+  const single = subnet ? [[{ ...conf.ipam, subnet }]] : [];
   const sets = asInvalidConfig(() =>
     parseRangeSets([...(conf.runtimeConfig?.ipRanges ?? []), ...single, ...ranges]),
   );
@@ -337,11 +337,6 @@ export function planSets(conf: HostLocalConf, version: SpecVersion): RangeSet[] 
     );
   }
   return sets;
-}
-
-function singleRange(ipam: HostLocalConf['ipam'], subnet: string): IpRange {
-  const { rangeStart = '', rangeEnd = '', gateway = '', exclude, addresses } = ipam;
-  return { subnet, rangeStart, rangeEnd, gateway, exclude, addresses };
 }
 
 /** The result of an ADD: addresses in the order of their sets. */

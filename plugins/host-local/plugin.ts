@@ -223,7 +223,10 @@ export function parseResolvConf(text: string): ResultDns {
   const options: string[] = [];
   let domain: string | undefined;
   for (const line of text.split('\n')) {
-    const [keyword, ...values] = withoutComment(line.trim().split(/\s+/));
+    const [keyword, ...values] = line
+      .replace(/(^|\s)[#;].*/s, '')
+      .trim()
+      .split(/\s+/);
     const [first] = values;
     if (first === undefined) continue;
     if (keyword === 'nameserver') nameservers.push(first);
@@ -237,11 +240,6 @@ export function parseResolvConf(text: string): ResultDns {
     ...(search.length ? { search } : {}),
     ...(options.length ? { options } : {}),
   };
-}
-
-function withoutComment(words: string[]): string[] {
-  const comment = words.findIndex(word => word.startsWith('#') || word.startsWith(';'));
-  return comment < 0 ? words : words.slice(0, comment);
 }
 
 /** From this share on a set counts as nearly full. */

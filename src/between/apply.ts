@@ -32,7 +32,7 @@ import {
 } from '../netlink/rtnl/link.ts';
 import {
   listForwarding,
-  listPermanentNeighboursOn,
+  listPermanentNeighbours,
   type Neighbour,
   removeForwardingRequest,
   removeNeighbourRequest,
@@ -157,15 +157,13 @@ export function viewWays(runDir: string, kernel: Tables) {
   return { nodes: others, routes: ways.length, problems, differences: findDifferences(plan) };
 }
 
-/** Routes of ours that the kernel has, human-readable. */
-export function listOwnRoutes(): string[] {
-  const routes = askHere(NETLINK_ROUTE, readOwnRoutes);
-  return routes.map(({ dst, table }) => `route to ${renderCidr(dst)} in table ${table}`);
-}
-
-/** Removes the routes alone; devices and tables are removed with the others of ours. */
-export function removeOwnRoutes(): void {
-  askHere(NETLINK_ROUTE, socket => socket.attemptAll(readOwnRoutes(socket).map(removeOriginRouteRequest)));
+/** Removes the routes alone; devices and tables are removed with the others of ours. @returns them, human-readable */
+export function removeOwnRoutes(dryRun: boolean): string[] {
+  return askHere(NETLINK_ROUTE, socket => {
+    const routes = readOwnRoutes(socket);
+    if (!dryRun) socket.attemptAll(routes.map(removeOriginRouteRequest));
+    return routes.map(({ dst, table }) => `route to ${renderCidr(dst)} in table ${table}`);
+  });
 }
 
 function readOwnRoutes(socket: NetlinkSocket): OriginRoute[] {
@@ -253,7 +251,7 @@ function tunnelChanges(socket: NetlinkSocket, plan: TunnelPlan, index: number): 
   const addresses = difference(plan.addresses, cidrs, renderCidr);
   const neighbours = difference<Pick<Neighbour, 'ip' | 'mac'>, TunnelPlan['neighbours'][number]>(
     plan.neighbours,
-    listPermanentNeighboursOn(socket, index).filter(isNeighbour),
+    listPermanentNeighbours(socket, index).filter(isNeighbour),
     ({ ip, mac }) => `${renderIp(ip)} ${mac}`,
     ({ ip }) => renderIp(ip),
   );

@@ -397,15 +397,10 @@ function textIn(value: Uint8Array, from: number, to: number): string {
   for (let at = from; at < to; at++) {
     const byte = value[at] ?? 0;
     if (byte === 0) break;
-    if (byte > 127) return decodeUtf8(value.subarray(from, to));
+    if (byte > 127) return decoder.decode(value.subarray(from, to)).replace(/\0.*/s, '');
     text += String.fromCharCode(byte);
   }
   return text;
-}
-
-function decodeUtf8(value: Uint8Array): string {
-  const end = value.indexOf(0);
-  return decoder.decode(end < 0 ? value : value.subarray(0, end));
 }
 
 type Members = Readonly<Record<string, FixedField<unknown>>>;

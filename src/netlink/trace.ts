@@ -68,7 +68,12 @@ export function renderMessage(direction: 'send' | 'recv', protocol: number, mess
 }
 
 function describe(protocol: number, message: Envelope): { name: string; lines: string[] } {
-  if (message.type === NLMSG_ERROR) return { name: 'NLMSG_ERROR', lines: describeAnswer(message) };
+  if (message.type === NLMSG_ERROR) {
+    // The kernel's message, if any, is in the error that the caller gets.
+    const { error, request } = nlmsgerr.decode(message.body);
+    const lines = [`reply to seq=${request.seq}: ${error === 0 ? 'done' : renderErrno(-error)}`];
+    return { name: 'NLMSG_ERROR', lines };
+  }
   if (message.type === NLMSG_DONE) return { name: 'NLMSG_DONE', lines: [] };
   const entry = known.get(`${protocol} ${message.type}`);
   if (entry === undefined) {
@@ -80,12 +85,6 @@ function describe(protocol: number, message: Envelope): { name: string; lines: s
   } catch (thrown) {
     return { name: entry.name, lines: [(thrown as Error).message, ...hexRows(message.body)] };
   }
-}
-
-/** The kernel's answer to a request: success or an error. Its message, if any, is in the error that the caller gets. */
-function describeAnswer(message: Envelope): string[] {
-  const { error, request } = nlmsgerr.decode(message.body);
-  return [`reply to seq=${request.seq}: ${error === 0 ? 'done' : renderErrno(-error)}`];
 }
 
 /** The non-zero fields of the fixed header. */

@@ -40,8 +40,9 @@ import { nativeVlan, planVlans, renderVlans, type VlanPlan, wantsFiltering } fro
 const CREATED_BY_US = 'catena:bridge';
 
 /** True for a bridge that this plugin created, even if it was killed before it could set the alias. */
-export function isOurs({ attrs: { alias }, mac }: Link): boolean {
-  return alias === CREATED_BY_US || (!alias && isBridgeMac(mac));
+export function isOurs({ attrs: { alias }, mac = '' }: Link): boolean {
+  const drawn = OURS.map(byte => byte.toString(16)).join(':');
+  return alias === CREATED_BY_US || (!alias && mac.startsWith(`${drawn}:`));
 }
 
 /**
@@ -182,11 +183,6 @@ function randomBridgeMac(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(6));
   bytes.set(OURS);
   return renderMac(bytes);
-}
-
-/** Whether an address may come from {@link randomBridgeMac}. */
-function isBridgeMac(mac: string | undefined): boolean {
-  return mac?.startsWith(`${OURS.map(byte => byte.toString(16)).join(':')}:`) === true;
 }
 
 /**

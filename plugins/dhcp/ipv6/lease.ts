@@ -140,14 +140,11 @@ function receive(client: Client, transaction: number, room: Uint8Array): Dhcp6An
   const from = received?.from && ipFromBytes(received.from.address);
   const message = received && decodeMessage(received.bytes, transaction);
   const server = message && findOption(message.options, Code.serverId);
-  if (!from || !isLinkLocal(from) || !message || !server?.length || !isFor(client, message)) return undefined;
+  if (!from || !isLinkLocal(from) || !message || !server?.length) return undefined;
+  // RFC 9915, section 16: an answer names its client.
+  const named = findOption(message.options, Code.clientId);
+  if (named === undefined || Buffer.compare(named, client.duid) !== 0) return undefined;
   return { message, server, from: renderIp(from) };
-}
-
-/** RFC 9915, section 16: an answer names its client. */
-function isFor({ duid }: Client, { options }: Message): boolean {
-  const named = findOption(options, Code.clientId);
-  return named !== undefined && Buffer.compare(named, duid) === 0;
 }
 
 const POLL_MS = 20;

@@ -137,7 +137,9 @@ async function withFirewalld<T>(
   const bus = await openBus();
   if (bus === undefined) return otherwise();
   try {
-    return (await hasOwner(bus)) ? await work(speakTo(bus)) : await otherwise();
+    // Any other call would make the bus start firewalld.
+    const isRunning = await bus.invokeDbus<boolean>({ member: 'NameHasOwner', signature: 's', body: [NAME] });
+    return isRunning === true ? await work(speakTo(bus)) : await otherwise();
   } finally {
     bus.connection.end();
   }
@@ -163,12 +165,6 @@ async function openBus(): Promise<MessageBus | undefined> {
   const { code } = outcome as { code?: unknown };
   if (code === 'ENOENT' || code === 'ECONNREFUSED') return undefined;
   throw new Error(`Cannot open the system bus at "${busAddress}": ${outcome.message}`, { cause: outcome });
-}
-
-/** Any other call would make the bus start firewalld. */
-async function hasOwner(bus: MessageBus): Promise<boolean> {
-  const body = { member: 'NameHasOwner', signature: 's', body: [NAME] };
-  return (await bus.invokeDbus<boolean>(body)) === true;
 }
 
 /** The requests to firewalld. Zones hold addresses: packets from those addresses are subject to the zone's rules. */

@@ -514,7 +514,10 @@ export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditi
     ...entries.flatMap((entry, i) =>
       isShared(entry, found[i], owner) ? [] : (elementProblem(entry, found[i]) ?? []),
     ),
-    ...counted.flatMap((place, i) => countProblem(place, found[entries.length + i])),
+    // The counts are shared by all attachments: here it only matters that they exist.
+    ...counted
+      .filter((_, i) => found[entries.length + i] === undefined)
+      .map(({ set, key }) => `{ ${renderFields(key)} } of "${set.name}" is missing`),
   ]);
 }
 
@@ -536,9 +539,4 @@ function isForward({ name }: NftSet): boolean {
 function askedPlaces({ family, protocol, port, backend, condition }: Claim): ElementPlace[] {
   if (backend !== 'nftables' || condition === '') return [];
   return [{ set: SETS[family].conditional, key: [PROTOCOLS[protocol], port] }];
-}
-
-/** The count is shared by all attachments: here it only matters that it exists. */
-function countProblem({ set, key }: ElementPlace, found: Element | undefined): string[] {
-  return found ? [] : [`{ ${renderFields(key)} } of "${set.name}" is missing`];
 }

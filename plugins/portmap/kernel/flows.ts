@@ -110,13 +110,14 @@ function matterOf(
 /** The part of the condition that the kernel can evaluate. */
 function filterFor({ family, protocol, plan, forwards, lost }: Matter): FlowFilter {
   const [port, ...more] = new Set([...forwards, ...lost].map(one => one.port));
+  const [pod, ...pods] = new Set(lost.map(one => renderIp(one.pod)));
   return {
     family,
     protocol: PROTOCOLS[protocol],
     port: more.length ? undefined : port,
     // All ports of one attachment are forwarded to the same pod, and only DEL handles no other ports than those of one
     // attachment.
-    responder: plan === undefined && allSame(lost) ? lost[0]?.pod : undefined,
+    responder: plan === undefined && pod && pods.length === 0 ? lost[0]?.pod : undefined,
   };
 }
 
@@ -127,11 +128,6 @@ function isStale(flow: Flow, { protocol, plan, byPort }: Matter, isLocal: (flow:
     // A connection to the host's own server on a port that is forwarded from now on continues.
     (protocol === 'udp' && forwards.some(forward => isMeant(forward, flow, isLocal)));
   return isMeantOrLost && !(plan && leadsTo(flow, plan.pod, forwards));
-}
-
-function allSame(lost: readonly Lost[]): boolean {
-  const [first] = lost;
-  return first !== undefined && lost.every(({ pod }) => sameIp(pod, first.pod));
 }
 
 /** True when the first packet of the flow would be forwarded now, wherever it was sent then. */

@@ -133,7 +133,8 @@ export function sweepHostportRules(socket: NetlinkSocket, kept: KeptAttachments)
     ({ containerId }) => !kept.some(one => one.containerId === containerId),
   );
   if (suspects.length === 0) return [];
-  const isForgotten = forgottenBy(recordsOf(kept));
+  const records = recordsOf(kept);
+  const isForgotten = (id: string) => records?.every(name => !name.includes(`-${id}-`));
   // A runtime writes its record only after the last plugin, so a container that is being attached has none yet.
   const holders = findUse()?.holders;
   const isInUse = (pod: Ip) => holders?.get(renderIp(pod))?.some(({ isHere }) => !isHere) ?? false;
@@ -172,10 +173,6 @@ function recordsOf(kept: KeptAttachments): readonly string[] | undefined {
   } catch {
     return undefined;
   }
-}
-
-function forgottenBy(records: readonly string[] | undefined): (containerId: string) => boolean {
-  return containerId => records !== undefined && !records.some(name => name.includes(`-${containerId}-`));
 }
 
 function isAnothers(socket: NetlinkSocket, pod: Ip, containerId: string): boolean {

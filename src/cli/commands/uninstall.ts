@@ -2,7 +2,7 @@
 
 import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { listOwnRoutes, removeOwnRoutes } from '../../between/apply.ts';
+import { removeOwnRoutes } from '../../between/apply.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { defined } from '../../cni/json.ts';
@@ -202,8 +202,7 @@ function identityOf(path: string): string[] {
 /** Removes what daemon and plugins have left in the kernel and on disk. */
 function purge(places: ToPurge, dryRun: boolean): PurgeStep[] {
   // Those to other nodes. Their devices and rules go with all others of ours.
-  const routes = listOwnRoutes();
-  if (!dryRun) removeOwnRoutes();
+  const routes = removeOwnRoutes(dryRun);
   return [
     ...routes.map(what => ({ action: 'remove' as const, what })),
     ...purgeKernel(dryRun),

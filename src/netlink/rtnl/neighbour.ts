@@ -41,12 +41,14 @@ export interface Neighbour {
   readonly mac: string | undefined;
 }
 
-/** Permanent neighbours of both families. Same as: `ip neighbour show nud permanent` */
-export function listPermanentNeighbours(socket: NetlinkSocket): Neighbour[] {
-  return neighbourMessage.list(socket, 'list neighbours').flatMap(({ header, attrs: own }) => {
-    // Bridges list their forwarding entries here too, without an address.
-    if (!(header.state & NUD_PERMANENT) || own.destination === undefined) return [];
-    return { index: header.index, ip: own.destination, mac: own.address };
+/** Permanent neighbours of both families, or those of a device. Same as: `ip neighbour show [dev <device>] nud permanent`, and `ip -6 …` */
+export function listPermanentNeighbours(socket: NetlinkSocket, device?: number): Neighbour[] {
+  return FAMILIES.flatMap(family => {
+    const all = neighbourMessage.list(socket, 'list neighbours', { family: AF[family] }, { device });
+    return all.flatMap(({ header: { index, state }, attrs: { destination: ip, address: mac } }) => {
+      const isIt = (state & NUD_PERMANENT) !== 0 && (device === undefined || index === device);
+      return isIt && ip ? { index, ip, mac } : [];
+    });
   });
 }
 
@@ -77,17 +79,6 @@ export function findForwardingPort(socket: NetlinkSocket, bridge: number, mac: s
   const question = neighbourMessage.get('find forwarding entry', { family: AF.bridge }, own);
   const found = socket.find(question, [ENOENT]);
   return found && neighbourMessage.decode(found).header.index;
-}
-
-/** Permanent neighbours of a device, both families. Same as: `ip neighbour show dev <device> nud permanent`, and `ip -6 …` */
-export function listPermanentNeighboursOn(socket: NetlinkSocket, index: number): Neighbour[] {
-  return FAMILIES.flatMap(family => {
-    const all = neighbourMessage.list(socket, 'list neighbours', { family: AF[family] }, { device: index });
-    return all.flatMap(({ header, attrs: own }) => {
-      const isIt = header.index === index && (header.state & NUD_PERMANENT) !== 0;
-      return isIt && own.destination ? { index, ip: own.destination, mac: own.address } : [];
-    });
-  });
 }
 
 /** The request that sets a permanent neighbour, for a batch. Same as: `ip neighbour replace <ip> lladdr <mac> dev <device> nud permanent` */

@@ -17,7 +17,6 @@ import {
   u16,
   u32,
   u64,
-  type ValuesOf,
   Writer,
 } from '../codec.ts';
 import { askAll, type NetlinkSocket, type Question } from '../socket.ts';
@@ -107,11 +106,6 @@ type Ratespec = ReturnType<typeof tcRatespec.decode>;
 
 const U32_MAX = 0xffffffff;
 
-/** The rate's lower 32 bits, which is all that fits here. */
-function rateSpec(rateBytes: number): Ratespec {
-  return { ...tcRatespec.zero, rate: rateBytes % (U32_MAX + 1) };
-}
-
 /** The value of the additional 64-bit attribute, for a rate that does not fit. */
 function rate64Of(rateBytes: number): bigint | undefined {
   return rateBytes > U32_MAX ? BigInt(rateBytes) : undefined;
@@ -150,7 +144,8 @@ export interface Tbf {
 }
 
 export function tbfToOptions({ rateBytes, bufferTicks, limitBytes }: Tbf): TbfOptions {
-  const rate = rateSpec(rateBytes);
+  // The lower 32 bits, which is all that fits here.
+  const rate = { ...tcRatespec.zero, rate: rateBytes % (U32_MAX + 1) };
   const parms = { ...tcTbfQopt.zero, rate, limit: limitBytes, buffer: bufferTicks };
   return { parms, rate64: rate64Of(rateBytes) };
 }
@@ -214,11 +209,6 @@ export interface HtbClass {
 
 /** linux/pkt_sched.h, enum tc_link_layer */
 const TC_LINKLAYER_ETHERNET = 1;
-
-function defaultClassIn({ init }: HtbOptions): number {
-  if (init === undefined) throw new Error('Cannot decode htb: it has no TCA_HTB_INIT');
-  return init.defcls;
-}
 
 function htbClassToOptions({ rateBytes, ceilBytes, bufferTicks, quantumBytes }: HtbClass): HtbOptions {
   const parms = {
@@ -388,9 +378,11 @@ function toQdisc({ header, attrs: own }: ReturnType<typeof qdiscMessage.decode>)
   if (options instanceof Uint8Array) {
     return kind === 'bfifo' ? { ...place, limitBytes: tcFifoQopt.decode(options).limit } : place;
   }
-  if (kind === 'tbf') return { ...place, tbf: tbfFromOptions(options as ValuesOf<typeof tbfOptions>) };
+  if (kind === 'tbf') return { ...place, tbf: tbfFromOptions(options as TbfOptions) };
   if (kind === 'htb') {
-    return { ...place, defaultClass: defaultClassIn(options as ValuesOf<typeof htbOptions>) };
+    const { init } = options as HtbOptions;
+    if (init === undefined) throw new Error('Cannot decode htb: it has no TCA_HTB_INIT');
+    return { ...place, defaultClass: init.defcls };
   }
   return place;
 }

@@ -43,7 +43,6 @@ import {
   findNeighbour,
   listForwarding,
   listPermanentNeighbours,
-  listPermanentNeighboursOn,
 } from '../../../src/netlink/rtnl/neighbour.ts';
 import { findQdisc, listClasses, listQdiscs, parsePsched } from '../../../src/netlink/rtnl/qdisc.ts';
 import {
@@ -85,8 +84,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   listLinks: socket => listLinks(socket),
   vxlanOf: socket => listLinks(socket).map(vxlanOf),
   listIpv6Groups: socket => listIpv6Groups(socket, 3),
-  listPermanentNeighbours: socket => listPermanentNeighbours(socket),
-  listPermanentNeighboursOn: socket => listPermanentNeighboursOn(socket, 3),
+  listPermanentNeighbours: socket => [listPermanentNeighbours(socket), listPermanentNeighbours(socket, 3)],
   listForwarding: socket => listForwarding(socket, 3),
   findNeighbour: socket => findNeighbour(socket, 3, { family: 4, value: 0x0a000002n }),
   findForwardingPort: socket => findForwardingPort(socket, 3, '0a:00:00:00:00:02'),
