@@ -4,7 +4,7 @@ import * as z from 'zod/mini';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { type AttachmentId, digestOf } from '../../src/cni/attachment.ts';
 import { stateDir } from '../../src/cni/directories.ts';
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { describeError, tryAgainLater } from '../../src/cni/errors.ts';
 import { bootId } from '../../src/files/process-stat.ts';
 import { findCidr, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Address, listAddresses, removeAddress } from '../../src/netlink/rtnl/addr.ts';
@@ -212,8 +212,7 @@ export async function requireLease<S extends LeaseState>(
   const lease = await acquire(former, performance.now() + timeoutS * 1000, refusals);
   if (lease) return lease;
   const heard = refusals.join('; ') || `no DHCP${leases.family === 6 ? 'v6' : ''} server answered`;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot obtain an ${wordOf(leases)}address for "${link.name}" within ${timeoutS} s: ${heard}`,
     {
       details:

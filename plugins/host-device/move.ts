@@ -4,7 +4,7 @@ import { refuseTakenName } from '../../src/attach/container.ts';
 import type { Layer3 } from '../../src/attach/device.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { findOwner } from '../../src/cni/attachment.ts';
-import { CniError, describeError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
+import { type CniError, describeError, invalidConfig, tryAgainLater } from '../../src/cni/errors.ts';
 import type { ResultRoute } from '../../src/cni/result.ts';
 import { bootId } from '../../src/files/process-stat.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
@@ -130,8 +130,7 @@ function find(call: Call<HostDeviceConf>, selector: Selector): Present {
   if (again.kind !== 'absent') return again;
   const holder = records.find(record => findRecord(call.environment, record)?.id === record.id);
   if (holder === undefined) throw unusable(again.why);
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot attach device "${holder.name}": container "${holder.containerId}" has it as interface "${holder.ifname}" on network "${holder.network}"`,
     { details: 'delete that container first' },
   );
@@ -147,8 +146,7 @@ export function isMeant(record: DeviceRecord, selector: Selector): boolean {
 function endEarlier(call: Call<HostDeviceConf>): void {
   const earlier = findRecord(call.environment, attachmentOf(call));
   if (earlier === undefined || tryGiveBack(call, earlier)) return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot attach container "${earlier.containerId}": device "${earlier.name}" of its earlier interface "${earlier.ifname}" has not come back yet from "${earlier.netns.path}"; end what still uses that namespace, and run ADD again`,
   );
 }
@@ -158,8 +156,7 @@ function unusable(why: string): CniError {
 }
 
 function moved({ name }: Link): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
+  return tryAgainLater(
     `Cannot attach device "${name}": another process has just moved or renamed it; run ADD again`,
   );
 }
@@ -461,8 +458,7 @@ function moveOut(
   const came = getLink(host, name);
   if (isIt(came)) return came;
   setLink(host, came.index, { netnsFd: netns.fd, name: link.name });
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot return device "${ifname}" to the host as "${name}": the container put another device in its place while it was moved; run DEL again`,
   );
 }
@@ -500,8 +496,7 @@ function putBack(container: NetlinkSocket, { index, name }: Link): void {
 }
 
 function nameTaken(name: string, ifname: string, cause?: unknown): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
+  return tryAgainLater(
     `Cannot return device "${ifname}" to the host as "${name}": another interface of the host has that name; rename it and run DEL again`,
     { cause },
   );

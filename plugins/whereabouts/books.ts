@@ -4,7 +4,7 @@
 // was faster. That alone keeps entries apart: the lease for which whereabouts waits is not needed.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type CniError, tryAgainLater } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import { hostName, nodeNameGiven } from '../../src/cni/node-name.ts';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
@@ -253,10 +253,7 @@ async function deleteRead({ server }: Books, path: string, { metadata }: JsonObj
 
 async function pauseOr({ giveUpAt, random }: Books, range: Range): Promise<void> {
   if (performance.now() > giveUpAt) {
-    throw new CniError(
-      ErrorCode.tryAgainLater,
-      `Cannot write to pool "${range.poolName}": other writers were always faster`,
-    );
+    throw tryAgainLater(`Cannot write to pool "${range.poolName}": other writers were always faster`);
   }
   await sleep(PAUSE_MS * random());
 }
@@ -276,16 +273,14 @@ function isHandedOut({ free }: Range, ip: Ip): boolean {
 }
 
 function takenOrUnfit(range: Range, wanted: Ip): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
+  return tryAgainLater(
     `Cannot allocate ${renderIp(wanted)} from range ${renderCidr(range.subnet)}: another pod has it, or it is excluded`,
     { details: `"kubectl get ippools ${range.poolName} -o yaml" shows who holds it` },
   );
 }
 
 function exhausted(range: Range, used: number): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
+  return tryAgainLater(
     // The text after the first colon is whereabouts' own: alerts search for it.
     `Cannot allocate from range ${renderCidr(range.subnet)}: Could not allocate IP in range: no address is free (${used} in use)`,
     { details: `"kubectl get ippools ${range.poolName} -o yaml" shows who holds them` },
@@ -321,8 +316,7 @@ export async function findSlice(books: Books, range: Range, node: string, networ
     const slice = assigned.find(({ nodeName }) => nodeName === node)?.sliceRange;
     if (typeof slice === 'string' && slice !== '') return sliceOf(range, slice, node, books.network);
   }
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot allocate addresses: node "${node}" has no slice in ${names.map(name => `"${name}"`).join(' or ')}`,
     {
       details:

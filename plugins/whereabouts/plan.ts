@@ -1,5 +1,5 @@
 // Which addresses does each range have, and what are its objects called?
-import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig, tryAgainLater } from '../../src/cni/errors.ts';
 import { inSearchOrder, parseStretches, type Stretch, without } from '../../src/ipam/stretch.ts';
 import {
   type Cidr,
@@ -193,8 +193,7 @@ export function sliceNames({ subnet }: Range, networkName: string, network: stri
 export function sliceOf(range: Range, slice: string, node: string, networkName: string): Range {
   const cidr = findCidr(slice);
   if (cidr === undefined || cidr.prefix < range.subnet.prefix || !cidrContains(range.subnet, cidr.ip)) {
-    throw new CniError(
-      ErrorCode.tryAgainLater,
+    throw tryAgainLater(
       `Cannot allocate from the slice ${JSON.stringify(slice)} of node "${node}": it is no part of ${renderCidr(range.subnet)}`,
     );
   }

@@ -2,7 +2,13 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { pickCniArgs } from '../../src/cni/env.ts';
-import { CniError, ErrorCode, invalidConfig } from '../../src/cni/errors.ts';
+import {
+  CniError,
+  ErrorCode,
+  invalidConfig,
+  invalidEnvironment,
+  tryAgainLater,
+} from '../../src/cni/errors.ts';
 import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes, resultIp } from '../../src/cni/result.ts';
 import { fileExists } from '../../src/files/read-file.ts';
@@ -279,8 +285,7 @@ function wishIn(range: Range, addresses: readonly StaticAddress[]): Ip | undefin
   const asked = addresses.filter(one => isAskedIn(range, one)).map(({ cidr }) => cidr.ip);
   const [wish, ...more] = asked;
   if (wish === undefined || more.every(one => sameIp(one, wish))) return wish;
-  throw new CniError(
-    ErrorCode.invalidEnvironment,
+  throw invalidEnvironment(
     `Cannot allocate ${asked.map(renderIp).join(', ')} of CNI_ARGS "IP": range ${renderCidr(range.subnet)} gives an attachment one address`,
   );
 }
@@ -290,8 +295,7 @@ function refuseOtherSlices(ipam: Ipam, own: readonly Range[], addresses: readonl
   const isIn = (ranges: readonly Range[], one: StaticAddress) => ranges.some(range => isAskedIn(range, one));
   const stray = addresses.find(one => isIn(planRanges(ipam), one) && !isIn(own, one));
   if (stray === undefined) return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot allocate ${renderIp(stray.cidr.ip)} of CNI_ARGS "IP": it is not in this node's slice ${own.map(({ subnet }) => renderCidr(subnet)).join(', ')}`,
   );
 }

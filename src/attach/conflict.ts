@@ -6,7 +6,7 @@
 // costs more than that here is a container that waits: so the gateways are asked, too. Once one has answered, packets pass in both
 // directions, and the link is as fast as that answer was; a silent link gets the whole time, since it may only be slow.
 
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { tryAgainLater } from '../cni/errors.ts';
 import { parseMac, renderMac } from '../net/interface.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
@@ -210,8 +210,7 @@ export function readAnswers(receive: Receive, { wanted, gateways, name, own }: Q
   for (const message of messagesIn(receive)) {
     const ip = findTaken(message, wanted, own);
     if (ip !== undefined) {
-      throw new CniError(
-        ErrorCode.tryAgainLater,
+      throw tryAgainLater(
         `Cannot use ${renderIp(ip)} on "${name}": the host with hardware address ${message.senderMac} has it`,
         { details: 'exclude the address from "ipam", or remove it from that host' },
       );

@@ -1,6 +1,6 @@
 // How does the container's interface get its addresses and routes, and when can they be used?
 
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { type CniError, invalidEnvironment } from '../cni/errors.ts';
 import { atLeast, type Result, type ResultInterface } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
 import {
@@ -351,8 +351,7 @@ export function refuseTakenName({ container, containerNetns, env }: Call): void 
 
 /** The container has an interface of that name, which another ADD or the container made. */
 export function interfaceExists(ifname: string, netns: Pick<Netns, 'path'>, cause?: unknown): CniError {
-  return new CniError(
-    ErrorCode.invalidEnvironment,
+  return invalidEnvironment(
     `Cannot create interface "${ifname}" in "${netns.path}": an interface of that name exists; run DEL first`,
     { details: `CNI_IFNAME=${ifname}`, cause },
   );

@@ -3,7 +3,7 @@
 // What the container's own kernel sends through an interface ends at the output hooks of ARP and IP: answers, announcements, probes,
 // reports of multicast groups. So no neighbour and no switch learns of it. What is bridged through the container, as the frames of a
 // virtual machine are, passes: a machine that runs speaks for itself. The tables end with the namespace.
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { tryAgainLater } from '../cni/errors.ts';
 import { decide, isEqual, loadMeta, NF_DROP, REG } from '../netlink/nft/expr.ts';
 import { commit, type Table } from '../netlink/nft/message.ts';
 import { addChain, addRule, addTable, deleteTable, encodeFields, hasTable } from '../netlink/nft/table.ts';
@@ -36,8 +36,7 @@ export function beginQuiet(netns: Netns, ifnames: readonly string[]): void {
     inNftables(netns, socket => commit(socket, changes));
   } catch (cause) {
     if (!(cause instanceof NetlinkError)) throw cause;
-    throw new CniError(
-      ErrorCode.tryAgainLater,
+    throw tryAgainLater(
       `Cannot keep ${ifnames.join(', ')} in "${netns.path}" quiet while another pod has the addresses: ${cause.message}`,
       { details: 'the kernel needs nf_tables for ARP and IP (NF_TABLES_ARP, NF_TABLES_INET)', cause },
     );

@@ -1,7 +1,7 @@
 // On which device of the host is the container's device made?
 
 import { findOwner, interimName, renderOwner } from '../cni/attachment.ts';
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import type { Result, ResultInterface } from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
 import { type NamespaceVisit, visitNamespaces } from '../ipam/holders.ts';
@@ -70,8 +70,7 @@ export function findMaster(call: Call<UpperConf>, chained?: string): Master {
     );
   }
   if (chained === undefined && stateOf(link) === 'down') {
-    throw new CniError(
-      ErrorCode.tryAgainLater,
+    throw tryAgainLater(
       `Cannot use master interface "${link.name}": it is down; run: ip link set ${link.name} up`,
     );
   }

@@ -4,7 +4,7 @@ import { closeSync, linkSync, lstatSync, mkdirSync, renameSync, rmSync, unlinkSy
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, digestOf, sameAttachment, toId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/env.ts';
-import { attempt, CniError, ErrorCode, orTell } from '../cni/errors.ts';
+import { attempt, type CniError, decodingFailure, orTell } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import {
   putFile,
@@ -105,7 +105,7 @@ export function parseEntry(text: string, file: string, id: AttachmentId | undefi
 }
 
 function damagedRecord(file: string, problem: string): CniError {
-  return new CniError(ErrorCode.decodingFailure, `Cannot read cached result "${file}": ${problem}`);
+  return decodingFailure(`Cannot read cached result "${file}": ${problem}`);
 }
 
 function attachmentOf(object: JsonObject): Entry | undefined {

@@ -7,7 +7,7 @@ import { lstatSync, readlinkSync, symlinkSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, directoryOf, fileNameOf } from '../cni/attachment.ts';
 import { cniCacheDir, notesDirs, runDir } from '../cni/directories.ts';
-import { attempt, CniError, describeError, ErrorCode } from '../cni/errors.ts';
+import { attempt, describeError, tryAgainLater } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { bootId, RUNNER_VARIABLE } from '../files/process-stat.ts';
 import { removeFile } from '../files/put-file.ts';
@@ -163,8 +163,7 @@ async function outwaitRemoval({ attachment, environment }: NotedCall, token: str
   while (isBeingRemoved(environment, attachment)) {
     if (performance.now() > until) {
       const { network, containerId, ifname } = attachment;
-      throw new CniError(
-        ErrorCode.tryAgainLater,
+      throw tryAgainLater(
         `Cannot attach interface "${ifname}" of container "${containerId}" to network "${network}": an earlier attachment of that name is still being deleted`,
       );
     }

@@ -5,7 +5,7 @@ import { readdirSync } from 'node:fs';
 import { basename } from 'node:path';
 import { type AttachmentId, cacheFileOf, describeAttachment } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
-import { CniError, ErrorCode, invalidConfig, orTell, toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, orTell, toCniError, tryAgainLater } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { bootId, endFrozen, isFrozen, isOfEarlierBoot } from '../files/process-stat.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
@@ -195,8 +195,7 @@ function waitLimit(id: AttachmentId, { signal, onWarning }: HoldCall): (holder: 
       return true;
     }
     if (elapsed > LOCK_DEADLINE_MS || signal?.aborted) {
-      throw new CniError(
-        ErrorCode.tryAgainLater,
+      throw tryAgainLater(
         `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
       );
     }
@@ -507,8 +506,7 @@ export class Held {
  */
 function refuseReplaced(record: KnownAttachment): void {
   if (compareNetns(record.netns, record) !== 'other') return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot add container "${record.containerId}": "${record.netns}" was replaced by another namespace while plugins ran; call ADD again`,
   );
 }
@@ -592,8 +590,7 @@ function isElsewhere(record: Pick<KnownAttachment, 'boot' | 'hostCookie'>, env: 
 function refuseElsewhere(record: KnownAttachment): void {
   const path = pathsOfNamespaces().find(one => findNetnsCookie(one) === record.hostCookie);
   if (path === undefined) return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot change ${describeAttachment(record)}: ${ELSEWHERE}; run it there (nsenter --net=${path})`,
   );
 }

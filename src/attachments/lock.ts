@@ -19,7 +19,7 @@ import {
 import { dirname, join } from 'node:path';
 import { type AttachmentId, directoryOf, fileNameOf } from '../cni/attachment.ts';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
-import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode, tryAgainLater } from '../cni/errors.ts';
 import {
   ageMsOf,
   bootId,
@@ -413,8 +413,7 @@ export async function awaitOrphans(
 
 function stillWorks({ pid }: OrphanProcess, { containerId, ifname }: Orphaned, isOverdue: boolean): CniError {
   const end = isOverdue ? 'SIGKILL does not end it' : 'it is ended at its deadline; try again after that';
-  return new CniError(
-    ErrorCode.tryAgainLater,
+  return tryAgainLater(
     `Cannot work on interface "${ifname}" of container "${containerId}": process ${pid}, a plugin whose runner died, is still working on it; ${end}`,
   );
 }

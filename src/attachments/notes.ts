@@ -33,7 +33,7 @@ import {
   runnerJournals,
   stateDir as usualStateDir,
 } from '../cni/directories.ts';
-import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { attempt, CniError, decodingFailure, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
@@ -479,7 +479,7 @@ function misplaced(id: AttachmentId, file: string): CniError {
 }
 
 function unfit(file: string, problem: string): CniError {
-  return new CniError(ErrorCode.decodingFailure, `Cannot read note "${file}": ${problem}`);
+  return decodingFailure(`Cannot read note "${file}": ${problem}`);
 }
 
 /**

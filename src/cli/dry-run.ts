@@ -5,7 +5,7 @@ import { findExecutable } from '../chain/config/find-plugin.ts';
 import { findConfigOfAdd, findRemembered, idOf, withCachedArgs } from '../chain/records/known-add.ts';
 import { buildRequest } from '../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, checkAttachment } from '../chain/run/runtime.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, decodingFailure, ErrorCode } from '../cni/errors.ts';
 import { oneLine, renderTable } from '../lab/words.ts';
 import { namesOf, readStorageNames } from '../node/names.ts';
 import { titleOf } from '../node/words.ts';
@@ -121,8 +121,7 @@ function showDel(
   const known = findRemembered({ ...attachment, network }, runtime);
   const list = findConfigOfAdd(known, runtime) ?? given;
   if (list === undefined) {
-    throw new CniError(
-      ErrorCode.decodingFailure,
+    throw decodingFailure(
       `Cannot say how to detach from network "${network}": the configuration of its ADD is not on record`,
     );
   }

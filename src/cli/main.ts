@@ -1,7 +1,7 @@
 // What does the tool do with its command line, and how does it report failure?
 import { writeSync } from 'node:fs';
 import { workingDirectory } from '../cni/directories.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, invalidEnvironment } from '../cni/errors.ts';
 import { fileFailure } from '../files/read-file.ts';
 import { oneLine } from '../lab/words.ts';
 import { inEnvelope } from './answers/envelope.ts';
@@ -37,7 +37,7 @@ export async function runMain(args: readonly string[], surroundings: CommandCont
     const error = nameCommand(thrown, args[0]);
     const usage = error instanceof UsageError;
     if (asksForData(args)) {
-      const failure = usage ? new CniError(ErrorCode.invalidEnvironment, error.message) : error;
+      const failure = usage ? invalidEnvironment(error.message) : error;
       write(2, `${JSON.stringify(toFailureJson(failure))}\n`);
     } else tell(usage ? `catena: ${error.message}\n` : renderFailure(error));
     return usage ? WRONG_COMMAND_LINE : FAILURE;

@@ -8,7 +8,7 @@ import type { Attachment, ChainRuntime, Deadlines, RequestWatcher } from '../cha
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../cni/directories.ts';
 import { type CniArgs, COMMANDS, type Command, parseCniArgs } from '../cni/env.ts';
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, invalidEnvironment } from '../cni/errors.ts';
 import { defined, didYouMean, isObject, type JsonObject } from '../cni/json.ts';
 import { absolutePath, namespacePath } from '../files/read-file.ts';
 import { deriveContainerId } from '../node/names.ts';
@@ -153,8 +153,7 @@ export function parseArgs(text: string): CniArgs {
   const args = parseCniArgs(text);
   const half = args.find(([key, value]) => key === '' || value === '');
   if (half === undefined) return args;
-  throw new CniError(
-    ErrorCode.invalidEnvironment,
+  throw invalidEnvironment(
     `Cannot read CNI_ARGS: invalid pair ${JSON.stringify(half.join('='))}, expected KEY=VALUE`,
   );
 }

@@ -2,7 +2,7 @@
 
 import { findIfnameProblem } from '../net/interface.ts';
 import { findContainerIdProblem } from './attachment.ts';
-import { attempt, CniError, ErrorCode, invalidConfig } from './errors.ts';
+import { attempt, type CniError, invalidConfig, invalidEnvironment } from './errors.ts';
 
 export const COMMANDS = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION'] as const;
 
@@ -137,10 +137,10 @@ export function parseNetworkName(name: unknown): string {
 }
 
 function parseCommand(text: string | undefined): Command {
-  if (!text) throw new CniError(ErrorCode.invalidEnvironment, 'required env variables [CNI_COMMAND] missing');
+  if (!text) throw invalidEnvironment('required env variables [CNI_COMMAND] missing');
   if ((COMMANDS as readonly string[]).includes(text)) return text as Command;
   // Older runtimes match this exact text after asking for VERSION.
-  throw new CniError(ErrorCode.invalidEnvironment, `unknown CNI_COMMAND: ${text}`);
+  throw invalidEnvironment(`unknown CNI_COMMAND: ${text}`);
 }
 
 function environmentError(
@@ -151,7 +151,7 @@ function environmentError(
     ...(missing.length ? [`required env variables [${missing.join(',')}] missing`] : []),
     ...invalid.map(({ name, problem }) => `invalid ${name}: ${problem}`),
   ];
-  return new CniError(ErrorCode.invalidEnvironment, sentences.join('; '), {
+  return invalidEnvironment(sentences.join('; '), {
     details: invalid.map(({ name, value }) => `${name}=${JSON.stringify(value)}`).join(', '),
   });
 }
@@ -168,8 +168,7 @@ export function parseCniArgs(text: string): CniArgs {
   return text.split(';').map(element => {
     const [key, value, ...more] = element.split('=');
     if (key === undefined || value === undefined || more.length) {
-      throw new CniError(
-        ErrorCode.invalidEnvironment,
+      throw invalidEnvironment(
         `Cannot read CNI_ARGS: invalid pair ${JSON.stringify(element)}, expected KEY=VALUE`,
         { details: text },
       );
@@ -212,8 +211,7 @@ export function pickCniArgs<K extends string>(
     else unknown.push(`${key}=${value}`);
   }
   if (unknown.length && !ignoreUnknown) {
-    throw new CniError(
-      ErrorCode.invalidEnvironment,
+    throw invalidEnvironment(
       `Cannot use CNI_ARGS: unknown args ${JSON.stringify(unknown)}; set IgnoreUnknown=1 to ignore them`,
     );
   }
@@ -224,8 +222,7 @@ function parseBoolean(value: string): boolean {
   const word = value.toLowerCase();
   if (word === '1' || word === 'true') return true;
   if (word === '0' || word === 'false') return false;
-  throw new CniError(
-    ErrorCode.invalidEnvironment,
+  throw invalidEnvironment(
     `Cannot read CNI_ARGS: IgnoreUnknown must be 1, true, 0 or false, found ${JSON.stringify(value)}`,
   );
 }

@@ -85,10 +85,21 @@ export class CniError extends Error {
   }
 }
 
+type Failure = (message: string, options?: CniErrorOptions) => CniError;
+
+const failure =
+  (code: number): Failure =>
+  (message, options) =>
+    new CniError(code, message, options);
+
 /** A configuration, or what a request asks for, that cannot be used: code 7. */
-export function invalidConfig(message: string, options?: CniErrorOptions): CniError {
-  return new CniError(ErrorCode.invalidConfig, message, options);
-}
+export const invalidConfig = failure(ErrorCode.invalidConfig);
+/** Variables of a call that are missing or wrong: code 4. */
+export const invalidEnvironment = failure(ErrorCode.invalidEnvironment);
+/** A text that is not what it should be: code 6. */
+export const decodingFailure = failure(ErrorCode.decodingFailure);
+/** What fails now, and may succeed the next time: code 11. */
+export const tryAgainLater = failure(ErrorCode.tryAgainLater);
 
 /**
  * What refuses the options of a plugin, before anything is changed.

@@ -1,6 +1,6 @@
 // What does one call of a plugin consist of, besides the executable, and what does its answer mean?
 
-import { type CalledPlugin, CniError, ErrorCode } from './errors.ts';
+import { type CalledPlugin, CniError, decodingFailure, ErrorCode } from './errors.ts';
 import { isObject, type JsonObject, memberOf, parseObject, quote, tryParse } from './json.ts';
 
 /**
@@ -96,7 +96,7 @@ export function parseReply(stdout: string, plugin: CalledPlugin): JsonObject | u
   try {
     return parseObject(stdout, `output of plugin "${plugin.type}"`);
   } catch (cause) {
-    throw new CniError(ErrorCode.decodingFailure, (cause as Error).message, {
+    throw decodingFailure((cause as Error).message, {
       cause,
       plugin,
       details: `printed ${quote(stdout.trim())}`,

@@ -1,7 +1,7 @@
 // How is foreign JSON read: objects, letter case of keys, misspelt words, and errors that name the offending path?
 
 import * as z from 'zod/mini';
-import { attempt, CniError, ErrorCode } from './errors.ts';
+import { attempt, CniError, decodingFailure, ErrorCode } from './errors.ts';
 
 /**
  * The members that are not undefined, in their order: `{ name, ...defined({ mtu, mac }) }`. So an optional member is absent, as in
@@ -62,14 +62,11 @@ export function parseJson(text: string, refuse: (problem: string, cause: unknown
  */
 export function parseObject(text: string, what: string): JsonObject {
   const value = parseJson(text, (problem, cause) => {
-    return new CniError(ErrorCode.decodingFailure, `Cannot decode ${what}: ${problem}`, { cause });
+    return decodingFailure(`Cannot decode ${what}: ${problem}`, { cause });
   });
   if (!isObject(value)) {
     const found = value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`;
-    throw new CniError(
-      ErrorCode.decodingFailure,
-      `Cannot decode ${what}: expected a JSON object, found ${found}`,
-    );
+    throw decodingFailure(`Cannot decode ${what}: expected a JSON object, found ${found}`);
   }
   return value;
 }

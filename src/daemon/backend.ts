@@ -8,7 +8,7 @@ import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context
 import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
 import { RUN_DIR_VARIABLE } from '../cni/directories.ts';
 import { ASKED_VARIABLE, type Command, findCniArgs } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { type CniError, tryAgainLater } from '../cni/errors.ts';
 import {
   errorIn,
   type Invocation,
@@ -219,8 +219,7 @@ function replyOf(plugin: string, outcome: ExecOutcome, late: Outcome | undefined
   const { exitCode, stdout, stderr } = outcome;
   if (exitCode === undefined || outcome.ended !== undefined || outcome.again) {
     const how = howEnded(outcome);
-    const error = new CniError(
-      ErrorCode.tryAgainLater,
+    const error = tryAgainLater(
       `Cannot finish call of plugin "${plugin}": its worker ended (${how}); delete the attachment and try again`,
     );
     return { exitCode: 1, stdout: JSON.stringify(error.toReply()), stderr };

@@ -3,7 +3,7 @@
 import type { Held, HeldKnown } from '../attachments/store.ts';
 import { failuresOf } from '../chain/run/call-plugins.ts';
 import { addNetwork } from '../chain/run/run.ts';
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { type CniError, ErrorCode, invalidConfig, invalidEnvironment, tryAgainLater } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
 import { findCidr, findIp, type Ip, sameIp } from '../net/ip.ts';
@@ -99,8 +99,7 @@ function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void 
   if (taken === undefined) return;
   const { ifname, netns } = taken.attachment;
   const isRuntimes = taken === networks[0];
-  throw new CniError(
-    ErrorCode.invalidEnvironment,
+  throw invalidEnvironment(
     `Cannot attach network "${taken.label}": "${netns}" already has an interface "${ifname}"`,
     {
       details: isRuntimes
@@ -112,8 +111,7 @@ function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void 
 
 /** Only a daemon lets the pod speak once the machine has arrived, and until then two pods would answer for the addresses. */
 function unserved(ifnames: readonly string[]): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
+  return tryAgainLater(
     `Cannot attach ${ifnames.join(', ')}: another pod has the addresses until the virtual machine has moved here, and no daemon serves this call`,
     { details: 'start "catena daemon", or try again if it is busy' },
   );
@@ -348,8 +346,7 @@ export function refuseHeldDevices(runner: Runner, key: PodKey, networks: readonl
         ) && ownNetns(pod, pod.record.netns, runner.runtime.env) !== '',
     );
     if (holder === undefined) continue;
-    throw new CniError(
-      ErrorCode.tryAgainLater,
+    throw tryAgainLater(
       `Cannot give device "${device?.id}" to network "${label}": container "${holder.record.containerId}" still has it`,
       { details: `recorded in "${holder.record.file}"; its DEL frees the device` },
     );

@@ -6,7 +6,7 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
 import { KubeConfig } from '@kubernetes/client-node';
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import { objectIn } from '../cni/invocation.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { pause, startTimer } from '../wait.ts';
@@ -234,7 +234,7 @@ function describe({ method }: RequestOptions, { pathname, origin }: URL): string
 
 function unreachable({ options, url }: Prepared, cause: unknown): CniError {
   const text = `Cannot reach the Kubernetes API: ${(cause as Error).message}`;
-  return new CniError(ErrorCode.tryAgainLater, text, { details: describe(options, url), cause });
+  return tryAgainLater(text, { details: describe(options, url), cause });
 }
 
 function refused(status: number, object: JsonObject | undefined, what: string): CniError {
@@ -296,8 +296,7 @@ export async function* listPages(
     next = more;
     limit = Math.min(2 * limit, PAGE);
   }
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot list "${path}": ${MOST_ASKED} objects were asked for, and the server says that there are more`,
   );
 }

@@ -3,7 +3,7 @@ import { findHolder, type KnownAttachment, pastOf, readAttachment } from '../att
 import { failuresOf, joinErrors } from '../chain/run/call-plugins.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, tryAgainLater } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { atLeast, SINCE } from '../cni/result.ts';
 import { listUnrecorded } from './delete.ts';
@@ -68,8 +68,7 @@ function refuseHeld({ podsDir, runtime }: Runner, record: KnownAttachment): void
   const holder = findHolder({ stateDir: podsDir, env: runtime.env }, record);
   if (holder === undefined) return;
   const { ifname, containerId } = record;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot check interface "${ifname}" of container "${containerId}": process ${holder.pid} is working on it`,
   );
 }

@@ -4,7 +4,7 @@
 // once the pod has them. DEL leaves it unchanged: keeping addresses is its purpose.
 
 import { argOf, CLAIM_ARG } from '../cni/env.ts';
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { type CniError, invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { findCidr, findIp } from '../net/ip.ts';
 import type { ClaimStore, IpamClaim } from './cluster.ts';
@@ -95,10 +95,7 @@ async function findClaim(runner: ClaimReader, pod: Pod, name: string): Promise<I
   const claim = await store.findClaim(namespace, name);
   if (claim === undefined) {
     // The creator of the pod also creates the IPAMClaim, and may be about to.
-    throw new CniError(
-      ErrorCode.tryAgainLater,
-      `Cannot use IPAMClaim "${namespace}/${name}": the cluster has no such claim`,
-    );
+    throw tryAgainLater(`Cannot use IPAMClaim "${namespace}/${name}": the cluster has no such claim`);
   }
   const wrong = askedBy(claim).find(text => !findIp(text) && !findCidr(text));
   if (wrong === undefined) return claim;

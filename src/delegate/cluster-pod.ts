@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { NetworkNotFound } from '../chain/config/load.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
-import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode, toCniError, tryAgainLater } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { Cluster, KubeletPod, KubernetesPod, NetworkStatus } from './cluster.ts';
 import type { AddOutcome, Pod, Runner } from './runner.ts';
@@ -28,7 +28,7 @@ export async function fetchAnnotations(
   const problem = findProblem(found, uid);
   if (problem !== undefined) {
     const text = `Cannot attach pod "${namespace}/${name}": ${problem}`;
-    throw new CniError(ErrorCode.tryAgainLater, text);
+    throw tryAgainLater(text);
   }
   return found?.annotations;
 }
@@ -54,10 +54,7 @@ export async function publishStatus(
   if (status === undefined) return;
   const what = `Cannot write network status of pod "${namespace}/${name}"`;
   if (found === undefined) throw new CniError(ErrorCode.unknownContainer, `${what}: there is no such pod`);
-  throw new CniError(
-    ErrorCode.tryAgainLater,
-    `${what}: ${findProblem(found, uid) ?? 'the API server refused it'}`,
-  );
+  throw tryAgainLater(`${what}: ${findProblem(found, uid) ?? 'the API server refused it'}`);
 }
 
 /** Tells the cluster what became of an ADD, under the reasons of multus where it has one. Never throws. */

@@ -10,7 +10,7 @@ import {
   NetworkNotFound,
   readText,
 } from '../chain/config/load.ts';
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { isDirectory } from '../files/read-file.ts';
 import type { NetworkDefinition } from './cluster.ts';
@@ -119,7 +119,7 @@ export function loadPath(path: string): FoundNetwork {
   const [first] = networks;
   if (first) return { label: first.list.name, list: first.list };
   const details = diagnostics.map(({ error }) => error.message).join('; ');
-  throw new CniError(ErrorCode.tryAgainLater, `Cannot find a network in "${path}": it contains none`, {
+  throw tryAgainLater(`Cannot find a network in "${path}": it contains none`, {
     details,
   });
 }

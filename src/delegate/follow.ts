@@ -5,7 +5,7 @@
 
 import { type HeldKnown, type KnownAttachment, readAttachment } from '../attachments/store.ts';
 import { argOf, podNamedIn } from '../cni/env.ts';
-import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts';
+import { invalidConfig, invalidEnvironment, toCniError, tryAgainLater } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { addOne, refuseHeldDevices, toRecordedNetwork } from './add.ts';
 import { type PodClaims, readClaims } from './claims.ts';
@@ -112,8 +112,7 @@ async function followHeld(
 /** What belongs to a machine that is still on its way here must not speak yet. @throws CniError 11 */
 async function refuseMoving(runner: Runner, pod: Pod): Promise<void> {
   if (!(await isMovingTo(runner, pod))) return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot attach further networks to container "${pod.containerId}": the virtual machine that moves to it has not arrived yet`,
   );
 }
@@ -130,8 +129,7 @@ async function publish(
     now = await readPod(place, found.uid);
   }
   if (now === undefined) return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot write network status of pod "${place.namespace}/${place.name}": it was changed each time`,
   );
 }
@@ -338,8 +336,7 @@ class LiveNetworks {
 
   #claimName(name: string, used: Set<string>, leaving: ReadonlySet<string>): void {
     if (this.#isTaken(name, used, leaving))
-      throw new CniError(
-        ErrorCode.invalidEnvironment,
+      throw invalidEnvironment(
         `Cannot attach a network as "${name}": the pod already has an interface of that name`,
       );
     used.add(name);

@@ -4,7 +4,7 @@ import { NetworkNotFound } from '../chain/config/load.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import { DEVICE_INFO_CAPABILITY } from '../cni/device-info.ts';
 import type { CniArgs } from '../cni/env.ts';
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { type CniError, invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import { defined, type JsonObject, memberOf } from '../cni/json.ts';
 import type { Device } from './cluster.ts';
 import { deviceInfoArg, PodDevices } from './devices.ts';
@@ -128,7 +128,7 @@ async function find(
   } catch (error) {
     if (!(error instanceof NetworkNotFound) || index > 0) throw error;
     const { message, details } = error;
-    throw new CniError(ErrorCode.tryAgainLater, message, { ...(details ? { details } : {}), cause: error });
+    throw tryAgainLater(message, { ...(details ? { details } : {}), cause: error });
   }
 }
 

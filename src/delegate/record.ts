@@ -15,7 +15,7 @@ import {
 } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { type Attachment, type ChainRuntime, holdCall, withRecordedDirs } from '../chain/run/runtime.ts';
-import { CniError, ErrorCode, orTell } from '../cni/errors.ts';
+import { type CniError, decodingFailure, orTell } from '../cni/errors.ts';
 import { defined, describeIssue, type JsonObject, parseJson } from '../cni/json.ts';
 import { putFile, removeFile } from '../files/put-file.ts';
 
@@ -180,7 +180,7 @@ export function runtimeOf<R extends ChainRuntime>(
 }
 
 function unreadable(file: string, problem: string): CniError {
-  return new CniError(ErrorCode.decodingFailure, `Cannot read networks in record "${file}": ${problem}`);
+  return decodingFailure(`Cannot read networks in record "${file}": ${problem}`);
 }
 
 // After a way back to multus, its DEL reads which networks a pod has in a file beside the result cache, named after the container. Without that file it asks the

@@ -1,6 +1,6 @@
 // What may be requested about one network of a container, as an object or in the text of an annotation? (Multi-network specification 1.3, section 4.1)
 import * as z from 'zod/mini';
-import { attempt, CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { attempt, type CniError, decodingFailure, invalidConfig } from '../cni/errors.ts';
 import { decode, defined, type JsonObject, parseJson, quote } from '../cni/json.ts';
 import { Bandwidth, optionalFlag, optionalObject, optionalText, PortMapping } from '../cni/schemas.ts';
 import { findIfnameProblem, parseMac, renderMac } from '../net/interface.ts';
@@ -208,7 +208,7 @@ function parseObjects(text: string, what: string, most: number): Selection[] {
   const details = text.slice(0, MAX_SHOWN);
   const value = parseJson(text, (problem, cause) => {
     const message = `Cannot decode ${what}: ${problem}`;
-    return new CniError(ErrorCode.decodingFailure, message, { details, cause });
+    return decodingFailure(message, { details, cause });
   });
   if (!Array.isArray(value)) throw unusable(what, 'expected an array of objects', details);
   refuseMany(value.length, what, most);

@@ -1,7 +1,7 @@
 // How are leases stored on disk, in a directory shared with the reference plugin, and which of them does GC delete?
 import { readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, tryAgainLater } from '../cni/errors.ts';
 import type { Result, ResultIp } from '../cni/result.ts';
 import { fileExists, fileFailure } from '../files/read-file.ts';
 import type { Log } from '../log.ts';
@@ -78,7 +78,7 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
     // Errors of the file system say which operation failed, but not what it was for.
     if (isOfFileSystem(cause)) throw fileFailure('use lease directory', dir, cause);
     if (entered) throw cause;
-    throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
+    throw tryAgainLater((cause as Error).message, { cause });
   }
 }
 

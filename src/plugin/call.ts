@@ -10,7 +10,7 @@ import {
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/segment.ts';
 import { type CniArgs, type CniEnv, type Command, parseCniArgs } from '../cni/env.ts';
-import { type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
+import { type CalledPlugin, CniError, decodingFailure, ErrorCode } from '../cni/errors.ts';
 import { failureOf, type Outcome, parseHandoverReply, parseReply } from '../cni/invocation.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { parseResult, type Result, type SpecVersion } from '../cni/result.ts';
@@ -47,10 +47,7 @@ export function findDelegate(type: string, delegator: Delegator): Delegate {
     async add() {
       const reply = await call('ADD');
       if (reply === undefined) {
-        throw new CniError(
-          ErrorCode.decodingFailure,
-          `Cannot use reply of plugin "${type}": it printed nothing`,
-        );
+        throw decodingFailure(`Cannot use reply of plugin "${type}": it printed nothing`);
       }
       return parseResult(reply, delegator.version, `result of plugin "${type}"`);
     },

@@ -1,6 +1,6 @@
 // How do calls of a plugin, in whichever process, take turns at something that they share?
 import { runDir } from '../cni/directories.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { tryAgainLater } from '../cni/errors.ts';
 import { holdFlock, withFlock } from '../sys/flock.ts';
 import type { Call } from './define.ts';
 
@@ -23,7 +23,7 @@ export function withPluginLock<T>(path: string, step: () => T, transient = false
     );
   } catch (cause) {
     if (entered) throw cause;
-    throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
+    throw tryAgainLater((cause as Error).message, { cause });
   }
 }
 

@@ -19,6 +19,7 @@ import {
 import {
   attempt,
   CniError,
+  decodingFailure,
   describeError,
   ErrorCode,
   type ErrorReply,
@@ -274,10 +275,7 @@ function agreeOnVersion(definition: PluginDefinition, request: JsonObject, comma
   const supported = supportedVersions(definition);
   const cniVersion = memberOf(request, 'cniVersion') ?? '';
   if (typeof cniVersion !== 'string') {
-    throw new CniError(
-      ErrorCode.decodingFailure,
-      `Cannot read "cniVersion": expected a string, found ${JSON.stringify(cniVersion)}`,
-    );
+    throw decodingFailure(`Cannot read "cniVersion": expected a string, found ${JSON.stringify(cniVersion)}`);
   }
   const version = supported.find(known => known === (cniVersion || '0.1.0'));
   if (version === undefined) throw incompatible(cniVersion || '0.1.0', supported);

@@ -3,7 +3,7 @@
 // The next process sends the request again: the object either is created, exists already and names this node, or belongs to another.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { compare } from './compare.ts';
@@ -67,7 +67,7 @@ export async function obtain<T>(
       if (found !== undefined) return found;
       if (performance.now() > giveUpAt) {
         const text = `Cannot obtain addresses for network "${claimant.network}" in time`;
-        throw new CniError(ErrorCode.tryAgainLater, text);
+        throw tryAgainLater(text);
       }
       try {
         const held = heldIn(claimant);
@@ -146,8 +146,7 @@ export async function claimBlock(claimant: Claimant, pool: Pool, wish?: Wish): P
     for (let i = 0; i < tries; i++) if (await tryAny()) return;
   }
   for (let i = 0; i < MOST_COLLISIONS; i++) if (await tryAny()) return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot claim a block of pool "${pool.name}": other nodes were faster ${MOST_COLLISIONS} times`,
   );
 }
@@ -229,8 +228,7 @@ function take(
 async function refuseUnknownNode({ store }: Claimant, { node, machine }: Held): Promise<void> {
   if ((await store.hasNode(node, machine)) !== false) return;
   if (await store.hasNode(node)) {
-    throw new CniError(
-      ErrorCode.tryAgainLater,
+    throw tryAgainLater(
       `Cannot claim addresses for node "${node}": the cluster's node of that name is another machine than this one, "${machine}"`,
       {
         details:

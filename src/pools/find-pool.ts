@@ -1,6 +1,6 @@
 // How is a pool defined, and is it still divided as it was when its first block was claimed?
 
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { CniError, invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import {
   type Cidr,
@@ -51,7 +51,7 @@ export async function findPool(
     const restored = noted?.annotations[RESTORED_ANNOTATION];
     if (noted) return { ...pool, uid: noted.uid, ...defined({ restored }) };
   }
-  throw new CniError(ErrorCode.tryAgainLater, `Cannot use pool "${name}": its object keeps changing`);
+  throw tryAgainLater(`Cannot use pool "${name}": its object keeps changing`);
 }
 
 /** How a Pool object says that its addresses are divided. */

@@ -2,7 +2,7 @@
 //
 // README.md says it: a kept address changes hands by replacement, and a machine that moves joins as the `next` of the object.
 
-import { CniError, ErrorCode, invalidConfig } from '../cni/errors.ts';
+import { type CniError, invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { renderIp } from '../net/ip.ts';
 import {
@@ -142,10 +142,7 @@ async function take(
   const replaced = await claimant.store.replace(KIND, object);
   const block = replaced && blockOf(replaced);
   if (replaced === undefined || block === undefined) {
-    throw new CniError(
-      ErrorCode.tryAgainLater,
-      `Cannot take over address "${object.name}": another node was faster`,
-    );
+    throw tryAgainLater(`Cannot take over address "${object.name}": another node was faster`);
   }
   // Its holder since then claims it again.
   if (await isFromBefore(claimant, pool, replaced)) throw restoredStore(pool);
@@ -239,8 +236,7 @@ export async function inUse({ store }: Claimant, name: string): Promise<CniError
 }
 
 function inUseBy(name: string, node: string | undefined): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
+  return tryAgainLater(
     `Cannot allocate address "${name}": an attachment${node ? ` on node "${node}"` : ''} still has it`,
     { details: `"kubectl get addresses.catena.cni.cncf.io ${name} -o yaml" shows for whom it is` },
   );

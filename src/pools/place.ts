@@ -1,6 +1,6 @@
 // Where does a network keep its leases and blocks, and how are both changed together?
 import { join } from 'node:path';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { tryAgainLater } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { listLeases } from '../ipam/lease-files.ts';
 import { type LeaseStore, type StoreOptions, withStore } from '../ipam/lease-store.ts';
@@ -196,8 +196,7 @@ async function withClaimLock<T>(
       }
     }
     if (performance.now() > giveUpAt) {
-      throw new CniError(
-        ErrorCode.tryAgainLater,
+      throw tryAgainLater(
         `Cannot obtain addresses for network "${place.network}": another process of this node still waits for the store of its pool`,
       );
     }

@@ -3,7 +3,7 @@
 // For a while what nodes know counts: each claims again what its pods use, takes up nothing that it does not know, and claims nothing new.
 // A node that notices marks the pools for those that knew no number before.
 
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { type CniError, tryAgainLater } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import { GROUP, type Held, type ObjectStore, type StoredObject } from './held.ts';
 import { type Claimant, changeHeld, heldIn } from './place.ts';
@@ -88,17 +88,13 @@ export async function isAnother(claimant: Claimant, { name, uid = '' }: Pool): P
 
 /** The error for what was claimed of a store that turned out to be restored. */
 export function restoredStore({ name }: Pool): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot claim a block of pool "${name}": its store was restored`,
-  );
+  return tryAgainLater(`Cannot claim a block of pool "${name}": its store was restored`);
 }
 
 /** @throws CniError 11 while nodes claim again what they hold of the pool */
 export function refuseWhileSettling(claimant: Claimant, pool: Pool): void {
   if (!isSettling(claimant, pool)) return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot claim addresses of pool "${pool.name}": its store was restored, and nodes may hold addresses that it does not know`,
     {
       details:
@@ -138,10 +134,7 @@ export async function markRestored(claimant: Claimant, name: string, text: strin
     };
     if (await store.replace('pools', { ...object, annotations })) return;
   }
-  throw new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot mark pool "${name}" as restored: its object keeps changing`,
-  );
+  throw tryAgainLater(`Cannot mark pool "${name}" as restored: its object keeps changing`);
 }
 
 async function unmark(store: ObjectStore, { name, restored }: Pool): Promise<void> {

@@ -7,7 +7,7 @@ import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { visitAll } from '../chain/run/visits.ts';
 import { type AttachmentId, toId } from '../cni/attachment.ts';
-import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { type CniError, decodingFailure, toCniError } from '../cni/errors.ts';
 import { Tables } from '../netlink/tables.ts';
 import { pause } from '../wait.ts';
 import { runtimeFor, type WatchedAttachment } from './attachments.ts';
@@ -98,8 +98,7 @@ async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<Go
     }
     const list = findConfigOfAdd(one, own);
     if (list === undefined)
-      throw new CniError(
-        ErrorCode.decodingFailure,
+      throw decodingFailure(
         'Cannot delete it: the configuration of its ADD cannot be used; delete it with catena del --file <conflist>',
       );
     let isStill = false;

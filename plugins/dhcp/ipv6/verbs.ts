@@ -2,7 +2,7 @@
 
 import * as z from 'zod/mini';
 import { withoutIpv6 } from '../../../src/attach/forwarding.ts';
-import { CniError, describeError, ErrorCode } from '../../../src/cni/errors.ts';
+import { type CniError, describeError, tryAgainLater } from '../../../src/cni/errors.ts';
 import { atLeast, type Result, resultIp, type SpecVersion } from '../../../src/cni/result.ts';
 import {
   type Cidr,
@@ -449,9 +449,7 @@ function noAddress(
       : autonomous
         ? 'the kernel formed none of the prefix that a router advertised'
         : `routers advertise no prefix to form addresses in${heard.some(({ managed }) => managed) ? '; they refer to DHCPv6: use "ipv6": "dhcp"' : ''}`;
-  return new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot obtain an IPv6 address for "${link.name}" within ${timeoutS} s: ${what}`,
-    { details: 'the router must be on the network of the interface, and be let through by packet filters' },
-  );
+  return tryAgainLater(`Cannot obtain an IPv6 address for "${link.name}" within ${timeoutS} s: ${what}`, {
+    details: 'the router must be on the network of the interface, and be let through by packet filters',
+  });
 }

@@ -2,7 +2,13 @@
 
 import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
-import { CniError, type CniErrorOptions, ErrorCode, invalidConfig } from '../../cni/errors.ts';
+import {
+  CniError,
+  type CniErrorOptions,
+  decodingFailure,
+  ErrorCode,
+  invalidConfig,
+} from '../../cni/errors.ts';
 import { objectIn } from '../../cni/invocation.ts';
 import { defined, didYouMean, isObject, type JsonObject, memberOf, parseJson } from '../../cni/json.ts';
 import { findSyntaxProblem, placeOf, type TextPlace } from '../../cni/json-place.ts';
@@ -257,7 +263,7 @@ export function readText(file: string): string {
 
 function parseFile(file: string, text: string): JsonObject {
   const refusal = (place: TextPlace, problem: string, cause?: unknown) =>
-    new PlacedError(file, place, problem, new CniError(ErrorCode.decodingFailure, problem, { cause }));
+    new PlacedError(file, place, problem, decodingFailure(problem, { cause }));
   const value = parseJson(text, (message, cause) => {
     const { line = 1, column = 1, problem = message } = findSyntaxProblem(text) ?? {};
     return refusal({ line, column }, problem, cause);

@@ -1,6 +1,6 @@
 // Which specification versions do the plugins of a list speak, and which one do they share?
 
-import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
+import { type CalledPlugin, CniError, decodingFailure, ErrorCode } from '../../cni/errors.ts';
 import { parseReply } from '../../cni/invocation.ts';
 import { type JsonObject, memberOf } from '../../cni/json.ts';
 import { CURRENT_VERSION, SPEC_VERSIONS, type SpecVersion } from '../../cni/result.ts';
@@ -119,11 +119,9 @@ function readVersions(stdout: string, plugin: CalledPlugin): string[] {
     if (Array.isArray(supportedVersions) && supportedVersions.length) return supportedVersions.map(String);
     if (cniVersion === '0.2.0') return ['0.1.0', '0.2.0'];
   }
-  throw new CniError(
-    ErrorCode.decodingFailure,
-    `Cannot read versions of plugin "${plugin.type}": found ${JSON.stringify(reply)}`,
-    { plugin },
-  );
+  throw decodingFailure(`Cannot read versions of plugin "${plugin.type}": found ${JSON.stringify(reply)}`, {
+    plugin,
+  });
 }
 
 function versionConflict(

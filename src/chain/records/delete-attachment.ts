@@ -4,7 +4,7 @@
 // and network. Plugins find what they delete by these names, and would delete what that runtime has made.
 import { type Held, type HeldKnown, hold, type KnownAttachment, pastOf } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { CniError, ErrorCode, orTell } from '../../cni/errors.ts';
+import { CniError, decodingFailure, ErrorCode, orTell } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../files/process-stat.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors, undoPlugins } from '../run/call-plugins.ts';
@@ -79,8 +79,7 @@ export async function deleteHeld(held: HeldKnown, runtime: ChainRuntime): Promis
     if (await yieldToSuccessor(held, reaching)) return undefined;
     const frozen = findConfigOfAdd(record, reaching);
     if (frozen === undefined) {
-      throw new CniError(
-        ErrorCode.decodingFailure,
+      throw decodingFailure(
         `Cannot delete interface "${ifname}" of container "${containerId}": the configuration in "${record.file}" cannot be used; run DEL with the network's own configuration`,
       );
     }

@@ -3,7 +3,7 @@
 
 import { type KnownAttachment, pastOf, readAttachment } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { CniError, ErrorCode, orTell } from '../../cni/errors.ts';
+import { decodingFailure, ErrorCode, orTell } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
@@ -76,7 +76,7 @@ export function findConfigOfAdd(
   return undefined;
 
   function warn(message: string): void {
-    runtime.onWarning?.(new CniError(ErrorCode.decodingFailure, message));
+    runtime.onWarning?.(decodingFailure(message));
   }
 }
 

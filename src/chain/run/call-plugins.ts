@@ -3,7 +3,15 @@
 import { basename } from 'node:path';
 import type { Held } from '../../attachments/store.ts';
 import { type Command, renderCniArgs } from '../../cni/env.ts';
-import { type CalledPlugin, CniError, describeError, ErrorCode, toCniError } from '../../cni/errors.ts';
+import {
+  type CalledPlugin,
+  CniError,
+  decodingFailure,
+  describeError,
+  ErrorCode,
+  toCniError,
+  tryAgainLater,
+} from '../../cni/errors.ts';
 import { failureOf, parseReply } from '../../cni/invocation.ts';
 import { defined, isObject, type JsonObject } from '../../cni/json.ts';
 import { atLeast, convertResult, resultVersionOf, SINCE, type SpecVersion } from '../../cni/result.ts';
@@ -458,11 +466,9 @@ export function acceptResult(stdout: string, version: SpecVersion, plugin: Calle
   const printed = parseReply(stdout, plugin);
   const what = `result of plugin "${plugin.type}"`;
   if (printed === undefined) {
-    throw new CniError(
-      ErrorCode.decodingFailure,
-      `Cannot decode output of plugin "${plugin.type}": it printed no result`,
-      { plugin },
-    );
+    throw decodingFailure(`Cannot decode output of plugin "${plugin.type}": it printed no result`, {
+      plugin,
+    });
   }
   try {
     return convertResult({ ...printed, cniVersion: resultVersionOf(printed, version, what) }, version, what);
@@ -563,7 +569,7 @@ function findFailure(
 
 /** The same text with the code that makes a runtime try again. */
 function tryAgain({ message, details, plugin }: CniError): CniError {
-  return new CniError(ErrorCode.tryAgainLater, message, defined({ details, plugin }));
+  return tryAgainLater(message, defined({ details, plugin }));
 }
 
 /** The error of a plugin that was not called, or was ended, because the caller interrupted the verb. */

@@ -2,7 +2,7 @@
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { type CniArgs, type Command, findPairProblem } from '../../cni/env.ts';
-import { CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, invalidEnvironment } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { NetworkPlugins } from '../../cni/plugin-about.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
@@ -274,11 +274,7 @@ export function checkAttachment(
 }
 
 function invalid(what: string, value: string, problem: string): CniError {
-  return new CniError(
-    ErrorCode.invalidEnvironment,
-    `Cannot use ${what} ${JSON.stringify(value)}: ${problem}`,
-    {
-      details: value,
-    },
-  );
+  return invalidEnvironment(`Cannot use ${what} ${JSON.stringify(value)}: ${problem}`, {
+    details: value,
+  });
 }

@@ -8,7 +8,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { join } from 'node:path';
 import { type AttachmentId, digestOf } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { tryAgainLater } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
 import { pause } from '../../wait.ts';
 import { type ChainRuntime, cacheDirOf } from './runtime.ts';
@@ -145,8 +145,7 @@ export async function withContainerAlone<T>(
       }
     }
     if (performance.now() > giveUpAt || signal?.aborted)
-      throw new CniError(
-        ErrorCode.tryAgainLater,
+      throw tryAgainLater(
         `Cannot change the networks of container "${containerId}": another process does, and holds "${path}"; try again later`,
       );
     await pause(PAUSE_MS);

@@ -5,7 +5,7 @@ import { listAttachments } from '../../attachments/store.ts';
 import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
-import { attempt, CniError, ErrorCode, invalidConfig } from '../../cni/errors.ts';
+import { attempt, invalidConfig, tryAgainLater } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { inventoriesOf, leaseDirsOf, loadAbouts, notesLeases, typesOf } from '../../cni/plugin-about.ts';
 import { isDirectory } from '../../files/read-file.ts';
@@ -84,11 +84,9 @@ async function free(call: CommandCall, operands: Operands): Promise<number> {
   const { network, dir, address, owner, state, evidence } = found;
   await refuseNote(call, found);
   if (state !== 'unused' && !call.on('force')) {
-    throw new CniError(
-      ErrorCode.tryAgainLater,
-      `Cannot free ${address} of network "${network}": it is ${WORDS[state]}`,
-      { details: `${evidence.join('; ')}; --force frees it anyway` },
-    );
+    throw tryAgainLater(`Cannot free ${address} of network "${network}": it is ${WORDS[state]}`, {
+      details: `${evidence.join('; ')}; --force frees it anyway`,
+    });
   }
   if (call.on('dry-run')) {
     await printAnswer(call, 'Lease', toJson(found), () => `${renderReason(found)}it would be freed\n`);
@@ -98,8 +96,7 @@ async function free(call: CommandCall, operands: Operands): Promise<number> {
     // If the address has a new owner since we looked, that owner keeps it.
     const holder = store.findOwner(address);
     if (JSON.stringify(holder) === JSON.stringify(owner)) store.release([address]);
-    else
-      throw new CniError(ErrorCode.tryAgainLater, `Cannot free ${address}: it has just got another holder`);
+    else throw tryAgainLater(`Cannot free ${address}: it has just got another holder`);
   });
   return 0;
 }

@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { runDir } from '../../cni/directories.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { decodingFailure } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { listLeases, parseOwner, readLease } from '../../ipam/lease-files.ts';
 import { localTime, oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
@@ -284,7 +284,6 @@ async function showRequests(call: CommandCall): Promise<number> {
     text: () => (records.length ? renderRequests(records, widthOf(call)) : NO_REQUESTS),
     names: () => records.map(({ id: one }) => one),
   });
-  for (const file of damaged)
-    call.warn(new CniError(ErrorCode.decodingFailure, `Cannot read trace "${file}"`));
+  for (const file of damaged) call.warn(decodingFailure(`Cannot read trace "${file}"`));
   return 0;
 }

@@ -1,5 +1,5 @@
 // How is the daemon's optional gRPC socket set up?
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { tryAgainLater } from '../../cni/errors.ts';
 import { networkIn } from '../../cni/invocation.ts';
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import type { WatchedCall } from '../../daemon/backend.ts';
@@ -36,7 +36,7 @@ export async function openGrpcSocket(parts: GrpcParts): Promise<GrpcServer> {
     async call(invocation, signal) {
       const asked = performance.now();
       const turn = await pool.enter({ network: networkIn(invocation.stdin) });
-      if (turn === undefined) throw new CniError(ErrorCode.tryAgainLater, BUSY);
+      if (turn === undefined) throw tryAgainLater(BUSY);
       return call(invocation, signal, performance.now() - asked, turn).finally(() => turn.leave());
     },
     observer: {

@@ -9,7 +9,13 @@ import { type Attachment, type ChainRuntime, holdCall } from '../../chain/run/ru
 import { inTurn, withContainerAlone } from '../../chain/run/turns.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { CniArgs } from '../../cni/env.ts';
-import { CniError, ErrorCode, invalidConfig, toCniError } from '../../cni/errors.ts';
+import {
+  decodingFailure,
+  invalidConfig,
+  invalidEnvironment,
+  toCniError,
+  tryAgainLater,
+} from '../../cni/errors.ts';
 import { defined, type JsonObject } from '../../cni/json.ts';
 import type { ResultOf } from '../../cni/result.ts';
 import { type Inside, readInside } from '../../node/devices.ts';
@@ -138,8 +144,7 @@ export function nextIfname(taken: ReadonlySet<string>): string {
 /** @throws CniError 4 if the container has an interface of that name, or is getting one */
 export function checkFree(containerId: string, ifname: string, taken: ReadonlySet<string>): void {
   if (!taken.has(ifname)) return;
-  throw new CniError(
-    ErrorCode.invalidEnvironment,
+  throw invalidEnvironment(
     `Cannot attach container "${containerId}": it already has an interface "${ifname}", or is getting one; choose another name (--ifname)`,
   );
 }
@@ -194,8 +199,7 @@ export async function detach(one: RecordedAttachment, runtime: ChainRuntime): Pr
     return isThat;
   });
   if (!isAnother) return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
+  throw tryAgainLater(
     `Cannot detach container "${containerId}" from network "${network}": it has been attached again or changed since it was looked up; try again`,
   );
 }
@@ -210,8 +214,7 @@ export function whereRecorded(
 
 function listOf({ source, network, containerId }: RecordedAttachment): Conflist {
   if (source !== '') return parseFrozen(source);
-  throw new CniError(
-    ErrorCode.decodingFailure,
+  throw decodingFailure(
     `Cannot detach container "${containerId}" from network "${network}": the configuration of its ADD is not on record; run DEL with the network's own`,
   );
 }

@@ -11,7 +11,7 @@ import {
 import protobuf from 'protobufjs';
 import { FileDescriptorProto } from 'protobufjs/ext/descriptor';
 import { findPairProblem, renderCniArgs } from '../../cni/env.ts';
-import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
+import { type CniError, ErrorCode, invalidEnvironment, toCniError, tryAgainLater } from '../../cni/errors.ts';
 import { errorIn, type Invocation, objectIn, type Reply } from '../../cni/invocation.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
@@ -54,8 +54,7 @@ export function serveCni(make: CallRunner, env: Invocation['env']): Record<'Add'
       const { signal } = controller;
       call.on('cancelled', () => controller.abort());
       const work = async (): Promise<object> => {
-        if (await hasGone(signal))
-          throw new CniError(ErrorCode.tryAgainLater, 'Cannot serve the call: its client has gone');
+        if (await hasGone(signal)) throw tryAgainLater('Cannot serve the call: its client has gone');
         const made = await make(toInvocation(verb, call.request, env), signal);
         if (made.exitCode !== 0) throw errorIn(made);
         return toAnswer(objectIn(made.stdout) ?? {});
@@ -93,7 +92,7 @@ function argsOf({ args }: CniCall): string {
     const problem = findPairProblem(key, value);
     if (problem === undefined) continue;
     const text = `Cannot use argument ${JSON.stringify(`${key}=${value}`)}: ${problem}`;
-    throw new CniError(ErrorCode.invalidEnvironment, text);
+    throw invalidEnvironment(text);
   }
   // coil's plugin forwards only the arguments that it knows, which do not include the runtime's IgnoreUnknown.
   if (args.IgnoreUnknown === undefined) pairs.push(['IgnoreUnknown', '1']);
