@@ -3,119 +3,8 @@
 import { crds } from './crds.ts';
 import { daemonSet } from './daemon-set.ts';
 import type { Printable, PrintOptions } from './print-options.ts';
+import alertRules from './texts/alerts.yaml.txt' with { type: 'text' };
 import { renderUnits } from './units.ts';
-
-/** An alert, with the condition that must hold for a time. */
-interface Alert {
-  readonly alert: string;
-  readonly expr: string;
-  /** Ten minutes unless given. */
-  readonly for?: string;
-  readonly severity: 'critical' | 'warning';
-  /** With labels as `{{ $labels.network }}`. */
-  readonly summary: string;
-  /** What to do on the node. */
-  readonly action: string;
-}
-
-const NODE = '{{ $labels.instance }}';
-const NETWORK = '"{{ $labels.network }}"';
-
-const ALERTS: readonly Alert[] = [
-  {
-    alert: 'CatenaRequestsFail',
-    expr:
-      'sum by (instance, network, verb) (rate(catena_requests_total{verb=~"ADD|DEL", code!="0"}[5m]))' +
-      ' / sum by (instance, network, verb) (rate(catena_requests_total{verb=~"ADD|DEL"}[5m])) > 0.1',
-    severity: 'critical',
-    summary: `More than a tenth of {{ $labels.verb }} on network ${NETWORK} fail on ${NODE}`,
-    action: 'catena log shows which and why, catena doctor what is wrong with the node',
-  },
-  {
-    alert: 'CatenaRequestsSlow',
-    expr: 'histogram_quantile(0.9, sum by (instance, verb, le) (rate(catena_request_duration_seconds_bucket{verb=~"ADD|DEL"}[10m]))) > 5',
-    severity: 'warning',
-    summary: `A tenth of {{ $labels.verb }} take more than five seconds on ${NODE}`,
-    action:
-      'catena log --requests lists the requests that were traced, catena log <id> how long each plugin took',
-  },
-  {
-    alert: 'CatenaAddressesRunOut',
-    expr: 'catena_range_addresses_used / catena_range_addresses > 0.9',
-    severity: 'warning',
-    summary: `Nine tenths of {{ $labels.range }} of network ${NETWORK} are leased on ${NODE}`,
-    action: 'catena ipam ls shows the leases; catena gc --gone frees those of containers that are gone',
-  },
-  {
-    alert: 'CatenaPoolRunsOut',
-    expr: 'max by (network, pool) (catena_pool_blocks_claimed) / max by (network, pool) (catena_pool_blocks) > 0.9',
-    severity: 'critical',
-    summary: `Nodes have claimed nine tenths of the blocks of pool {{ $labels.pool }} of network ${NETWORK}`,
-    action: 'catena ipam pools shows which node has which; add a subnet to the pool',
-  },
-  {
-    alert: 'CatenaAttachmentsBroken',
-    expr: 'catena_watched_drift{state="given up"} > 0',
-    severity: 'critical',
-    summary: `{{ $value }} attachments on ${NODE} are not as their ADD made them, and repair did not help`,
-    action: 'catena ls --check shows which; catena doctor what stops the repair',
-  },
-  {
-    alert: 'CatenaRecordsLeak',
-    expr: 'catena_leaked_records > 0',
-    for: '1h',
-    severity: 'warning',
-    summary: `{{ $value }} attachments on ${NODE} outlived their container`,
-    action: 'catena gc --gone deletes them',
-  },
-  {
-    alert: 'CatenaRoutesMissing',
-    expr: 'catena_node_routes{state="problem"} > 0',
-    severity: 'critical',
-    summary: `{{ $value }} routes to pods of other nodes are not as wanted on ${NODE}`,
-    action: 'catena doctor names them',
-  },
-  {
-    alert: 'CatenaDaemonOverloaded',
-    expr: 'sum by (instance) (rate(catena_declined_total{reason=~"busy|workers"}[10m])) > 0.1',
-    severity: 'warning',
-    summary: `The daemon on ${NODE} leaves calls to their callers, which are slower`,
-    action: 'give its container a greater cpu request',
-  },
-  {
-    alert: 'CatenaDaemonGone',
-    expr: 'count(catena_build_info offset 1h) > count(catena_build_info) or absent(catena_build_info)',
-    for: '15m',
-    severity: 'warning',
-    summary:
-      'Fewer daemons report than an hour ago; without one, calls are slower and nothing is repaired unasked',
-    action: 'look at the logs of the daemon on the nodes that are missing',
-  },
-];
-
-/** Rules for Prometheus, as YAML. */
-function alertRules(): string {
-  const rules = ALERTS.map(
-    ({ alert, expr, for: during = '10m', severity, summary, action }) => `      - alert: ${alert}
-        expr: ${quoted(expr)}
-        for: ${during}
-        labels: { severity: ${severity} }
-        annotations:
-          summary: ${quoted(summary)}
-          description: ${quoted(action)}
-`,
-  );
-  return `# Alerts about Catena: a file of rule_files in prometheus.yml; promtool check rules <file> checks it.
-groups:
-  - name: catena
-    rules:
-${rules.join('')}`;
-}
-
-/** A scalar of YAML in single quotes. */
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`;
-}
 
 /** A panel of the board: its title, the unit of its values, and queries with the legend of each. */
 type Panel = readonly [
@@ -226,7 +115,14 @@ function board(): string {
 
 /** The text of one of them. */
 export function printFor(what: Printable, options: PrintOptions): string {
-  const of = { systemd: systemdUnits, daemonset: daemonSet, containerfile, crds, alerts: alertRules, board };
+  const of = {
+    systemd: systemdUnits,
+    daemonset: daemonSet,
+    containerfile,
+    crds,
+    alerts: () => alertRules,
+    board,
+  };
   return of[what](options);
 }
 

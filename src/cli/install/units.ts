@@ -3,6 +3,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CORE_NAME, ON_DEMAND_SUFFIX } from '../../cni/directories.ts';
 import { findManifest } from './files.ts';
+import serviceUnit from './texts/catena.service.txt' with { type: 'text' };
+import socketUnit from './texts/catena.socket.txt' with { type: 'text' };
 
 /** A file with its path. */
 export interface TextFile {
@@ -17,93 +19,18 @@ export const SERVICE_UNIT = 'catena.service';
 /** @param unitDir where the units are, usually /etc/systemd/system */
 export function renderUnits(unitDir: string, binDir: string): readonly TextFile[] {
   return [
-    { path: `${unitDir}/${SOCKET_UNIT}`, text: SOCKET },
-    { path: `${unitDir}/${SERVICE_UNIT}`, text: renderService(binDir) },
+    { path: `${unitDir}/${SOCKET_UNIT}`, text: socketUnit },
+    {
+      path: `${unitDir}/${SERVICE_UNIT}`,
+      text: serviceUnit.replaceAll('{{command}}', () => commandIn(binDir)),
+    },
   ];
 }
-
-const SOCKET = `# The first call starts the daemon. That call does not wait for it.
-[Unit]
-Description=Catena, CNI chains: socket
-Before=containerd.service crio.service kubelet.service podman.service
-
-[Socket]
-# The daemon listens on sockets of its own under the names of the symbolic links, and restores the links when it ends.
-ListenStream=/run/catena/catena.sock.start
-Symlinks=/run/catena/catena.sock /run/catena/catena.sock.wire
-SocketMode=0600
-DirectoryMode=0700
-RemoveOnStop=yes
-
-[Install]
-WantedBy=sockets.target
-`;
 
 /** The command's path as systemd reads it: it divides a line at spaces, and "%" begins a specifier (systemd.service(5), "Command lines"). */
 function commandIn(binDir: string): string {
   const path = `${binDir}/catena`.replaceAll(/["\\]/g, '\\$&').replaceAll('%', '%%');
   return /[\s'"\\;]/.test(path) ? `"${path}"` : path;
-}
-
-function renderService(binDir: string): string {
-  return `# Keeps plugins loaded. Runtimes also work without it, but more slowly.
-[Unit]
-Description=Catena, CNI chains
-Requires=${SOCKET_UNIT}
-After=${SOCKET_UNIT} network-pre.target local-fs.target
-
-[Service]
-Type=notify
-NotifyAccess=main
-ExecStart=${commandIn(binDir)} daemon
-# To end after ten minutes without a request, and to be started by the next one:
-# ExecStart=
-# ExecStart=${commandIn(binDir)} daemon --idle-exit 600
-Restart=on-failure
-RestartSec=1
-# Another daemon has the socket: restarting this one would not help.
-RestartPreventExitStatus=3
-# A daemon that hangs is killed and restarted.
-WatchdogSec=30
-# Requests in progress are finished before the daemon's child processes end.
-KillMode=mixed
-TimeoutStopSec=90
-# Locks and sockets survive the daemon.
-RuntimeDirectory=catena
-RuntimeDirectoryMode=0700
-RuntimeDirectoryPreserve=yes
-StateDirectory=catena
-LimitNOFILE=65536
-OOMScoreAdjust=-999
-
-# Hardening. Third-party plugins run as children of the daemon and are bound by all of it.
-UMask=0022
-KeyringMode=private
-LockPersonality=yes
-RestrictRealtime=yes
-CapabilityBoundingSet=~CAP_SYS_BOOT CAP_SYS_TIME CAP_WAKE_ALARM CAP_SYS_RAWIO CAP_SYS_PACCT CAP_SYS_TTY_CONFIG
-CapabilityBoundingSet=~CAP_MAC_ADMIN CAP_MAC_OVERRIDE CAP_LINUX_IMMUTABLE CAP_LEASE CAP_AUDIT_CONTROL CAP_AUDIT_READ
-
-# Left out on purpose:
-# PrivateMounts=, PrivateTmp=, PrivateDevices=, ProtectSystem=, ProtectHome=, ProtectProc=, ProtectKernelTunables=,
-#   ProtectKernelModules=, ProtectKernelLogs=, ProtectControlGroups=, ReadOnlyPaths=, InaccessiblePaths=, RootDirectory=:
-#   each gives the service a mount namespace of its own. Namespaces of pods that are mounted on the host later would not appear
-#   in it, and the daemon declines calls from other mount namespaces, so it would serve none.
-# PrivateNetwork=, NetworkNamespacePath=: the daemon configures the host's network namespace.
-# PrivatePIDs=: paths such as /proc/4711/ns/net name processes of the host.
-# PrivateUsers=, User=, DynamicUser=: the kernel lets only root of the host configure devices.
-# RestrictNamespaces=: plugins enter the pods' network namespaces (setns(2)).
-# ProtectHostname=: it gives the service a UTS namespace of its own, which third-party plugins may not expect.
-# RestrictAddressFamilies=, IPAddressDeny=: third-party plugins may speak to anything, as DHCP clients and API servers show.
-# SystemCallFilter=, SystemCallArchitectures=, RestrictSUIDSGID=, NoNewPrivileges=: third-party plugins may call anything, may be
-#   of another architecture, and may have file capabilities or a SELinux domain of their own.
-# MemoryDenyWriteExecute=: the JavaScript engine compiles at run time.
-# ProtectClock=, DeviceAllow=: they restrict devices, and plugins open /dev/net/tun and /dev/vhost-net.
-# MemoryMax=, TasksMax=: a limit would end plugins in the middle of an ADD.
-
-[Install]
-Also=${SOCKET_UNIT}
-`;
 }
 
 /** sd_booted(3) */
