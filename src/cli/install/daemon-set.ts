@@ -1,7 +1,7 @@
 // Which objects make Kubernetes install Catena on every node and keep its daemon running there?
-import { definitions } from './crds.ts';
 import { kubeconfigIn } from './kubeconfig.ts';
 import type { PrintOptions } from './print-options.ts';
+import networkDefinition from './texts/network-definition.yaml.txt' with { type: 'text' };
 
 /** Where the installing container sees the service account. */
 const ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount';
@@ -27,7 +27,8 @@ export const DAEMON_CAPABILITIES: Readonly<Record<string, string>> = {
 /** The manifest, as YAML. */
 export function daemonSet(options: PrintOptions): string {
   const { binDir, confDir, version, withAccount, list } = options;
-  const config = `${options.withDefinitions ? definitions() : ''}${list ? configMap(list) : ''}${withAccount ? account(options) : ''}`;
+  // Network Custom Resource Definition De-facto Standard, version 1.3, section 3: its projects each bring the same kind.
+  const config = `${options.withDefinitions ? networkDefinition : ''}${list ? configMap(list) : ''}${withAccount ? account(options) : ''}`;
   return `# Installs Catena on every node and runs its daemon there. Build the image with catena install --print containerfile.
 ${config}apiVersion: apps/v1
 kind: DaemonSet
