@@ -106,7 +106,6 @@ async function startEarly(args: readonly string[]): Promise<WorkerSource | undef
   return earlyWorker(dirs.length ? dirs.join(':') : process.env.CNI_PATH || DEFAULT_BIN_DIR, RUNNER_NAME);
 }
 
-/** For a switch from multus. */
 async function readMultus(): ReturnType<ReadMultus> {
   const [{ fromMultus }, { CatenaConf, optionsOf }, { decode }] = await Promise.all([
     import('./catena/config.ts'),

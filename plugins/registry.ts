@@ -132,7 +132,6 @@ export const RUNNER = {
   about: async () => (await import('./catena/about.ts')).about,
 } satisfies RegisteredPlugin;
 
-/** A type of which tools know something. */
 export type KnownType = PluginName | typeof RUNNER_NAME;
 
 export const KNOWN_TYPES: readonly KnownType[] = [...PLUGIN_NAMES, RUNNER_NAME].sort();

@@ -83,7 +83,6 @@ export function findIfbs(host: NetlinkSocket, attachment: AttachmentId): Link[] 
   return ownAmong(findLinks(host, ifbNamesOf(attachment)), attachment);
 }
 
-/** Those of the devices that belong to the attachment. */
 function ownAmong(links: readonly (Link | undefined)[], attachment: AttachmentId): Link[] {
   return links.flatMap(link => (link && isOwn(link, attachment) ? [link] : []));
 }
@@ -101,7 +100,6 @@ interface Ifb {
   readonly settings: readonly Request[];
 }
 
-/** Which device is wanted, and where. */
 interface WantedIfb {
   /** Of the namespace that the device is for. */
   readonly socket: NetlinkSocket;

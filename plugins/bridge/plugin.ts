@@ -269,7 +269,6 @@ interface Port extends Pair {
   readonly onFailure: Call['onFailure'];
 }
 
-/** What ADD connected. */
 interface Attached extends Port {
   /** The interface that carries the gateway of a VLAN; undefined when the bridge itself carries the gateway. */
   readonly gatewayPort: Link | undefined;

@@ -73,7 +73,6 @@ function inEnvelope(kind: string, { properties, required = [], $defs, ...rest }:
   };
 }
 
-/** Adds the comments to the keys of one object. */
 function describe(schema: JsonObject, words: Words | undefined): JsonObject {
   const { additionalProperties: _, properties = {}, ...rest } = withoutLimits(schema) as JsonObject;
   const described = Object.entries(properties as Record<string, JsonObject>).map(([key, value]) => {

@@ -282,7 +282,6 @@ export const quickZod: BunPlugin = {
   },
 };
 
-/** The chunks of chunks.ts, with zod replaced. */
 export function chunksPlugin(entry: string): BunPlugin {
   return joinChunks(entry, name => (name === 'zod/mini' ? QUICK_ZOD : undefined));
 }

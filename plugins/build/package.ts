@@ -21,7 +21,6 @@ const TEXTS = ['LICENSE', 'README.md'];
 /** 2000-01-01: a time that tools accept without complaint, unless SOURCE_DATE_EPOCH specifies another. */
 const TIME = Number(process.env.SOURCE_DATE_EPOCH ?? 946_684_800);
 
-/** An archive that was written. */
 interface Release {
   readonly file: string;
   readonly bytes: number;
@@ -98,7 +97,6 @@ const SYSROOTS = { arm64: '/usr/aarch64-linux-gnu', x64: '/usr/x86_64-linux-gnu'
 const EMULATORS = { arm64: 'qemu-aarch64', x64: 'qemu-x86_64' } as const;
 const PT_INTERP = 3;
 
-/** The findings about a release. */
 interface Inspection {
   /** Its output, or why it was not run. */
   readonly run: { readonly version: string } | { readonly skipped: string };

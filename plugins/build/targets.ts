@@ -6,7 +6,6 @@ import lock from '../../package-lock.json' with { type: 'json' };
 
 const ROOT = path.resolve(import.meta.dir, '../..');
 
-/** A system that releases are built for. */
 export interface Target {
   /** As it appears in the archive's name. */
   readonly name: string;

@@ -134,7 +134,6 @@ function fieldsOf({
   };
 }
 
-/** The key of the pod's record. */
 export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly netns: string } {
   const { containerId, ifname, netns } = env;
   return { network, containerId, ifname, netns };
@@ -218,7 +217,6 @@ export async function prepareRunner<T>(
   }
 }
 
-/** What the verbs do in the container. */
 function inContainer(
   call: Call<PluginConfig>,
   place: Pick<Runner['runtime'], 'env' | 'signal'>,
@@ -238,7 +236,6 @@ function inContainer(
   };
 }
 
-/** What the verbs ask of a cluster. */
 function servicesOf(
   cluster: OpenCluster,
   log: Log,

@@ -25,7 +25,6 @@ import type { ClusterConf } from './config.ts';
 const REQUEST_S = 5;
 export const DEFAULT_TIMEOUT_S = 10;
 
-/** A network, as a call has it. */
 type Network = Pick<Call<LeaseConf>, 'conf' | 'network' | 'environment'> & Partial<Pick<Call, 'log'>>;
 
 /** Where the network of a call keeps leases and blocks. */
@@ -82,7 +81,6 @@ export async function openStore(
 
 // Its upkeep knows notes about attachments. This one is about all of them: it bears a name that no container has.
 
-/** Name of the directory of notes. */
 const PLUGIN = 'cluster';
 const OWNER = { containerId: 'blocks-of-this-node', ifname: 'none' };
 /** Seconds between two looks, give or take a quarter: nodes that started together must not ask together. */

@@ -13,7 +13,6 @@ import { ANNOTATIONS, type ClusterConf } from './config.ts';
 // The pod's annotation decides, then its namespace, then `pool`. An annotation may only name what the configuration lists: who creates
 // pods does not choose among all pools of the cluster.
 
-/** The annotation by which a pod names its pool. */
 const POOL_ANNOTATION = 'catena.cni.cncf.io/pool';
 
 const DEFAULT_POOL = 'default';

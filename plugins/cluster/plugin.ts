@@ -135,7 +135,6 @@ function inPresentTerms(held: Held, { name, spec }: ConfiguredPool): Held {
   return spec ? { ...held, terms: { ...held.terms, [name]: termsOf(parsePool(name, spec)) } } : held;
 }
 
-/** What an attachment is to get. */
 interface Asked {
   readonly pool: ConfiguredPool;
   readonly wish: Wish | undefined;

@@ -286,7 +286,6 @@ export interface ClientMessage {
   readonly options: Options;
 }
 
-/** What a server answered. */
 export interface ServerMessage {
   readonly xid: number;
   readonly mac: Uint8Array;

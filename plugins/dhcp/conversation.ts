@@ -123,7 +123,6 @@ export type LeaseQuestion = 'confirm' | 'renew' | 'rebind';
  */
 export type Response<L> = { readonly lease: L } | 'over' | 'unknown' | undefined;
 
-/** How a client asks. */
 export interface ClientPolicy<L> {
   /** Servers whose answers count, in text, for IPv6 by their link-local addresses; undefined for any. */
   readonly servers: readonly string[] | undefined;
@@ -131,14 +130,12 @@ export interface ClientPolicy<L> {
   readonly findHolder?: (lease: L) => Promise<string | undefined>;
 }
 
-/** Whether a server's answers count. */
 export function isTrusted({ servers }: Pick<ClientPolicy<unknown>, 'servers'>, server: string): boolean {
   return servers === undefined || servers.includes(server);
 }
 
 /** The messages by which a family obtains a lease. */
 interface Acquisition<L, O> {
-  /** @param hint the address to ask for */
   discover(hint: string | undefined): Promise<O | undefined>;
   request(offer: O, giveUpAt: number): Promise<Response<L>>;
   /** Tells the server that another host has the address. */
@@ -285,7 +282,6 @@ function receive(client: Client, xid: number, room: Uint8Array): Dhcp4Answer | u
 /** linux/if_ether.h */
 const ETH_P_IP = 0x0800;
 
-/** The interface through which a client talks. */
 export interface ClientInterface {
   readonly netns: Netns;
   readonly link: Link;
@@ -318,7 +314,6 @@ export async function withClient<T>(
   }
 }
 
-/** @returns a function that frees the port */
 function occupyPort(): () => void {
   const socket = openSocket('udp', 4);
   try {

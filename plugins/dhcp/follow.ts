@@ -68,7 +68,6 @@ export function followMtu(place: OpenInterface, lease: Lease, limits: MtuLimits,
   }
 }
 
-/** The MTU that the interface is to have by a lease. */
 function mtuFor(place: OpenInterface, { mtu }: Lease, { own, needsIpv6 }: MtuLimits): number {
   if (mtu === undefined) return own;
   const least = needsIpv6 || hasIpv6(place) ? Math.min(IPV6_MIN_MTU, own) : 0;
@@ -82,7 +81,6 @@ function hasIpv6({ socket, link }: OpenInterface): boolean {
   );
 }
 
-/** What follows from a change of the lease. */
 interface LeaseChange {
   /** The lease that this one replaces: the routes that only that one has go. */
   readonly before: Lease;

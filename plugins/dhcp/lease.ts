@@ -165,7 +165,6 @@ export interface ClientPolicy4 extends ClientPolicy<Lease>, Wishes {
   readonly broadcast: boolean;
 }
 
-/** As {@link acquireBy}. */
 export function acquire(
   client: Client,
   policy: ClientPolicy4,

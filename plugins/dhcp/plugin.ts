@@ -186,7 +186,6 @@ function keepIpv4(call: Call, conf: DhcpConf, restarted: boolean): Promise<void>
   });
 }
 
-/** How to ask servers, and for what. */
 function policyFor(call: Call, conf: DhcpConf, place: OpenInterface): ClientPolicy4 {
   const { servers, detectConflicts = true } = conf.ipam;
   // Its parent cannot tell which of the interfaces on it a unicast to an unknown address is for.

@@ -49,7 +49,6 @@ type CommonLease = z.output<typeof CommonLease>;
 /** A shorter lease would keep the node busy with nothing else. */
 export const MIN_DURATION_S = 10;
 
-/** What the record of a lease has besides it. */
 export const CommonState = z.object({
   /** The lease is over, and its address was taken from the interface. */
   withdrawn: z.optional(z.boolean()),
@@ -74,7 +73,6 @@ export interface LeaseFamily<S extends LeaseState> {
   readonly schema: z.ZodMiniType<S>;
   /** The address of a lease, as a result has it. */
   cidrOf(state: S): string;
-  /** The routes of a lease, in text. */
   routesOf(state: S): readonly string[];
   /**
    * Tells the server that the address is free.
@@ -105,7 +103,6 @@ const MIN_PAUSE_S = 2;
 /** What a lease needs at a moment of its life (RFC 2131, 4.4.5). */
 type Stage = 'bound' | 'renewing' | 'rebinding' | 'expired';
 
-/** What a lease's life depends on. */
 type Times = Pick<CommonLease, 'since' | 'duration' | 'renewAfter' | 'rebindAfter'>;
 
 /** The stage that a lease is in, by the clock of the boot. */
@@ -162,12 +159,10 @@ export function clientIdOf(attachment: AttachmentId): Uint8Array {
   return Uint8Array.from([NODE_SPECIFIC, ...iaidOf(attachment), ...duidOf(attachment)]);
 }
 
-/** Name of the directory of leases. */
 const PLUGIN = 'dhcp';
 /** The part of the notes that are about IPv6. */
 const IPV6_PART = '6';
 
-/** A lease of an attachment, as noted. */
 interface KeptLease<S> {
   readonly note: UpkeepNote;
   readonly state: S;
@@ -221,7 +216,6 @@ export async function requireLease<S extends LeaseState>(
   );
 }
 
-/** Releases a lease that was obtained, should ADD fail. */
 export function releaseOnFailure<S extends LeaseState>(
   call: Call,
   leases: LeaseFamily<S>,
@@ -450,7 +444,6 @@ const LOOK_FOR_S = 60;
 /** How a family asks servers about a lease, and how its interface follows. Moments are in milliseconds of `performance.now()`. */
 interface LeaseKeeper<L> {
   ask(about: LeaseQuestion, lease: L, giveUpAt: number): Promise<Response<L>>;
-  /** @param former address to ask for */
   acquire(former: string | undefined, giveUpAt: number, refusals: Refusals): Promise<L | undefined>;
   /** Destinations of a lease that its interface has no route to. */
   missing(lease: L): string[];
@@ -462,7 +455,6 @@ interface LeaseKeeper<L> {
   apply(lease: L, before: L, without: readonly string[]): void;
 }
 
-/** A lease while the daemon calls for it. */
 interface Visit<S extends LeaseState> {
   readonly call: Call;
   readonly record: KeptLease<S>;
@@ -659,7 +651,6 @@ async function take<S extends LeaseState>(
     );
 }
 
-/** What a lease gives its interface. */
 function termsOf({ since, duration, renewAfter, rebindAfter, ...terms }: CommonLease): string {
   return JSON.stringify(terms);
 }

@@ -133,7 +133,6 @@ function ingressRules(home: 'accept' | 'drop'): string[] {
   ];
 }
 
-/** What an attachment needs. */
 export interface AccessPlan {
   /** Packet filters of the host that are informed as well. */
   readonly others: readonly Other[];
@@ -181,7 +180,6 @@ export function planAccess(result: Result, policy: IngressPolicy): Pick<AccessPl
   return { pods, ingress: { bridge, home: bridge, policy } };
 }
 
-/** One address of an attachment, as its claim records it. */
 export interface Claim {
   readonly number: number;
   readonly pod: Ip;
@@ -222,7 +220,6 @@ function portEntries(port: string, { handle, note: comment }: FilterOwner): Entr
   ];
 }
 
-/** All places that a claim may occupy. */
 export function placesOf({ number, pod, home }: Claim, owner: FilterOwner): ElementPlace[] {
   const sets = SETS[pod.family];
   return [

@@ -212,7 +212,6 @@ async function referenceChoice(nft: NetlinkSocket): Promise<Other[]> {
   return [(await isFirewalldRunning(nft)) ? 'firewalld' : 'iptables'];
 }
 
-/** @returns the claims that the attachments had */
 async function remove(nft: NetlinkSocket, owners: readonly FilterOwner[]): Promise<Claim[]> {
   await haveOthersForget(nft, owners);
   return owners.flatMap(owner => revoke(nft, owner));

@@ -204,7 +204,6 @@ const xdp = attrs('XDP', { fd: [1, s32], flags: [3, u32], program: [4, u32] });
 /** linux/if_link.h: where a program can be: XDP_FLAGS_SKB_MODE, _DRV_MODE, _HW_MODE */
 const XDP_PLACES = [2, 4, 8];
 
-/** The attributes of the kernel by their numbers, as base64. */
 function readSettings({ attrs: own }: Link): Record<string, string> {
   const raw = (type: number) => own.unknown?.find(one => one.type === type)?.bytes;
   const families = raw(IFLA_AF_SPEC);
@@ -219,7 +218,6 @@ function readSettings({ attrs: own }: Link): Record<string, string> {
   );
 }
 
-/** The requests that change what differs from the record. */
 function settingRequests(link: Link, settings: Readonly<Record<string, string>>): Request[] {
   const now = readSettings(link);
   return Object.entries(settings).flatMap(([type, bytes]) => {

@@ -218,7 +218,6 @@ function renderRoute({ dst, gateway, ways, table, scope, priority, mtu, advmss }
   };
 }
 
-/** The part of a call that returning a device needs. */
 type Returning = Pick<Call, 'host' | 'environment' | 'log'>;
 
 /** After the last process of a namespace has ended, the kernel takes its devices apart in the background. */

@@ -41,7 +41,6 @@ const KeptAddress = kept(decodeAddress);
 /** A route through the device, or from one of its addresses: RTM_NEWROUTE. */
 const KeptRoute = kept(decodeRoute);
 
-/** A rule that was copied into the container. */
 export const RecordedRule = z.object({ from: cidr, table: number, priority: number });
 export type RecordedRule = z.output<typeof RecordedRule>;
 
@@ -169,7 +168,6 @@ export function withDeviceLock<T>(
 // beside its first. So hardware is known by its place on the bus, and a function with several ports also by the address that is
 // burnt in; everything else by the number that its directory in sysfs has.
 
-/** A container's namespace. */
 export interface Inside {
   readonly socket: NetlinkSocket;
   readonly netns: Netns;

@@ -49,7 +49,6 @@ export function select(host: NetlinkSocket, selector: Selector, sys = SYS): Sele
   );
 }
 
-/** The PCI address of a selector, if it has one. */
 export function findPciAddress(selector: Selector, sys = SYS): string | undefined {
   if (selector.by === 'pci') return selector.address;
   const isPci = selector.by === 'deviceID' && existsSync(join(sys, 'bus/pci/devices', selector.id));

@@ -244,7 +244,6 @@ export interface Leases {
   findOwner(address: string): Owner | undefined;
   /** The first free address from `from` to `to`, both included. */
   findFree(from: Ip, to: Ip): Ip | undefined;
-  /** The address last handed out from the set. */
   findLastReserved(setIndex: number): Ip | undefined;
 }
 

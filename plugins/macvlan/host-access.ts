@@ -116,7 +116,6 @@ function entriesFor(call: Call, device: string, ips: readonly Ip[]): Entry[] {
   ];
 }
 
-/** The other attachment that an element belongs to. */
 function rivalOf(entry: Entry, found: Element | undefined) {
   const owner = found?.comment;
   if (found === undefined || owner === entry.element.comment) return undefined;
@@ -219,18 +218,15 @@ function deviceNameOf(master: Pick<Link, 'index'>): string {
   return `${PREFIX}${master.index}`;
 }
 
-/** The host's device on a master, if there is one. */
 function findDevice(host: NetlinkSocket, master: Pick<Link, 'index'>): Link | undefined {
   const link = findLink(host, deviceNameOf(master));
   return link && isOurs(link) && link.peer === master.index ? link : undefined;
 }
 
-/** The host's devices on all masters. */
 function listDevices(host: NetlinkSocket): Link[] {
   return listLinks(host).filter(isOurs);
 }
 
-/** Whether the host has a device on any master. */
 export function hasDevices(host: NetlinkSocket): boolean {
   return listDevices(host).length > 0;
 }

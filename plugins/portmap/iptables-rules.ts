@@ -22,7 +22,6 @@ const KEY_DIGITS = 15;
 /** linux/netfilter/xt_comment.h, XT_MAX_COMMENT_LEN, less the terminating zero. */
 const COMMENT_MAX_BYTES = 255;
 
-/** The chain with the ports of a container. */
 export function dnatChain(owner: ChainOwner): string {
   return `CNI-DN-${hash(owner)}`;
 }
@@ -77,7 +76,6 @@ export interface IptablesOptions {
   readonly conditions: Readonly<Record<4 | 6, readonly string[]>>;
 }
 
-/** A rule in a chain that all containers share, and what it does. */
 export interface SharedRule {
   readonly chain: string;
   readonly target: string;

@@ -25,7 +25,6 @@ export function protocolName(number: number | undefined): Protocol | undefined {
   return (Object.keys(PROTOCOLS) as Protocol[]).find(name => PROTOCOLS[name] === number);
 }
 
-/** A port of the host that is forwarded to a pod. */
 export interface HostPort {
   readonly protocol: Protocol;
   readonly port: number;
@@ -194,7 +193,6 @@ export interface Claim extends Taken {
 /** Which connections get an address of the host as source. */
 type Masquerading = 'none' | 'local' | 'all';
 
-/** The options that the elements depend on. */
 export interface Means {
   readonly backend: Backend;
   /** Handles of the conditions. */

@@ -186,7 +186,6 @@ export function askingChain(family: 4 | 6): string {
   return `conditions${family}`;
 }
 
-/** Name of the chain that forwards when the conditions hold. */
 export function whenChain({ family, handle }: Pick<Conditions, 'family' | 'handle'>): string {
   return `when${family}_${handle}`;
 }

@@ -218,7 +218,6 @@ function sameDestination(a: Route, b: Route): boolean {
   return sameSubnet(a.dst, b.dst);
 }
 
-/** The current state of the namespace. */
 export interface Present {
   readonly index: number;
   readonly rules: readonly Rule[];

@@ -122,7 +122,6 @@ const UNUSED_TABLE = 0x7ffffffe;
 /** RFC 5737, TEST-NET-1: an address that is not in use */
 const UNUSED_SOURCE: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 };
 
-/** What planning starts from. */
 function readPresent(socket: NetlinkSocket, link: Link): Present {
   return { index: link.index, rules: listRules(socket), routes: listRoutesByDevice(socket) };
 }

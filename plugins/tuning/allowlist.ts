@@ -6,7 +6,6 @@ import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 /** One regular expression per line; the path is the reference's. */
 const ALLOWLIST = '/etc/cni/tuning/allowlist.conf';
 
-/** A line of the list and its expression. */
 interface AllowRule {
   readonly text: string;
   readonly pattern: RegExp;
@@ -151,7 +150,6 @@ function translateEscape(piece: string, escaped: string | undefined): string {
   return piece;
 }
 
-/** A kernel parameter to set. */
 export interface Sysctl {
   /** The name as configured. */
   readonly key: string;

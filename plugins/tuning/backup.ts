@@ -134,7 +134,6 @@ export function splitBackup(
   };
 }
 
-/** Whether a backup restores nothing. */
 export function isEmpty({ network: _, order: __, sysctl = {}, ...values }: Backup): boolean {
   return Object.keys(values).length + Object.keys(sysctl).length === 0;
 }
@@ -142,7 +141,6 @@ export function isEmpty({ network: _, order: __, sysctl = {}, ...values }: Backu
 // A namespace has most sysctls once for all interfaces, and several networks of a container may set the same. Each keeps the value that it
 // found, which is that of the one before, so what leaves first must not restore its value: it passes it to the next one.
 
-/** The backup of another interface of the container. */
 export interface Neighbour {
   readonly path: string;
   readonly backup: Backup;
@@ -182,7 +180,6 @@ export function passOn(backup: Backup, neighbours: readonly Neighbour[]): Backup
   return left.length ? { ...rest, sysctl: Object.fromEntries(left) } : rest;
 }
 
-/** Undefined if the interface has not set the sysctl. */
 function placeOf({ sysctl = {}, order = {} }: Backup, path: string): number | undefined {
   return Object.hasOwn(sysctl, path) ? (order[path] ?? 0) : undefined;
 }

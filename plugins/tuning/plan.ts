@@ -18,7 +18,6 @@ export interface DeviceTuning {
   readonly txQLen?: number;
 }
 
-/** The desired state of the interface and its namespace. */
 export interface TuningPlan {
   readonly sysctls: readonly Sysctl[];
   readonly link: DeviceTuning;

@@ -395,7 +395,6 @@ function restore({ socket, netns, ifname }: Target, backup: Backup): string[] {
   ]);
 }
 
-/** {@link DeviceTuning}, from a plan or from a backup. */
 type Attributes = { readonly [K in keyof DeviceTuning]?: DeviceTuning[K] | undefined };
 
 function hasAttributes(link: DeviceTuning): boolean {

@@ -356,7 +356,6 @@ function readBelongings(socket: NetlinkSocket, { index }: Link, from: number): B
 
 const LINK_LOCAL = parseCidr('fe80::/64');
 
-/** What uses tables in a namespace. */
 interface TableUse {
   /** Tables of its VRFs. */
   readonly vrfs: readonly number[];

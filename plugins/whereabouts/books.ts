@@ -32,7 +32,6 @@ const UNPROCESSABLE = 422;
 /** Longest pause after another writer was faster. */
 const PAUSE_MS = 50;
 
-/** Whom an address is for. */
 export interface Holder {
   readonly id: string;
   /** `namespace/name` of the pod. */
@@ -137,7 +136,6 @@ export async function release(
   }
 }
 
-/** The address that a holder has in the range. */
 export async function findEntry(
   books: Books,
   range: Range,
@@ -220,7 +218,6 @@ function isOf(spec: JsonObject, { podref, ifname }: Partial<Holder>): boolean {
   return spec.podref === podref && (spec.ifname ?? ifname) === ifname;
 }
 
-/** Whether any pool has an entry of the address for that holder. */
 async function hasEntry(books: Books, ip: Ip, holder: JsonObject): Promise<boolean> {
   for await (const { spec } of listPools(books)) {
     const { range, allocations } = isObject(spec) ? spec : {};

@@ -218,7 +218,6 @@ export function poolOfSlice(
   return { subnet, prefix: range.prefix, poolName };
 }
 
-/** As whereabouts names objects. */
 function named(text: string): string {
   return (text.endsWith(':') ? `${text}0` : text).replaceAll(':', '-').replaceAll('/', '-');
 }

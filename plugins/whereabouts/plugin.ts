@@ -196,7 +196,6 @@ async function rangesFor(call: Call, ipam: Ipam, books: Books): Promise<readonly
   return ipam.node_slice_size && ranges[0] ? [await sliceFor(call, ipam, books, ranges[0])] : ranges;
 }
 
-/** A range, and the address that a holder has in it. */
 interface RangeEntry {
   readonly range: Range;
   readonly ip: Ip | undefined;

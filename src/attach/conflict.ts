@@ -150,7 +150,6 @@ export function findHolderMac(
   }).then(({ senderMac }) => senderMac);
 }
 
-/** The next frame, if there is one. */
 type Receive = () => Uint8Array | undefined;
 
 /**
@@ -181,7 +180,6 @@ async function probe<T>(
   }
 }
 
-/** What has arrived of ARP. */
 function* messagesIn(receive: Receive): Generator<ArpMessage> {
   for (let left = MOST_FRAMES; left > 0; left--) {
     const frame = receive();

@@ -84,7 +84,6 @@ function isMute({ kind, flags }: Link): boolean {
   return (flags & IFF_NOARP) !== 0 && ASKING.includes(kind);
 }
 
-/** A device of the container, and what was assigned to it. */
 interface Addressed {
   readonly link: Link;
   /** The answer of the IPAM plugin; undefined on layer 2 only. */
@@ -92,7 +91,6 @@ interface Addressed {
   readonly addressing: ContainerAddressing | undefined;
 }
 
-/** How a device gets its addresses. */
 interface AddressOptions {
   /** Addresses and routes that an earlier plugin of the chain obtained, in place of the IPAM plugin's. */
   readonly given?: Result | undefined;

@@ -60,7 +60,6 @@ export function backendOf({ ipMasqBackend }: { readonly ipMasqBackend?: string |
   return MASQ_BACKENDS.find(name => name === ipMasqBackend) ?? MASQ_BACKENDS[0];
 }
 
-/** What is wrong with the options' values, or undefined. */
 export function findMasqProblem(conf: MasqConf): string | undefined {
   const { ipMasqSource = [], ipMasqBackend } = conf;
   if (ipMasqBackend !== undefined && !MASQ_BACKENDS.some(name => name === ipMasqBackend))

@@ -268,7 +268,6 @@ function findOtherIptablesOwners(
   );
 }
 
-/** The families that have addresses, with these. */
 function byFamily(cidrs: readonly Cidr[]): (readonly [Family, readonly Cidr[]])[] {
   const parts = FAMILIES.map(family => [family, cidrs.filter(({ ip }) => ip.family === family)] as const);
   return parts.filter(([, own]) => own.length > 0);

@@ -65,7 +65,6 @@ export async function awaitTraffic(log: Log, stages: readonly Stage[]): Promise<
 /** Nothing ever notifies it: waiting on it is a pause shorter than any timer. */
 const nothing = new Int32Array(new SharedArrayBuffer(4));
 
-/** What a stage still lacks. */
 interface Seen {
   readonly problem?: string | undefined;
   /** A port that will start forwarding without our help, but much later. */

@@ -307,7 +307,6 @@ export interface EntryFilter {
   readonly containerId?: string;
 }
 
-/** What a cache holds. */
 interface EntryList {
   /** Sorted by file. */
   readonly entries: readonly Entry[];
@@ -357,7 +356,6 @@ function mayHold(name: string, { network, containerId }: EntryFilter): boolean {
   );
 }
 
-/** Whether a filter selects it. */
 export function isMeant(attachment: AttachmentId, { network, containerId }: EntryFilter): boolean {
   return (
     (network === undefined || attachment.network === network) &&

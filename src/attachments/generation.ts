@@ -15,7 +15,6 @@ import { fileExists, inDirectory, namesIfThere, UNREADABLE, unlessThere } from '
 import { pause } from '../wait.ts';
 import { isBeingRemoved } from './lock.ts';
 
-/** A note, and the attachment it belongs to. */
 export interface Generation extends Pick<AttachmentId, 'containerId' | 'ifname'> {
   /** Never used again. */
   readonly token: string;
@@ -54,7 +53,6 @@ function replaceNote(path: string, attachment: AttachmentId, token: string): boo
   return writeNote(path, attachment, token);
 }
 
-/** @returns whether there was none */
 function writeNote(path: string, attachment: AttachmentId, token: string): boolean {
   const target = targetFor(attachment, token);
   return inDirectory(path, () => unlessThere(() => symlinkSync(target, path)));

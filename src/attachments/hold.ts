@@ -595,7 +595,6 @@ function refuseElsewhere(record: KnownAttachment): void {
   );
 }
 
-/** One path of each network namespace that a process or a mount has. */
 function pathsOfNamespaces(): string[] {
   const mounts = (tryRead('/proc/self/mountinfo') ?? '').split('\n').flatMap(line => {
     const [, , , root = '', point = ''] = line.split(' ');

@@ -68,7 +68,6 @@ export function settledLister<T extends object>(
   return scope => files.list([join(stateDir, 'results')], scope);
 }
 
-/** Directories of all notes of a journal. */
 function noteDirsIn(stateDir: string): string[] {
   const root = notesDir(stateDir);
   return namesIn(root).map(name => join(root, name));

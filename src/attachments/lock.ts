@@ -61,7 +61,6 @@ export function startRunner(deadlineMs?: number): Runner {
   return { ...own, op, time, ...(deadlineMs === undefined ? {} : { deadlineMs }) };
 }
 
-/** Ends an operation of this process. */
 export function endRunner({ op }: Runner): void {
   active.delete(op);
 }
@@ -143,7 +142,6 @@ export function takeLock(
 /** Each try that fails needs another process that has just changed the directory. */
 const MOST_TRIES = 100;
 
-/** The living operation that has the lock of an attachment. */
 export function findHolder(place: LockPlace, key: LockKey): Runner | undefined {
   return ownersIn(dirOf(place, key), place.env).find(({ isLiving }) => isLiving)?.runner;
 }
@@ -173,7 +171,6 @@ const REMOVING_SCOPES = ['own', 'delegates'];
 
 const OPERATION = /^(\d+)-(\d*)-\d+$/;
 
-/** An operation that has, or had, a lock. */
 interface Owner {
   /** Of the entry. */
   readonly name: string;
@@ -197,7 +194,6 @@ function targetOf({ pidns, deadlineMs, time }: Runner, purpose: Purpose, env: Lo
   return [purpose, pidns, bootId(env), deadlineMs ?? '', Date.parse(time)].join(' ');
 }
 
-/** What is in the directory of a lock. */
 function ownersIn(dir: string, env: LockPlace['env']): Owner[] {
   return namesIn(dir).flatMap(name => {
     try {

@@ -233,7 +233,6 @@ export function readRecord(
   return undefined;
 }
 
-/** Where entries and notes are. */
 export interface Places {
   /** Of other runtimes' entries; without one, only those of the journals are read. */
   readonly cacheDir?: string;

@@ -18,7 +18,6 @@ export interface Snapshot {
   readonly time: number;
 }
 
-/** Whether an ADD of the attachment has begun since. */
 export function hasBegunSince({ tokens }: Snapshot, runDir: string, id: AttachmentId): boolean {
   const note = findGeneration(runDir, id);
   return note !== undefined && !tokens.has(note.token);

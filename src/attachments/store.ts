@@ -31,7 +31,6 @@ export { type Held, type HeldKnown, hold, pastOf, tryHold } from './hold.ts';
 export { findHolder } from './lock.ts';
 export { type KnownAttachment, lifeOf, type Settings } from './notes.ts';
 
-/** What is in the files of a node. */
 interface KnownList {
   /** Those of other runtimes, then those of each journal in turn: two journals may have one of the same name. */
   readonly attachments: readonly KnownAttachment[];

@@ -14,7 +14,6 @@ import {
   subnetOf,
 } from '../net/ip.ts';
 
-/** Where blocks may be. */
 export interface RouteLimits {
   /** A block lies in one of these; undefined: it may be anywhere. */
   readonly within?: readonly Cidr[] | undefined;

@@ -25,7 +25,6 @@ export function describeAttachment({ network, containerId, ifname }: AttachmentI
   return `interface "${ifname}" of container "${containerId}" on network "${network}"`;
 }
 
-/** Whether both name the same attachment. */
 export function sameAttachment(a: AttachmentId, b: AttachmentId): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }

@@ -79,7 +79,6 @@ interface Variable {
   readonly findProblem?: (value: string) => string | undefined;
 }
 
-/** The verbs about one attachment. */
 const OF_ONE: readonly Command[] = ['ADD', 'CHECK', 'DEL'];
 
 /**
@@ -230,7 +229,6 @@ function parseBoolean(value: string): boolean {
 /** The member of `args.cni` in which the delegate runner names the IPAMClaim: `namespace`, `name`, `uid`. */
 export const CLAIM_ARG = 'catena.cni.cncf.io/claim';
 
-/** The last value of an argument. */
 export function argOf({ args }: { readonly args: CniArgs }, key: string): string | undefined {
   return args.findLast(([name]) => name === key)?.[1];
 }

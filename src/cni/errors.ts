@@ -124,7 +124,6 @@ function clip(text: string): string {
   return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}… (${text.length} characters in all)` : text;
 }
 
-/** The error object as plugins print it. */
 export interface ErrorReply {
   readonly cniVersion?: string;
   readonly code: number;

@@ -35,7 +35,6 @@ export function objectIn(text = ''): JsonObject | undefined {
   return isObject(value) ? value : undefined;
 }
 
-/** The error that a failed call has printed. */
 export function errorIn({ stdout }: Pick<Reply, 'stdout'>): CniError {
   const { code, msg, details } = objectIn(stdout) ?? {};
   return new CniError(

@@ -204,7 +204,6 @@ export function quote(value: unknown, maxChars = MAX_QUOTE): string {
 }
 
 const MAX_QUOTE = 1_000;
-/** Issues that an error tells. */
 const MAX_ISSUES = 10;
 
 function expectationOf(issue: z.core.$ZodIssue): string {

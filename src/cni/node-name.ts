@@ -7,7 +7,6 @@ import { join } from 'node:path';
 import { DEFAULT_CONF_DIR } from './directories.ts';
 import { attempt } from './errors.ts';
 
-/** The variable that names the node. */
 export const NODE_VARIABLE = 'CATENA_NODE_NAME';
 /** The kubeconfig of an installation below the directory of lists. */
 export const KUBECONFIG_BELOW = 'catena.d/kubeconfig';

@@ -286,12 +286,10 @@ export function leaseDirsOf(list: NetworkPlugins, find: FindAbout): string[] {
   return unique(described(list, find).map(({ about, conf }) => about.filesOf?.(conf, list.name).leaseDir));
 }
 
-/** Whether the leases of a network are but notes. */
 export function notesLeases(list: NetworkPlugins, find: FindAbout): boolean {
   return described(list, find).some(({ about }) => about.notesLeases);
 }
 
-/** Directories with backups of attachments to a network, and to others. */
 export function backupDirsOf(list: NetworkPlugins, find: FindAbout): string[] {
   return unique(described(list, find).map(({ about, conf }) => about.filesOf?.(conf, list.name).backupDir));
 }

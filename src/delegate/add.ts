@@ -120,7 +120,6 @@ function unserved(ifnames: readonly string[]): CniError {
 /** Every namespace has a loopback interface from the start. */
 const LOOPBACK = 'lo';
 
-/** What is to be attached. */
 interface Plan {
   readonly key: PodKey;
   readonly networks: readonly PlannedNetwork[];
@@ -305,7 +304,6 @@ function beginPod(
   };
 }
 
-/** What the record keeps of a network. */
 export function toRecordedNetwork({
   label,
   list,

@@ -34,7 +34,6 @@ export interface ApiServer {
 
 /** Callbacks and limits for an endless reply. */
 export interface Listener {
-  /** The reply has begun. */
   onOpen(): void;
   /** An exception ends the reply. */
   onLine(line: string): void;
@@ -51,7 +50,6 @@ function contentTypeOf(method: string | undefined, body: JsonObject | readonly J
 /** Limit of a reply, and of a line of one. A page of a list may be longer: then it is asked for in parts. */
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/** The cause of the error for a longer one. */
 class ReplyTooLong extends Error {}
 
 /**
@@ -309,7 +307,6 @@ export async function* listPages(
 const REPLACEMENT_MS = 30_000;
 const LOOK_AGAIN_MS = 250;
 
-/** The server and the credentials of a kubeconfig. */
 export class ApiAccess {
   readonly #kubeconfig: string | undefined;
   #config: KubeConfig;

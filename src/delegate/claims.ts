@@ -16,7 +16,6 @@ import type { WantedNetwork } from './wanted.ts';
 /** The part of a runner that IPAMClaims need. */
 type ClaimReader = Pick<Runner, 'claims' | 'warn'>;
 
-/** IPAMClaims of one pod. */
 export interface PodClaims {
   /** The wanted networks, with the addresses that IPAMClaims hold. */
   readonly wanted: readonly WantedNetwork[];

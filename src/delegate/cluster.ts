@@ -11,7 +11,6 @@ export interface ClusterAccess {
   readonly timeoutMs: number;
 }
 
-/** The parts of a pod that are needed here. */
 export interface KubernetesPod {
   readonly uid: string;
   /** Its version: a write that names it is refused once the pod has changed. */
@@ -33,7 +32,6 @@ export interface PodMachine {
   readonly isActive: boolean;
 }
 
-/** One of the pods of a virtual machine. */
 export interface PodOfMachine extends Pick<KubernetesPod, 'uid' | 'annotations'> {
   readonly name: string;
   /** All its containers have ended for good. */

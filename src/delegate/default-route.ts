@@ -68,7 +68,6 @@ export class DefaultRoutes {
   }
 }
 
-/** The result without the default routes to remove, and with those to add. */
 export function editRoutes(result: JsonObject, { remove, add }: RouteTask): JsonObject {
   if (!remove.length && !add.length) return result;
   const version = resultVersionOf(result, CURRENT_VERSION);

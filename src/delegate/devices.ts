@@ -39,7 +39,6 @@ interface Receiver {
   readonly named: string | undefined;
 }
 
-/** The devices of a pod while its networks are planned. */
 export class PodDevices {
   readonly #dir: string;
   readonly #listClaimed: RunnerOptions['listClaimedDevices'];

@@ -16,7 +16,6 @@ import { isDirectory } from '../files/read-file.ts';
 import type { NetworkDefinition } from './cluster.ts';
 import type { NetworkPlaces, RunnerOptions, Selection } from './runner.ts';
 
-/** A network, and the name to show to users. */
 export interface FoundNetwork {
   /** `namespace/name` of a definition, else the network's own name. */
   readonly label: string;
@@ -25,7 +24,6 @@ export interface FoundNetwork {
   readonly resource?: string;
 }
 
-/** A network's name, and its origin. */
 interface AskedNetwork {
   /** Namespace of its definition. */
   readonly namespace: string;
@@ -192,7 +190,6 @@ function withCniArgs(conf: JsonObject, cniArgs: JsonObject, byPod: boolean): Jso
   return { ...known, cni: { ...own, ...Object.fromEntries(asked) } };
 }
 
-/** Annotation of a definition. */
 const RESOURCE_NAME = 'k8s.v1.cni.cncf.io/resourceName';
 
 const KIND = 'NetworkAttachmentDefinition';

@@ -14,7 +14,6 @@ import { listPods, type PodRecord } from './record.ts';
 import type { FollowCall, Pod } from './runner.ts';
 import { NETWORKS_ANNOTATION } from './selection.ts';
 
-/** What this needs of the daemon. */
 interface FollowParts {
   readonly podsDir: string;
   /** Makes the call for a pod. @returns why it failed, if it did */
@@ -55,7 +54,6 @@ export class FollowedPods {
     this.#round();
   }
 
-  /** A pod is new or changed, or may be. */
   changed(namespace: string, name: string, pod: KubernetesPod): void {
     const place = `${namespace}/${name}`;
     this.#changes.set(place, pod);

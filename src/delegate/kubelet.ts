@@ -16,7 +16,6 @@ const BOUNDS = { deadlineMs: 10_000, maxBytes: 16 * 1024 * 1024 };
 /** Newest first. */
 const SERVICES = ['v1.PodResourcesLister', 'v1alpha1.PodResourcesLister'];
 
-/** The answer, as far as it is used. */
 interface Listed {
   readonly pod_resources: readonly {
     readonly name: string;

@@ -16,7 +16,6 @@ import { definitionsOf } from './find-network.ts';
 /** The present name of the annotation, and the one of before the specification had it, by which some readers still look. */
 const STATUS_ANNOTATIONS = ['k8s.v1.cni.cncf.io/network-status', 'k8s.v1.cni.cncf.io/networks-status'];
 
-/** Resource and API group of definitions. */
 export const DEFINITIONS = 'network-attachment-definitions';
 export const DEFINITIONS_API = 'apis/k8s.cni.cncf.io/v1';
 

@@ -101,7 +101,6 @@ export async function endMove(runner: Runner, key: PodKey, pod: Pod): Promise<vo
   });
 }
 
-/** What the record of a pod that runs says. */
 function contentsOf({ podsDir }: Runner, key: PodKey, { netns }: Pod): PodContents | undefined {
   const record = readAttachment({ journals: [podsDir] }, key);
   return record && isThere(record, netns) ? parsePod(record) : undefined;

@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import { type ApiServer, listPages } from './api-server.ts';
 
-/** What to watch, and what to keep of each object. */
 interface WatchedKind<T> {
   /** Path of the collection below the server (`apis/…/network-attachment-definitions`). */
   readonly path: string;
@@ -21,7 +20,6 @@ interface WatchedKind<T> {
   onOpen?(afterMs: number): void;
 }
 
-/** Objects that are known while the watch is running. */
 export interface WatchedObjects<T> {
   /** The current object. Undefined if there is none or that is uncertain: a caller that has to know asks the server. */
   find(namespace: string, name: string): T | undefined;

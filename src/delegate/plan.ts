@@ -19,7 +19,6 @@ import {
 import type { Pod, RunnerOptions, Selection } from './runner.ts';
 import { NETWORKS_ARG, type WantedNetwork } from './wanted.ts';
 
-/** One network of a pod, ready to be called. */
 export interface PlannedNetwork {
   /** The name to show to users: `namespace/name` of its definition, else its name. */
   readonly label: string;
@@ -90,7 +89,6 @@ export async function planNetwork(
   return { label, list, attachment, selection, ...defined({ device, asked }) };
 }
 
-/** The place of a network among those of its pod. */
 interface PositionInPod {
   /** 0 is the default network. */
   readonly index: number;

@@ -58,7 +58,6 @@ const Contents = z.object({
   machine: z.optional(z.object({ ifnames: z.array(z.string()), moves: z.boolean(), call: Call })),
 });
 
-/** The networks of a pod, as its record holds them. */
 export type PodContents = z.output<typeof Contents>;
 
 /** The identity of a record: the attachment as the runtime names it. */
@@ -69,7 +68,6 @@ export interface PodRecord extends PodContents {
   readonly record: KnownAttachment;
 }
 
-/** The networks of a pod as text, for its record. */
 export function renderPod(contents: Omit<PodContents, 'kind'>): string {
   const { cacheDir, stateDir, networks, follow, machine } = contents;
   return JSON.stringify({ kind: KIND, cacheDir, stateDir, networks, ...defined({ follow, machine }) });

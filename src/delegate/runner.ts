@@ -10,7 +10,6 @@ import type { SpecVersion } from '../cni/result.ts';
 import type { Family, Ip } from '../net/ip.ts';
 import type { ClaimStore, Cluster, Device, KubeletPod, NetworkDefinition, NetworkStatus } from './cluster.ts';
 
-/** Which namespaces may use which definitions. */
 interface NamespacePolicy {
   /** A pod may only name definitions of its own namespace, and of those in `global`. */
   readonly isolated: boolean;
@@ -152,15 +151,11 @@ export interface Runner {
 }
 
 export interface ContainerRoutes {
-  /** Families with a default route through one of the interfaces. */
   familiesWithDefault(ifnames: readonly string[]): readonly Family[];
-  /** Removes the default routes of the families through one of the interfaces. */
   removeDefaults(ifnames: readonly string[], families: readonly Family[]): void;
-  /** Adds a default route for each gateway. */
   addDefaults(ifname: string, gateways: readonly Ip[]): void;
 }
 
-/** What an ADD has attached, or why it has attached nothing. */
 export type AddOutcome = { readonly attached: readonly NetworkStatus[] } | { readonly failure: unknown };
 
 /** A call of the runner: environment and standard input. */

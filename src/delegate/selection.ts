@@ -63,12 +63,10 @@ export const NetworkSelection = z.looseObject({
 export type NetworkSelection = z.output<typeof NetworkSelection>;
 
 const NAMESPACE = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
-/** Name of a Kubernetes object. */
 const OBJECT_NAME = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;
 /** Name of a Kubernetes object, or of a network on disk, which allows more characters. */
 const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 
-/** What is wrong with the name of a network or of its namespace, or undefined. */
 export function findNameProblem(namespace: string | undefined, name: string): string | undefined {
   if (namespace !== undefined && !NAMESPACE.test(namespace)) {
     return `namespace ${JSON.stringify(namespace)} must contain only lower-case letters, digits and "-"`;

@@ -31,7 +31,6 @@ export const ANNOTATIONS_CAPABILITY = 'io.kubernetes.cri.pod-annotations';
 /** The argument in which a caller without annotations may name further networks. */
 export const NETWORKS_ARG = 'CATENA_NETWORKS';
 
-/** Namespace of a container that names none. */
 const NO_NAMESPACE = 'default';
 
 /** Annotations of the pod, as the runtime passes them. */

@@ -8,7 +8,6 @@ import { definitionsOf } from './find-network.ts';
 import { clusterAt, DEFINITIONS, DEFINITIONS_API, podOf } from './kubernetes.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from './object-watch.ts';
 
-/** How a daemon watches its clusters. */
 interface WatchOptions {
   /** Name of this node, whose pods are watched as well; without one, pods are read when they are needed. */
   readonly nodeName: string | undefined;

@@ -95,19 +95,16 @@ function readU16(bytes: Uint8Array, at: number, bigEndian = false): number {
   return low | (high << 8);
 }
 
-/** Unsigned, 32 bits. */
 function readU32(bytes: Uint8Array, at: number, bigEndian = false): number {
   return readS32(bytes, at, bigEndian) >>> 0;
 }
 
-/** Signed, 32 bits. */
 export function readS32(bytes: Uint8Array, at: number, bigEndian = false): number {
   const low = readU16(bytes, bigEndian ? at + 2 : at, bigEndian);
   const high = readU16(bytes, bigEndian ? at : at + 2, bigEndian);
   return low | (high << 16);
 }
 
-/** Unsigned, 64 bits. */
 function readU64(bytes: Uint8Array, at: number, bigEndian = false): bigint {
   const low = readU32(bytes, bigEndian ? at + 4 : at, bigEndian);
   const high = readU32(bytes, bigEndian ? at : at + 4, bigEndian);
@@ -119,7 +116,6 @@ const NLA_F_NESTED = 0x8000;
 const NLA_TYPE_MASK = 0x3fff;
 const NLA_HDRLEN = 4;
 
-/** An attribute that is not in the table. */
 export interface RawAttribute {
   readonly type: number;
   readonly bytes: Uint8Array;

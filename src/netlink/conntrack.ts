@@ -53,7 +53,6 @@ export interface Flow {
   readonly attrs: ReturnType<typeof flowAttrs.decode>;
 }
 
-/** Criteria of {@link listFlows}. */
 export interface FlowFilter {
   /** Both families when absent: the table is scanned once, but the kernel does not filter. */
   readonly family?: 4 | 6 | undefined;

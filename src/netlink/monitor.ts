@@ -129,7 +129,6 @@ function describeThrown(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
 
-/** A socket that has joined, and what reads it. */
 interface Listening {
   readonly fd: number;
   readonly reader: ReturnType<typeof readerOf>;
@@ -267,7 +266,6 @@ function decodeDevice(type: number, body: Uint8Array): RouteNotification[] {
 /** linux/netfilter/nfnetlink.h: NFNLGRP_NFTABLES. Changes made by iptables-nft arrive here, too; those of iptables-legacy do not. */
 export const NFT_GROUPS: readonly number[] = [7];
 
-/** Something that was deleted or added. */
 export interface NftChange {
   readonly table: string;
   /** Of a chain or a rule: the chain. */
@@ -310,7 +308,6 @@ function chainIn(type: number, body: Uint8Array): string | undefined {
   return isChain ? chainName.decode(body).attrs.chain : undefined;
 }
 
-/** The set that elements were added to. */
 export function decodeNftSetAddition({ type, body }: Envelope): { table: string; set: string } | undefined {
   if (type !== nftType('NEW', 'SETELEM')) return undefined;
   const { table, second: set } = tableAndSecond.decode(body).attrs;

@@ -501,7 +501,6 @@ export function refusalOf(message: Envelope, asked: { readonly op: string }): Re
   return newRefusal(asked, -error, words);
 }
 
-/** The refusal that a test has planned for a request, if any. */
 function plannedRefusal(asked: { readonly op: string }): Refusal | undefined {
   const fault = faultAt(() => asked.op);
   return fault === undefined ? undefined : newRefusal(asked, fault);
@@ -580,7 +579,6 @@ function nameOf(refusal: unknown): string {
   return refusal instanceof Error ? refusal.message : String(refusal);
 }
 
-/** A question, and how to read its answer. */
 export interface Question<T> extends Request {
   readonly absent: readonly number[];
   /** Reads an answer; undefined when the object does not exist after all. */

@@ -24,7 +24,6 @@ import { listRoutes, type Route } from './rtnl/route.ts';
 import { listRules as listPolicyRules, type Rule as PolicyRule } from './rtnl/rule.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket, tolerating } from './socket.ts';
 
-/** Runs a conversation with the kernel on a socket of a protocol. */
 type Ask = <T>(protocol: number, talk: (socket: NetlinkSocket) => T) => T;
 
 /** A table of nf_tables with all that decides about packets. */
@@ -186,7 +185,6 @@ export function askIn(netns: Netns): Ask {
   return (protocol, talk) => inNetns(netns, () => askHere(protocol, talk) as never);
 }
 
-/** Runs conversations on open sockets. */
 export function askOn({ route, netfilter }: Readonly<Record<'route' | 'netfilter', NetlinkSocket>>): Ask {
   return (protocol, talk) => talk(protocol === NETLINK_ROUTE ? route : netfilter);
 }

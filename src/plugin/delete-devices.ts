@@ -136,7 +136,6 @@ export function deleteInContainer(
   deleteDevices(call.container, indexes, open => inNetns(call.containerNetns, open));
 }
 
-/** @returns whether the devices are gone */
 function deleteByFront(request: Request, indexes: readonly number[], enter: Enter): boolean {
   const front = findFront();
   if (front === undefined) return false;

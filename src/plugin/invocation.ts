@@ -120,7 +120,6 @@ export interface ServedReply extends Omit<Reply, 'stderr'> {
   readonly log: Log;
 }
 
-/** Finds another plugin of this executable by name. */
 export type PluginLookup = (name: string) => Promise<PluginDefinition> | undefined;
 
 /** Calls another plugin of this executable in this process; undefined if there is none of that name. */

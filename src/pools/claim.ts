@@ -184,7 +184,6 @@ function forget(claimant: Claimant, name: string): void {
   changeHeld(claimant, held => ({ ...held, blocks: held.blocks.filter(block => block.name !== name) }));
 }
 
-/** @returns whether the block is ours */
 async function tryClaim(
   claimant: Claimant,
   pool: Pool,
@@ -242,7 +241,6 @@ async function refuseUnknownNode({ store }: Claimant, { node, machine }: Held): 
   });
 }
 
-/** No block of a pool is free. */
 export class PoolExhausted extends CniError {}
 
 function isTransient(thrown: unknown): boolean {

@@ -16,7 +16,6 @@ const NOT_FOUND = 404;
 const CONFLICT = 409;
 const CLAIMS_API = 'apis/k8s.cni.cncf.io/v1alpha1';
 
-/** Objects as custom resources of a cluster. */
 export function clusterStore(server: ApiServer): ObjectStore {
   return {
     async find(kind, name) {

@@ -33,7 +33,6 @@ import { isRestored, markRestored } from './restored.ts';
 const SEARCH_EVERY_S = 6 * 3600;
 /** More blocks than these are listed, not read one by one: a list has those of all nodes. */
 const MOST_READ_SINGLY = 1024;
-/** Requests at a time. */
 const AT_ONCE = 16;
 
 /**
@@ -149,7 +148,6 @@ async function isFromBackup(claimant: Claimant, object: StoredObject): Promise<b
   return true;
 }
 
-/** What the object says of those who share the address. */
 function shareOf(object: StoredObject): Pick<HeldBlock, 'guest' | 'turn'> {
   const { guest, turn } = guestFrom(object) ?? {};
   return defined({ guest, turn });

@@ -29,7 +29,6 @@ export function thisMachine(): string {
   return files.flatMap(file => tryRead(file)?.trim().toLowerCase() || []).join(' ');
 }
 
-/** Whether both are one machine, or one of them is not known. */
 export function isSameMachine(one: string | undefined, other: string | undefined): boolean {
   if (!one || !other) return true;
   const [a, b] = [one.split(' '), other.split(' ')];
@@ -46,7 +45,6 @@ export type ObjectKind = keyof typeof KINDS;
 /** What nodes claim. */
 export const BLOCK_KINDS = ['blocks', 'addresses'] as const satisfies readonly ObjectKind[];
 
-/** Labels of blocks and addresses. */
 export const POOL_LABEL = `${GROUP}/pool`;
 export const NODE_LABEL = `${GROUP}/node`;
 /** Of addresses that outlast their attachment: for whom. */
@@ -418,7 +416,6 @@ export function routedCidrsOf({ cidrs, ranges }: BlockSpec): Cidr[] {
     );
 }
 
-/** Whether an object belongs to a network of a node. */
 export function isOwn(object: StoredObject, owner: BlockOwner): boolean {
   return isOwner(blockSpecOf(object), owner);
 }
@@ -428,7 +425,6 @@ export function ownerOf({ node, machine, network }: BlockOwner): BlockOwner {
   return { node, ...defined({ machine }), network };
 }
 
-/** Whether both are the same network of the same node. */
 export function isOwner(one: BlockOwner | undefined, { node, machine, network }: BlockOwner): boolean {
   return one?.node === node && one.network === network && isSameMachine(one.machine, machine);
 }

@@ -137,7 +137,6 @@ function emptyList({ node, machine }: Place): Held {
   return { node, ...defined({ machine }), boot: '', blocks: [] };
 }
 
-/** To whom the blocks of this node belong. */
 export function ownerIn(place: Place): BlockOwner {
   const { node, machine } = heldIn(place);
   return { network: place.network, node, machine };

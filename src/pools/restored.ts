@@ -86,7 +86,6 @@ export async function isAnother(claimant: Claimant, { name, uid = '' }: Pool): P
   return before !== undefined;
 }
 
-/** The error for what was claimed of a store that turned out to be restored. */
 export function restoredStore({ name }: Pool): CniError {
   return tryAgainLater(`Cannot claim a block of pool "${name}": its store was restored`);
 }

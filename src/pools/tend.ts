@@ -191,7 +191,6 @@ async function refill(claimant: Claimant, { pool, limits: { lowWater } }: Tended
   }
 }
 
-/** Of which blocks {@link giveBack} decides. */
 interface GiveBackOptions {
   /** Names of kept addresses for which there is no claim any longer. */
   readonly ended?: ReadonlySet<string>;

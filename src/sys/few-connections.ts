@@ -10,7 +10,6 @@ export interface FewConnections {
 }
 
 const MOST_CONNECTIONS = 16;
-/** Time for the whole request. */
 const REQUEST_MS = 10_000;
 /** Time until the answer has been read, which the doctor of a large node may take long to give. */
 const ANSWER_MS = 255_000;
@@ -96,7 +95,6 @@ function flush(socket: Bun.Socket<Connection>): void {
   if (socket.data.rest.length === 0) socket.end();
 }
 
-/** An answer of one line. */
 export function plainText(status: number, text: string, headers: Record<string, string> = {}): Response {
   return new Response(`${text}\n`, { status, headers: { 'content-type': 'text/plain', ...headers } });
 }

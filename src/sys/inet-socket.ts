@@ -30,7 +30,6 @@ interface Endpoint {
   readonly scope?: number;
 }
 
-/** A socket that never blocks. */
 export interface InetSocket {
   readonly fd: number;
   readonly family: 4 | 6;

@@ -21,7 +21,6 @@ interface NetnsId {
   readonly ino: number;
 }
 
-/** An open network namespace. */
 export interface Netns extends NetnsId {
   readonly path: string;
   readonly fd: number;

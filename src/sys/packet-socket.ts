@@ -12,7 +12,6 @@ const POLLIN = 1;
 /** The hardware address of every neighbour. */
 export const BROADCAST = new Uint8Array(6).fill(0xff);
 
-/** A packet socket that never blocks. */
 export interface PacketSocket {
   readonly fd: number;
   readonly index: number;

@@ -24,7 +24,6 @@ const O_NONBLOCK = 0o4000;
 /** sys/un.h: struct sockaddr_un */
 const ADDRESS_BYTES = 110;
 
-/** A unix socket on which the service manager listens. */
 export interface ListeningSocket {
   readonly path: string;
   /** Accepts a connection that waits. @returns its descriptor; undefined if none waits */

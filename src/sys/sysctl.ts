@@ -193,7 +193,6 @@ function findDeviceNode(path: string): DeviceNode | undefined {
   }
 }
 
-/** The families of IP that this kernel has. */
 export function kernelFamilies(): readonly (4 | 6)[] {
   return existsSync('/proc/sys/net/ipv6') ? [4, 6] : [4];
 }

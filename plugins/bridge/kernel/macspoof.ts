@@ -48,7 +48,6 @@ import { confirmAll } from '../../../src/plugin/steps.ts';
 const TABLE: Table = { family: 'bridge', name: 'catena_macspoof' };
 /** Ports whose source addresses are checked. */
 const PORTS: NftSet = { table: TABLE, name: 'ports', key: ['ifname'] };
-/** Allowed pairs of port and hardware address. */
 const ALLOWED: NftSet = { table: TABLE, name: 'allowed', key: ['ifname', 'ether_addr'] };
 
 const SETS = [PORTS, ALLOWED];

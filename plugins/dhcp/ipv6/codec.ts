@@ -61,7 +61,6 @@ export function decodeOptions(bytes: Uint8Array): Options | undefined {
   return options;
 }
 
-/** The first value of a code. */
 export function findOption(options: Options, wanted: number): Uint8Array | undefined {
   return options.find(([code]) => code === wanted)?.[1];
 }
@@ -276,7 +275,6 @@ export interface Advertisement {
   readonly search: readonly string[];
 }
 
-/** Who asks. */
 interface Sender {
   /** Of the link alone. */
   readonly address: Ip;

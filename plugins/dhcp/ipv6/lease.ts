@@ -87,7 +87,6 @@ export interface Client extends Identity {
   readonly scope: number;
 }
 
-/** A message from a server to this client. */
 interface Dhcp6Answer {
   readonly message: Message;
   /** DUID of the server. */
@@ -226,7 +225,6 @@ const MOST_FRAMES = 1_000;
 const ANSWER_MS = 1_000;
 const LOOK_AGAIN_MS = 25;
 
-/** Listens to routers until it is closed. */
 export interface RouterWatch {
   /**
    * Asks for advertisements, from the interface's link-local address if it can be used yet: a router then answers to that address,
@@ -239,7 +237,6 @@ export interface RouterWatch {
   close(): void;
 }
 
-/** Begins to listen. */
 export function watchRouters(place: OpenInterface): RouterWatch {
   const { netns, link } = place;
   const socket = inNetns(netns, () =>
@@ -401,7 +398,6 @@ export interface ClientPolicy6 extends ClientPolicy<Lease> {
   readonly rapidCommit: boolean;
 }
 
-/** As {@link acquireBy}. */
 export function acquire(
   client: Client,
   policy: ClientPolicy6,

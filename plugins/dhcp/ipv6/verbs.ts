@@ -97,12 +97,10 @@ function clientFor(call: Call): Pick<LeaseState, 'duid' | 'iaid'> {
   return { duid: hex(duidOf(attachment)), iaid: hex(iaidOf(attachment)) };
 }
 
-/** The client that a lease is for. */
 function identityIn({ duid, iaid }: Pick<LeaseState, 'duid' | 'iaid'>): Identity {
   return { duid: Uint8Array.from(Buffer.from(duid, 'hex')), iaid: Uint8Array.from(Buffer.from(iaid, 'hex')) };
 }
 
-/** What is left to do on an interface that is up. */
 interface Ipv6Search {
   obtain(): Promise<Result>;
   close(): void;
@@ -185,7 +183,6 @@ function askMeanwhile(policy: ClientPolicy6, routers: RouterWatch): ClientPolicy
   return { ...policy, findHolder };
 }
 
-/** How to ask servers. */
 function policyFor({ ipam }: DhcpConf, place: OpenInterface): ClientPolicy6 {
   const { servers, detectConflicts = true, rapidCommit = false } = ipam;
   return {
@@ -228,7 +225,6 @@ const LEARNED = 1024;
 const HOST_PREFIX = 128;
 const PRIORITY_SINCE = '1.1.0';
 
-/** What the result is made of. */
 interface Findings {
   readonly addresses: readonly Cidr[];
   readonly routers: readonly Advertisement[];

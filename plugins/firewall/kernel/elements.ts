@@ -94,7 +94,6 @@ export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
   return { changes: deletePlaces(findOwned(socket, places, owner.note)), claims };
 }
 
-/** The places that record the port of an isolated pod. */
 function portPlacesOf(socket: NetlinkSocket, { handle, note }: FilterOwner): ElementPlace[] {
   const behind = { set: BEHIND, key: [handle] };
   const found = findElement(socket, behind.set, behind.key);
@@ -108,7 +107,6 @@ export function isKnown(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
   return pods.some(pod => findElement(socket, SETS[pod.family].pods, [pod]) !== undefined);
 }
 
-/** Those of the addresses that belong to the attachment. */
 export function findPods(socket: NetlinkSocket, { note }: FilterOwner, pods: readonly Ip[]): Ip[] {
   const places = pods.map(pod => ({ set: SETS[pod.family].pods, key: [pod] }));
   return findOwned(socket, places, note).map(({ key: [pod] }) => pod as Ip);

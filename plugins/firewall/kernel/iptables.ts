@@ -58,7 +58,6 @@ function presentTables(socket: NetlinkSocket, families: readonly Family[]): Tabl
   );
 }
 
-/** Reads the relevant part of a table, or all of it. */
 function readTable(socket: NetlinkSocket, place: TablePlace, concern?: Concern): SavedTable {
   if (place.mode === 'nft') return readFilter(socket, place.family, extractFor(concern));
   return saveTable(place.family, 'filter', place.mode);

@@ -308,7 +308,6 @@ function holderIn(comment: string | undefined): string | undefined {
   return owner && `container "${shortId(owner.containerId)}" of network "${owner.network}"`;
 }
 
-/** What one attachment wants. */
 export interface WantedPorts {
   readonly owner: Owner;
   readonly plans: readonly FamilyPlan[];

@@ -29,7 +29,6 @@ interface HostSockets {
  */
 const LASTING: readonly Protocol[] = ['udp', 'sctp'];
 
-/** A host port that was forwarded to a pod. */
 export interface Lost extends HostPort {
   readonly family: 4 | 6;
   readonly pod: Ip;
@@ -71,7 +70,6 @@ export function forgetStaleFlows(
   }
 }
 
-/** What to look for in one family and protocol. */
 interface Matter {
   readonly family: 4 | 6;
   readonly protocol: Protocol;

@@ -243,7 +243,6 @@ function takenCorrections(socket: NetlinkSocket, gone: readonly Entry[]): Reques
   });
 }
 
-/** How many claims are counted at each place, by its name. */
 function countPlaces(claims: readonly Claim[]): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();
   for (const name of claims.flatMap(countedPlaces).map(placeName))
@@ -251,7 +250,6 @@ function countPlaces(claims: readonly Claim[]): ReadonlyMap<string, number> {
   return counts;
 }
 
-/** The claims of all attachments, or of those with such a note. */
 function listClaims(socket: NetlinkSocket, isWanted: (note: string) => boolean = () => true): Claim[] {
   return FAMILIES.flatMap(family => {
     const { claims, means } = SETS[family];

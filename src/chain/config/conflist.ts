@@ -166,7 +166,6 @@ function wrongType(list: JsonObject, key: string, expected: string): ConflistErr
   );
 }
 
-/** The capabilities that plugins of a list declare, each once. */
 export function declaredCapabilities({ plugins }: Pick<Conflist, 'plugins'>): string[] {
   const declared = plugins.flatMap(({ capabilities }) =>
     Object.keys(capabilities).filter(name => capabilities[name]),

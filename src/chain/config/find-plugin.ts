@@ -19,7 +19,6 @@ export function findPlugin(type: string, dirs: readonly string[]): string {
   return findPluginFile(type, dirs).path;
 }
 
-/** A file, and what was found of it. */
 export interface PluginFile {
   readonly path: string;
   readonly stat: BigIntStats;
@@ -102,7 +101,6 @@ export function ownExecutables(): typeof isOwnExecutable {
   };
 }
 
-/** Where the plugins of a chain are looked for. */
 interface PluginSearch {
   readonly pluginDirs: readonly string[];
   readonly find?: (type: string, dirs: readonly string[]) => string;

@@ -3,7 +3,6 @@
 /** The front of this build; undefined when run from sources, or built without a compiler. */
 export const FRONT: Front | undefined = undefined;
 
-/** By what a front is recognised. */
 export interface Front {
   readonly bytes: number;
   readonly sha256: string;

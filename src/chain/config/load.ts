@@ -176,7 +176,6 @@ export interface Diagnostic {
 /** Called for each problem that does not keep the network from being used. */
 export type OnDiagnostic = (diagnostic: Diagnostic) => void;
 
-/** Parts of a list, and the file and text they came from. */
 interface FileParts extends ConflistParts {
   readonly file: string;
   /** The file's text, to which positions of mistakes refer. */
@@ -211,7 +210,6 @@ function completeParts({ file, text, source, ...parts }: FileParts, onDiagnostic
   return atPlace(file, text, () => completeNetwork(parts, source, beside));
 }
 
-/** The diagnostic for an error thrown while reading a file. */
 export function diagnose(file: string, error: unknown): Diagnostic {
   if (error instanceof PlacedError)
     return { severity: 'error', file: error.file, ...error.place, error: error as CniError };
@@ -297,7 +295,6 @@ class PlacedError extends CniError {
   }
 }
 
-/** What a directory of network configurations holds. */
 export interface LoadedNetworks {
   /** Lists before single plugin configurations, each sorted by file name; the first network of a name is kept. */
   readonly networks: readonly { readonly file: string; readonly list: Conflist }[];

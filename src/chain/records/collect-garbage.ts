@@ -112,7 +112,6 @@ export async function collectGarbage(
   }
 }
 
-/** One run of GC. */
 interface Run {
   readonly list: Conflist;
   readonly scope: GcScope;

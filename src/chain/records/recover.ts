@@ -123,7 +123,6 @@ export async function rollback(
   return explainConflict(final, list, runtime);
 }
 
-/** The outcome for one unsettled attachment. */
 export interface Recovery extends AttachmentId {
   /** Why it had to be deleted. */
   readonly why: string;
@@ -131,7 +130,6 @@ export interface Recovery extends AttachmentId {
   readonly error?: CniError;
 }
 
-/** How much one recovery does. */
 export interface RecoveryScope {
   readonly network?: string;
   /** Recover everything now. Otherwise only a few, because a verb that recovers first must not be delayed for long. */

@@ -23,7 +23,6 @@ import { JUST_DELETED, noteOf, undoIfDeleted } from './foreign.ts';
 import { findCached, findConfigOfAdd, findRecord, LOOPBACK } from './known-add.ts';
 import { type Recovery, recover } from './recover.ts';
 
-/** How a repair goes about it. */
 interface RepairMeans {
   /** Change nothing: plugins get CHECK only. */
   readonly dryRun?: boolean;
@@ -43,7 +42,6 @@ export interface RepairScope extends RepairMeans {
   readonly inParts?: ReadonlySet<string>;
 }
 
-/** The condition of one plugin's part of an attachment. */
 export interface PluginCondition {
   readonly link: string;
   readonly index: number;
@@ -63,7 +61,6 @@ export interface AttachmentCondition extends AttachmentId {
   readonly links: readonly PluginCondition[];
 }
 
-/** What a repair found and did. */
 export interface RepairReport {
   /** Attachments that had to be deleted: crashed operations and failed DELs. */
   readonly recovered: readonly Recovery[];

@@ -486,7 +486,6 @@ export const IGNORED: ReadReply<undefined> = () => undefined;
 /** Bytes of standard error that go into an error. */
 const STDERR_TAIL = 4096;
 
-/** The call that an outcome belongs to. */
 interface MadeCall {
   readonly plugin: CalledPlugin;
   readonly path: string;

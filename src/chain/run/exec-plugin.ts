@@ -253,7 +253,6 @@ class Output {
     });
   }
 
-  /** Bytes so far. */
   get received(): number {
     return this.#received;
   }

@@ -48,7 +48,6 @@ export class VisitQueue {
     this.#next();
   }
 
-  /** Whether a visit is in progress or waits. */
   has(key: string): boolean {
     return this.#visiting.has(key) || this.#waiting.has(key);
   }

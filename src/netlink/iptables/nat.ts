@@ -28,7 +28,6 @@ interface AddressMatch {
   readonly not: boolean;
 }
 
-/** The parts of a rule that plugins inspect. */
 export interface NatRule {
   readonly chain: string;
   /** `ACCEPT`, `MASQUERADE`, …, or the chain that is jumped to; empty for an unknown target. */
@@ -57,7 +56,6 @@ export interface Extension {
 
 /** In the transport header: at the same offset in TCP, UDP and SCTP. */
 const DESTINATION_PORT_AT = 2;
-/** Verdicts by their names as targets. */
 export const VERDICTS = { ACCEPT: NF_ACCEPT, DROP: NF_DROP, RETURN: NFT_RETURN } as const;
 
 /** A rule with the handle by which nf_tables deletes it. */
@@ -192,7 +190,6 @@ const XT_HEADER_BYTES = 32;
 /** linux/netfilter.h: a verdict is encoded as its negative value minus one. */
 const XT_DROP = -1;
 
-/** A table in the kernel's representation. */
 interface LegacyTable {
   readonly entries: Uint8Array;
   /** Built-in chains by the offset of their first entry. */

@@ -55,7 +55,6 @@ export function getProgram(names: readonly string[]): string {
   throw new Error(`Cannot find "${names.join('" or "')}": it is not installed in ${searchDirs().join(', ')}`);
 }
 
-/** True when the program is installed. */
 export function isInstalled(name: string): boolean {
   return findProgram(name) !== undefined;
 }
@@ -98,7 +97,6 @@ function searchDirs(): string[] {
   return [...new Set([...own, ...SYSTEM_DIRS])];
 }
 
-/** The iptables tables that our plugins change. */
 export type IptablesTable = 'nat' | 'filter';
 
 /** Maximum time that the program waits for the lock held by others that change the rules. */
@@ -139,7 +137,6 @@ function runRestore(
   runProgram(action, [...argv, '--noflush', '--wait', String(LOCK_WAIT_S)], input);
 }
 
-/** Like {@link restoreTable}, for the table "nat". */
 export function restoreNat(family: Family, lines: readonly string[], mode: IptablesMode = 'any'): void {
   restoreTable(family, 'nat', lines, mode);
 }

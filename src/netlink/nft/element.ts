@@ -183,7 +183,6 @@ function renderKeys(elements: readonly Element[]): string {
   return `{ ${renderFields(first?.key ?? [])} }${more}`;
 }
 
-/** An element with a comment, and the set that it belongs to. */
 export interface NotedElement extends Element {
   readonly table: Table;
   readonly set: string;
@@ -211,7 +210,6 @@ export function notedElementsOf(
 const NFT_SET_ELEM_INTERVAL_END = 1;
 const NFT_SET_ELEM_CATCHALL = 2;
 
-/** One element, as bytes. */
 export interface RawElement {
   /** Empty for the element that stands for all other keys. */
   readonly key: Uint8Array;
@@ -244,7 +242,6 @@ export function listRawElements(socket: NetlinkSocket, table: Table, set: string
   });
 }
 
-/** An element and the set that it belongs to. */
 export interface Entry {
   readonly set: NftSet;
   readonly element: Element;

@@ -44,7 +44,6 @@ function splitWords(text: string): string[] {
   });
 }
 
-/** A property that a match compares. */
 export interface Subject {
   /** Loads it into a register. */
   readonly load: (dreg: number) => readonly Expression[];
@@ -85,7 +84,6 @@ function oneOf(names: Readonly<Record<string, number>>) {
   return { parse: findNamed(names, 4), values: `one of ${Object.keys(names).join(', ')}` };
 }
 
-/** Subjects by nft's names. */
 const SUBJECTS: Readonly<Record<string, Subject>> = {
   ...addresses(4),
   ...addresses(6),
@@ -145,7 +143,6 @@ function metas(key: keyof typeof META, own: Omit<Subject, 'load'>): Record<strin
 const MOST_ALTERNATIVES = 64;
 /** Maximum number of words in a subject. */
 const MOST_WORDS = 3;
-/** Operators, and other words for them. */
 const OPERATORS = ['==', '!=', '<', '<=', '>', '>='] as const;
 const ALIASES = { '=': '==', eq: '==', ne: '!=', lt: '<', le: '<=', gt: '>', ge: '>=' } as const;
 

@@ -148,7 +148,6 @@ export function batchBegin(generation?: number): Request {
   return { op: 'begin a transaction', type: NFNL_MSG_BATCH_BEGIN, body };
 }
 
-/** The message that commits a transaction. */
 export function batchEnd(): Request {
   const body = batchMessage.encode({ resId: NFNL_SUBSYS_NFTABLES }, {});
   return { op: 'commit a transaction', type: NFNL_MSG_BATCH_END, body };

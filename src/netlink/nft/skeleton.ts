@@ -252,7 +252,6 @@ const ETHER_SOURCE: Subject = {
 /** Register of the label that a rule sets: keys and data of maps are in the quarters before it. */
 const LABEL_QUARTER = 8;
 
-/** A rule while it is parsed. */
 interface Reading {
   readonly text: string;
   readonly family: NftFamily;

@@ -83,7 +83,6 @@ interface DataType {
   readonly order: ByteOrder;
 }
 
-/** Types by nft's names. */
 const TYPES = {
   nf_proto: { id: 2, bytes: 1, order: 'host' },
   ipv4_addr: { id: 7, bytes: 4, order: 'big' },

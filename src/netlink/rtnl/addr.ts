@@ -111,7 +111,6 @@ export function addAddress(
   socket.request(addAddressRequest(index, cidr, options));
 }
 
-/** The request of {@link addAddress}, for a batch. */
 export function addAddressRequest(
   index: number,
   cidr: Cidr,
@@ -142,7 +141,6 @@ export function restoreAddress(socket: NetlinkSocket, address: Address): void {
   socket.request(restoreAddressRequest(address));
 }
 
-/** The request of {@link restoreAddress}, for a batch. */
 export function restoreAddressRequest(address: Address): Request {
   const isDeprecated = (address.flags & IFA_F_DEPRECATED) !== 0;
   return additionOf(

@@ -118,7 +118,6 @@ export function matchesAll({ flags, keys }: U32Selector): boolean {
   return (flags & TC_U32_TERMINAL) !== 0 && keys.every(key => key.mask === 0 && key.val === 0);
 }
 
-/** Which address of a packet is compared with a subnet. */
 export type SubnetEnd = 'source' | 'destination';
 
 /** Bytes from the start of the network header to the addresses (RFC 791, RFC 8200). */
@@ -182,7 +181,6 @@ export interface Filter {
   readonly selector: U32Selector | undefined;
 }
 
-/** A filter that assigns packets from or to a subnet to a class. */
 export interface SubnetFilter {
   readonly preference: number;
   readonly subnet: Cidr;

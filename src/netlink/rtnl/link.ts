@@ -159,7 +159,6 @@ export const tun = attrs('tun', {
 /** IFLA_TUN_TYPE of a tap. */
 export const TUN_TYPE_TAP = 2;
 
-/** Attributes for creating the other end. */
 const peerAttrs = attrs('veth peer', {
   address: [1, mac], // IFLA_ADDRESS
   ifname: [3, str], // IFLA_IFNAME
@@ -323,7 +322,6 @@ export function findLink(socket: NetlinkSocket, which: string | number): Link | 
   return findLinks(socket, [which])[0];
 }
 
-/** Like {@link findLink} for several links at once. */
 export function findLinks(socket: NetlinkSocket, which: readonly (string | number)[]): (Link | undefined)[] {
   return askAll(socket, which.map(linkQuestion));
 }
@@ -407,7 +405,6 @@ export function setLink(socket: NetlinkSocket, index: number, change: LinkChange
   socket.request(setLinkRequest(index, change));
 }
 
-/** The request of {@link setLink}, for a batch. */
 export function setLinkRequest(index: number, change: LinkChange): Request {
   const switches: readonly (readonly [boolean | undefined, number])[] = [
     [change.up, IFF_UP],
@@ -517,7 +514,6 @@ function removeLinkRequest(which: string | number): Request {
   return linkMessage.remove(`delete ${wordsFor(which)}`, ...placeOf(which));
 }
 
-/** The question of {@link findLink}, for a batch. */
 export function linkQuestion(which: string | number): Question<Link> {
   const request = linkMessage.get(`find ${wordsFor(which)}`, ...placeOf(which));
   return { ...request, isQuestion: true, absent: [Errno.ENODEV], read: decodeLink };
@@ -568,7 +564,6 @@ export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
   return id;
 }
 
-/** The question of {@link netnsIdOf}, for a batch. */
 export function netnsIdQuestion(netnsFd: number): Question<number> {
   return {
     ...netnsIdMessage.get('find the id of a network namespace', {}, { fd: netnsFd }),

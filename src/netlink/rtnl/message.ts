@@ -46,7 +46,6 @@ export interface Messages<H, A> extends Layout<H, A> {
   /** Changes an object with a message like that which makes it, or with one of its own (`SET`). */
   change(op: string, header: Partial<H>, attributes: A, verb?: 'NEW' | 'SET'): Request;
   remove(op: string, header: Partial<H>, attributes?: A): Request;
-  /** Asks for one object. */
   get(op: string, header: Partial<H>, attributes?: A): Request;
   /** The objects that the kernel lists. Older kernels ignore what they are asked for, and list all. */
   list(

@@ -63,7 +63,6 @@ export function ticksPerUs(): number {
 
 let known: number | undefined;
 
-/** Like {@link ticksPerUs}, from a file. */
 export function readTicksPerUs(path = '/proc/net/psched'): number {
   let text: string;
   try {
@@ -195,7 +194,6 @@ const HTB_VERSION = 3;
  */
 const RATE_TO_QUANTUM = 10;
 
-/** A class of packets with a rate of its own. */
 export interface HtbClass {
   /** Guaranteed rate of the class in bytes per second. */
   readonly rateBytes: number;
@@ -290,7 +288,6 @@ export function findQdisc(socket: NetlinkSocket, index: number, at: Hook | numbe
   return askAll(socket, [qdiscQuestion(index, at)])[0];
 }
 
-/** The question of {@link findQdisc}, for a batch. */
 export function qdiscQuestion(index: number, at: Hook | number): Question<Qdisc> {
   const [name, parent] = typeof at === 'number' ? [renderTcHandle(at), at] : [at, PARENTS[at]];
   return {

@@ -48,7 +48,6 @@ const via: Field<Ip> = {
   decode: bytes => ip.decode(bytes.subarray(2), {}),
 };
 
-/** The attribute that holds the gateway of a route of that family. */
 function gatewayOf(family: Ip['family'] | undefined, gateway: Ip | undefined): { gateway?: Ip; via?: Ip } {
   if (gateway === undefined) return {};
   return family === undefined || gateway.family === family ? { gateway } : { via: gateway };
@@ -109,7 +108,6 @@ export const RTPROT_ASKED = 68;
 const RTN_UNICAST = 1;
 const RTN_UNREACHABLE = 7;
 
-/** Tables of the kernel's own. */
 export const RESERVED_TABLES: readonly number[] = [RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL];
 
 /** Why routes of a configuration cannot go to a table; undefined if they can. 0 stands for none, as in the reference. */
@@ -124,7 +122,6 @@ export function waysOf({ oif, gateway, ways }: Pick<Route, 'oif' | 'gateway' | '
   return ways ?? [{ oif, gateway }];
 }
 
-/** Whether a route leads through a device. */
 export function leavesBy(route: Route, index: number): boolean {
   return waysOf(route).some(way => way.oif === index);
 }
@@ -232,7 +229,6 @@ export function addRoute(socket: NetlinkSocket, route: Route): void {
   socket.request(addRouteRequest(route));
 }
 
-/** The request of {@link addRoute}, for a batch. */
 export function addRouteRequest(route: Route): Request {
   return routeMessage.add(`add ${describe(route)}`, ...messageOf(route));
 }
@@ -496,7 +492,6 @@ const RTN_LOCAL = 2;
 const { ESRCH, EXDEV, ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL } = Errno;
 const UNREACHABLE: readonly number[] = [ESRCH, EXDEV, ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL];
 
-/** A packet whose route is asked for. */
 interface RouteQuestion {
   readonly destination: Ip;
   readonly source?: Ip | undefined;

@@ -74,7 +74,6 @@ export function listRules(socket: NetlinkSocket): Rule[] {
   }));
 }
 
-/** A rule for packets from a source subnet. */
 export interface SourceRule {
   readonly from: Cidr;
   readonly table: number;
