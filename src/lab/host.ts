@@ -1,8 +1,10 @@
 // How are a fake host, its containers and the world outside made and removed, and which of the machine's files do plugins see there?
+
 import { closeSync, existsSync, openSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
 import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
+import { attempt } from '../cni/errors.ts';
 import { ANYWHERE, type Ip, parseCidr } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, type Link, removeLink, setLink } from '../netlink/rtnl/link.ts';
@@ -73,11 +75,8 @@ export function removeNamespace(place: Namespace): void {
 
 /** Removes the path of a namespace. */
 export function removePath(path: string): void {
-  try {
-    unmountNetns(path);
-  } catch {
-    // It is no longer mounted.
-  }
+  // It may no longer be mounted.
+  attempt(() => unmountNetns(path));
   rmSync(path, { force: true });
 }
 

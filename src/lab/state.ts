@@ -1,8 +1,9 @@
 // What exists at one moment in a namespace and among the lab's files, and how is each object described?
 
 import { createHash } from 'node:crypto';
-import { type Dirent, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { attempt } from '../cni/errors.ts';
 import { renderCidr, renderIp, subnetOf } from '../net/ip.ts';
 import { decodeFields, renderFields, type TypeNames, typeLength, typeNamesOf } from '../netlink/nft/table.ts';
 import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
@@ -271,19 +272,12 @@ export function readFiles(dirs: readonly string[], skip: readonly string[]): Sta
 
 /** Paths of the files below a directory; one that has been deleted since has none. @param skip paths that are left out, with all below them */
 export function filesBelow(dir: string, skip: readonly string[]): string[] {
-  return listDir(dir).flatMap(entry => {
+  const entries = attempt(() => readdirSync(dir, { withFileTypes: true })) ?? [];
+  return entries.flatMap(entry => {
     const path = join(dir, entry.name);
     if (skip.includes(path)) return [];
     return entry.isDirectory() ? filesBelow(path, skip) : [path];
   });
-}
-
-function listDir(dir: string): Dirent[] {
-  try {
-    return readdirSync(dir, { withFileTypes: true });
-  } catch {
-    return [];
-  }
 }
 
 function describeFile(path: string): StateObject {
@@ -354,12 +348,7 @@ export function readPlaces(
 const OF_LOOPBACK = /^address (127\.0\.0\.1\/8|::1\/128) on lo$/;
 
 function withDigest(file: StateObject): StateObject {
-  let content = 'unreadable';
-  try {
-    const bytes = readFileSync(file.key.replace(/^file /, ''));
-    content = createHash('sha256').update(bytes).digest('hex').slice(0, 8);
-  } catch {
-    // It is gone, or may not be read.
-  }
-  return { ...file, state: { content } };
+  const bytes = attempt(() => readFileSync(file.key.replace(/^file /, '')));
+  const content = bytes && createHash('sha256').update(bytes).digest('hex').slice(0, 8);
+  return { ...file, state: { content: content ?? 'unreadable' } };
 }

@@ -10,6 +10,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { keyOf, renderOwner } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
+import { attempt } from '../cni/errors.ts';
 import { defined, isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout, leaseDirsOf, type PluginEffects } from '../cni/plugin-about.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
@@ -172,11 +173,7 @@ type Effects = Pick<NodeAttachment, 'ports' | 'rates' | 'policies'>;
 function effectsOf(known: KnownAttachment, find: FindAbout): Effects {
   const all = requestsOf(known).flatMap(request => {
     const about = find(String(request.type));
-    try {
-      return about?.effectsOf?.(request) ?? [];
-    } catch {
-      return [];
-    }
+    return attempt(() => about?.effectsOf?.(request)) ?? [];
   });
   return {
     ports: all.flatMap(({ ports = [] }) => ports.map(toPort)),
@@ -187,20 +184,12 @@ function effectsOf(known: KnownAttachment, find: FindAbout): Effects {
 
 function requestsOf({ source, capabilityArgs }: KnownAttachment) {
   const list = findFrozen(source);
-  try {
-    return list ? list.plugins.map(entry => buildRequest(list, entry, { capabilityArgs })) : [];
-  } catch {
-    return [];
-  }
+  return attempt(() => list?.plugins.map(entry => buildRequest(list, entry, { capabilityArgs }))) ?? [];
 }
 
 /** A list that cannot be parsed tells nothing. */
 function findFrozen(source: string): Conflist | undefined {
-  try {
-    return source === '' ? undefined : parseFrozen(source);
-  } catch {
-    return undefined;
-  }
+  return source === '' ? undefined : attempt(() => parseFrozen(source));
 }
 
 function toPort({ hostIP, hostPort, containerPort, protocol }: NonNullable<PluginEffects['ports']>[number]) {

@@ -2,6 +2,7 @@
 
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { Writable } from 'node:stream';
+import { attempt } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { absolutePath } from '../files/read-file.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel, loadWinston } from '../log.ts';
@@ -279,13 +280,10 @@ function openDestination(destination: LogDestination): OpenDestination {
  * socket, which cannot be opened this way; but it does read.
  */
 function openConsole(): RotatingFile {
-  let fd = 2;
+  const mode = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK;
+  // It may be a socket, or a file that we may not open.
+  const fd = attempt(() => openSync('/proc/self/fd/2', mode)) ?? 2;
   let torn = false;
-  try {
-    fd = openSync('/proc/self/fd/2', constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK);
-  } catch {
-    // A socket, or a file that we may not open.
-  }
   return {
     append(line) {
       const bytes = torn ? Buffer.concat([LINE_END, line]) : line;

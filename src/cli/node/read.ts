@@ -3,6 +3,7 @@
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
+import { attempt } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { loadAbouts } from '../../cni/plugin-about.ts';
 import { type DaemonView, viewDaemon } from '../../node/doctor/finding.ts';
@@ -69,11 +70,7 @@ export function readTitles(call: CommandCall, names = readNames(call)): (id: Att
 
 /** What people call the containers on record, by id; none if records cannot be listed, which names do not depend on. */
 export function readNames(call: CommandCall): ReadonlyMap<string, ContainerNames> {
-  try {
-    const storage = readStorageNames();
-    const { attachments } = readRecords(runtimeOf(call));
-    return new Map(attachments.map(one => [one.containerId, namesOf(one, storage)]));
-  } catch {
-    return new Map();
-  }
+  const storage = readStorageNames();
+  const { attachments = [] } = attempt(() => readRecords(runtimeOf(call))) ?? {};
+  return new Map(attachments.map(one => [one.containerId, namesOf(one, storage)]));
 }

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { Attachment, Runtime } from '../../chain/run/runtime.ts';
 import type { CniArgs } from '../../cni/env.ts';
-import { toCniError } from '../../cni/errors.ts';
+import { attempt, toCniError } from '../../cni/errors.ts';
 import { defined, type JsonObject } from '../../cni/json.ts';
 import { type Ip, renderCidr, renderIp } from '../../net/ip.ts';
 import { getProgram, runProgram } from '../../netlink/iptables/program.ts';
@@ -338,13 +338,12 @@ function observeIptables(netns: Netns, tables: Tables): Iptables {
 
 /** Running a legacy program would create its tables, so first read from the kernel whether there are any. */
 function save(name: string, older: string | undefined): string {
-  try {
+  const saved = attempt(() => {
     if (older !== undefined && readFileSync(older, 'utf8').trim() === '') return '';
     return runProgram(`list rules with "${name}"`, [getProgram([name])]);
-  } catch {
-    // A program that is not installed or not permitted has made no rules here.
-    return '';
-  }
+  });
+  // A program that is not installed or not permitted has made no rules here.
+  return saved ?? '';
 }
 
 const ROOT = '/proc/sys/net';

@@ -1,10 +1,11 @@
 // Has an attachment been made in this boot of the machine, whatever the records say?
+
 import { join } from 'node:path';
 import type { Made, NodeWitness } from '../../chain/run/runtime.ts';
 import { type AttachmentId, renderOwner } from '../../cni/attachment.ts';
-import type { JsonObject } from '../../cni/json.ts';
+import { attempt } from '../../cni/errors.ts';
 import { leaseDirsOf, loadAbouts, type PluginCatalog, typesOf } from '../../cni/plugin-about.ts';
-import { parseResult, type Result, resultVersionOf } from '../../cni/result.ts';
+import { parseResult, resultVersionOf } from '../../cni/result.ts';
 import { findUse } from '../../ipam/holders.ts';
 import { bootOf, parseOwner, readLease, sameOwner, tryListLeases } from '../../ipam/lease-files.ts';
 import { ALIAS_MAX_BYTES, findLink } from '../../netlink/rtnl/link.ts';
@@ -37,7 +38,11 @@ function hasInterface({ network, containerId, ifname, netns, result }: Made): bo
     const container = inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE));
     try {
       if (findLink(container, ifname) === undefined) return false;
-      const known = { owner, prevResult: findResult(result), isAttached: () => true };
+      // One that cannot be read tells nothing of the interface.
+      const prevResult = attempt(
+        () => result && parseResult(result, resultVersionOf(result, '1.1.0'), 'recorded result'),
+      );
+      const known = { owner, prevResult, isAttached: () => true };
       const visit = { ...known, container, netnsFd: place.fd };
       // Namespaces are used again: after a DEL the name may be that of the next attachment.
       return askHere(NETLINK_ROUTE, host => findStranger({ ...visit, host }) === undefined);
@@ -46,15 +51,6 @@ function hasInterface({ network, containerId, ifname, netns, result }: Made): bo
     }
   } finally {
     closeNetns(place);
-  }
-}
-
-/** A result that cannot be read tells nothing of the interface. */
-function findResult(result: JsonObject | undefined): Result | undefined {
-  try {
-    return result && parseResult(result, resultVersionOf(result, '1.1.0'), 'recorded result');
-  } catch {
-    return undefined;
   }
 }
 

@@ -1,6 +1,7 @@
 // Which places does a packet pass on this node, and does its reply come back?
 
 import { readlinkSync } from 'node:fs';
+import { attempt } from '../../cni/errors.ts';
 import { namesIn, tryRead } from '../../files/read-file.ts';
 import { cidrContains, parseIp, renderCidr, renderIp } from '../../net/ip.ts';
 import { IFF_LOWER_UP, IFF_UP, type Link, portDataOf, portStateOf } from '../../netlink/rtnl/link.ts';
@@ -386,17 +387,9 @@ function namesOfHolders(inode: number): string[] {
     .filter(name => /^\d+$/.test(name))
     .flatMap(pid => {
       const dir = `/proc/${pid}/fd`;
-      const isHolder = namesIn(dir).some(fd => tryReadLink(`${dir}/${fd}`) === `socket:[${inode}]`);
-      return isHolder ? [tryRead(`/proc/${pid}/comm`)?.trim() ?? ''] : [];
+      const isIt = (fd: string) => attempt(() => readlinkSync(`${dir}/${fd}`)) === `socket:[${inode}]`;
+      return namesIn(dir).some(isIt) ? [tryRead(`/proc/${pid}/comm`)?.trim() ?? ''] : [];
     });
-}
-
-function tryReadLink(path: string): string | undefined {
-  try {
-    return readlinkSync(path);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Compares where the rules of the node led the packet with where they should have. */

@@ -3,6 +3,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { FindPeer } from '../../between/note.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
+import { attempt } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { renderIp } from '../../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../../netlink/rtnl/addr.ts';
@@ -89,20 +90,12 @@ export class Site {
 
   /** What the walk sees: tables of the families that forwarded packets pass. None without the right to read them. */
   get filter(): readonly FilterTable[] {
-    return this.#filterOf(isForwarding);
+    return attempt(() => this.tables.filter.filter(isForwarding)) ?? [];
   }
 
   /** The tables that a packet inside a bridge passes. */
   get bridgeFilter(): readonly FilterTable[] {
-    return this.#filterOf(isBridging);
-  }
-
-  #filterOf(isWanted: typeof isForwarding): readonly FilterTable[] {
-    try {
-      return this.tables.filter.filter(isWanted);
-    } catch {
-      return [];
-    }
+    return attempt(() => this.tables.filter.filter(isBridging)) ?? [];
   }
 
   /** Which rules the walk does not see. */

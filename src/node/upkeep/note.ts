@@ -10,6 +10,7 @@ import * as z from 'zod/mini';
 import { findGeneration } from '../../attachments/generation.ts';
 import { type AttachmentId, directoryOf, fileNameOf } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
+import { attempt } from '../../cni/errors.ts';
 import { defined, tryParse } from '../../cni/json.ts';
 import { FileCache } from '../../files/file-cache.ts';
 import { bootId } from '../../files/process-stat.ts';
@@ -160,11 +161,10 @@ export function becomeKeeper(stateDir: string): (() => void) | undefined {
 
 /** Whether a process acts on the notes now. */
 export function isKept(stateDir: string): boolean {
-  try {
+  const kept = attempt(() => {
     const release = becomeKeeper(stateDir);
     release?.();
     return release === undefined;
-  } catch {
-    return false;
-  }
+  });
+  return kept ?? false;
 }

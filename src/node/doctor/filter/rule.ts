@@ -1,5 +1,6 @@
 // Does a rule match a packet, and what does it do to it?
 
+import { attempt } from '../../../cni/errors.ts';
 import { ipFromBytes, renderIp } from '../../../net/ip.ts';
 import type { RawElement } from '../../../netlink/nft/element.ts';
 import { type Expression, META, type Verdict } from '../../../netlink/nft/expr.ts';
@@ -24,12 +25,8 @@ type Holds = boolean | undefined;
 /** Judges a match by the structure that iptables and the kernel exchange. */
 function iptablesMatch(name: string, info: Uint8Array, packet: Packet): Holds {
   const view = new DataView(info.buffer, info.byteOffset, info.byteLength);
-  try {
-    return MATCHES[name]?.(view, packet);
-  } catch {
-    // An earlier revision with a shorter structure.
-    return undefined;
-  }
+  // An earlier revision has a shorter structure.
+  return attempt(() => MATCHES[name]?.(view, packet));
 }
 
 const LITTLE = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
