@@ -121,8 +121,10 @@ interface KnownCall extends CallFacts {
 /** The attachments that a request of GC lists, if it does. */
 export function validAttachmentsIn(request: JsonObject): readonly AttachmentKey[] | undefined {
   // libcni sent the second name by mistake before it adopted the specification's.
-  const list = request[VALID_ATTACHMENTS] ?? request['cni.dev/attachments'];
-  return Array.isArray(list) ? (list as AttachmentKey[]) : undefined;
+  const lists = [request[VALID_ATTACHMENTS], request['cni.dev/attachments']];
+  const found = lists.find(Array.isArray) as AttachmentKey[] | undefined;
+  // What Go makes of a list without entries, which CRI-O sends for a network without pods.
+  return found ?? (lists.includes(null) ? [] : undefined);
 }
 
 /** Verbs whose device removals may wait until the chain's last plugin was called: no plugin depends on them before that. */

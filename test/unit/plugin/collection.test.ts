@@ -212,6 +212,12 @@ describe('GC', () => {
     await call('GC');
     expect(tokenOf()).toBeString();
   });
+
+  test('takes null for a list without entries: CRI-O sends that for a network without pods', async () => {
+    await call('ADD');
+    await call('GC', pluginWith(), { 'cni.dev/valid-attachments': null, 'cni.dev/attachments': null });
+    expect(tokenOf()).toBeUndefined();
+  });
 });
 
 test('DEL removes its note before it deletes anything, so that a repair knows that it has begun', async () => {
