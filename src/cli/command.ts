@@ -265,7 +265,7 @@ export function parseArguments(
       continue;
     }
     const { typed, name, given } = typedOption(arg, options);
-    const option = name === undefined ? undefined : optionOf(options, name);
+    const option = name !== undefined && Object.hasOwn(options, name) ? options[name] : undefined;
     if (name === undefined || option === undefined)
       throw new UsageError(`Cannot use ${typed}: ${unknown(name ?? typed.slice(1), options)}`);
     if (option.type === 'boolean') {
@@ -304,10 +304,6 @@ export function typedOption(
 /** A dash alone is an argument: it names standard input. */
 export function isOption(arg: string): boolean {
   return arg.startsWith('-') && arg !== '-';
-}
-
-function optionOf<T>(options: Readonly<Record<string, T>>, name: string): T | undefined {
-  return Object.hasOwn(options, name) ? options[name] : undefined;
 }
 
 /** What begins with a dash may be the next option: the value was forgotten. */

@@ -131,7 +131,8 @@ function showDel(
 
 /** @throws CniError of a plugin without an executable, as the verb itself would */
 async function show(call: CommandCall, { verb, list, attachment, runtime, order }: Planned): Promise<number> {
-  const { capabilityArgs, netns } = attachment;
+  const { capabilityArgs, containerId, args = [], netns } = attachment;
+  const title = titleOf({ containerId, ...namesOf({ containerId, args, netns }, readStorageNames()) });
   const plan: Plan = {
     verb,
     ...idOf(list, attachment),
@@ -144,15 +145,11 @@ async function show(call: CommandCall, { verb, list, attachment, runtime, order 
       return { type: entry.type, executable: findExecutable(entry.type, runtime).path, request };
     }),
   };
-  await printAnswer(call, 'ChainPlan', plan, () => renderPlan(plan, titleIn(attachment), widthOf(call)));
+  await printAnswer(call, 'ChainPlan', plan, () => renderPlan(plan, title, widthOf(call)));
   return 0;
 }
 
 const DONE = { ADD: 'attached to', SET: 'changed on', DEL: 'detached from' } as const;
-
-function titleIn({ containerId, args = [], netns }: Attachment): string {
-  return titleOf({ containerId, ...namesOf({ containerId, args, netns }, readStorageNames()) });
-}
 
 function renderPlan(plan: Plan, title: string, width: number | undefined): string {
   const { verb, network, ifname, netns, recorded, plugins } = plan;

@@ -77,7 +77,8 @@ async function sendAll(
       const where = [`${network} ${ifname}`, ...addresses.map(text => text.replace(/\/.*/, ''))].join(', ');
       tell([`${painter(styleOf(call))('bold', name)}: ${where}`]);
       const found = traffic.probesOf(target);
-      const probes = typeof found === 'string' ? [cannotSend(found)] : found;
+      const skip = (seen: string): Probe => ({ what: 'packets', run: () => ({ outcome: 'skipped', seen }) });
+      const probes = typeof found === 'string' ? [skip(found)] : found;
       for (const probe of probes) {
         progress.step(`${name}: ${probe.what}`);
         // Sockets are waited for without a pause: signals are heard, and the progress is drawn, between two probes.
@@ -95,10 +96,6 @@ async function sendAll(
     traffic.close();
   }
   return all;
-}
-
-function cannotSend(why: string): Probe {
-  return { what: 'packets', run: () => ({ outcome: 'skipped', seen: why }) };
 }
 
 /** A packet that fails, and one that could not be sent, is followed by the rules and routes of the kernel. */

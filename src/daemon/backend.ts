@@ -98,18 +98,17 @@ export function makeBackend(
         const ready = await pool.ready();
         return new Response(ready ? 'ok\n' : 'no worker responds\n', { status: ready ? 200 : 503 });
       }
-      if (pathname === STATE_PATH)
-        return Response.json(inEnvelope('DaemonState', { pid: process.pid, ...stateOf(pool), ...facts() }));
+      if (pathname === STATE_PATH) {
+        const { workers, busy, ...requests } = pool.state;
+        const state = { pid: process.pid, ...requests, pool: { workers, busy }, ...facts() };
+        return Response.json(inEnvelope('DaemonState', state));
+      }
       if (pathname === '/metrics') return readings.metrics();
       const [, isTraces, id] = /^(\/v1\/traces)(?:\/([\da-z]+))?$/.exec(pathname) ?? [];
       const traces = isTraces && readings.traces(id);
       return traces ? Response.json(traces) : undefined;
     },
   };
-}
-
-function stateOf({ state: { workers, busy, ...requests } }: WorkerPool): object {
-  return { ...requests, pool: { workers, busy } };
 }
 
 /**

@@ -212,7 +212,7 @@ export function purgeKernel(dryRun: boolean): PurgeStep[] {
 
 /** Devices of networks, with a port of the bridge that an attachment, or another program, has. */
 function judgeDevices(links: readonly Link[]): { readonly link: Link; readonly port: string | undefined }[] {
-  const own = links.filter(isOfNetwork);
+  const own = links.filter(({ attrs: { alias } }) => alias?.startsWith(ALIAS_PREFIX) && !findOwner(alias));
   const indexes = new Set(own.map(({ index }) => index));
   const portOf = (bridge: number) =>
     links.find(one => indexes.has(bridge) && one.master === bridge && !indexes.has(one.index))?.name;
@@ -222,8 +222,4 @@ function judgeDevices(links: readonly Link[]): { readonly link: Link; readonly p
     const [port] = ends.flatMap(({ index, master }) => portOf(index) ?? portOf(master) ?? []);
     return { link, port };
   });
-}
-
-function isOfNetwork({ attrs: { alias } }: Link): boolean {
-  return alias?.startsWith(ALIAS_PREFIX) === true && findOwner(alias) === undefined;
 }

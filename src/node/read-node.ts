@@ -171,7 +171,10 @@ type Effects = Pick<NodeAttachment, 'ports' | 'rates' | 'policies'>;
  * is unknown here contributes nothing. The same goes for a configuration that its plugin refuses.
  */
 function effectsOf(known: KnownAttachment, find: FindAbout): Effects {
-  const all = requestsOf(known).flatMap(request => {
+  const { source, capabilityArgs } = known;
+  const list = findFrozen(source);
+  const requests = attempt(() => list?.plugins.map(entry => buildRequest(list, entry, { capabilityArgs })));
+  const all = (requests ?? []).flatMap(request => {
     const about = find(String(request.type));
     return attempt(() => about?.effectsOf?.(request)) ?? [];
   });
@@ -180,11 +183,6 @@ function effectsOf(known: KnownAttachment, find: FindAbout): Effects {
     rates: Object.assign({}, ...all.map(({ rates }) => rates)),
     policies: all.flatMap(({ policies = [] }) => policies),
   };
-}
-
-function requestsOf({ source, capabilityArgs }: KnownAttachment) {
-  const list = findFrozen(source);
-  return attempt(() => list?.plugins.map(entry => buildRequest(list, entry, { capabilityArgs }))) ?? [];
 }
 
 /** A list that cannot be parsed tells nothing. */

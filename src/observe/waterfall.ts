@@ -23,7 +23,10 @@ const STDERR_LINES = 8;
 export function renderWaterfall(record: RequestRecord, kernel = false, width = Infinity): string {
   const rows = [
     ...record.links.map((plugin, at) => rowsOf(plugin, pluginLabel(record, plugin, at), kernel)),
-    ...(record.finishes ?? []).map(finish => rowsOf(finish, finishWords(record, finish), kernel)),
+    ...(record.finishes ?? []).map(finish => {
+      const name = nameOf(record, 'removals', finish);
+      return rowsOf(finish, { name, notes: ['deferred removals, done together'] }, kernel);
+    }),
   ]
     .toSorted(([a], [b]) => (a?.startMs ?? 0) - (b?.startMs ?? 0))
     .flat();
@@ -139,14 +142,12 @@ function drawBar(
 }
 
 function pluginLabel(record: RequestRecord, plugin: PluginRecord, at: number): Words {
+  const { code, message = '' } = plugin;
+  const outcome = code === 0 ? [] : [`FAILED with code ${code}: ${message}`];
   return {
     name: nameOf(record, plugin.link, plugin),
-    notes: [...outcomeOf(plugin), ...differenceOf(record.links, at), ...saidBy(plugin)],
+    notes: [...outcome, ...differenceOf(record.links, at), ...saidBy(plugin)],
   };
-}
-
-function finishWords(record: RequestRecord, finish: FinishRecord): Words {
-  return { name: nameOf(record, 'removals', finish), notes: ['deferred removals, done together'] };
 }
 
 function nameOf(
@@ -161,10 +162,6 @@ function folded(transactions: readonly TransactionRecord[]): string[] {
   if (transactions.length === 0) return [];
   const ms = transactions.reduce((sum, { durationMs }) => sum + durationMs, 0);
   return [`kernel: ${count(transactions.length, 'transaction')}, ${renderTime(ms)}`];
-}
-
-function outcomeOf({ code, message = '' }: PluginRecord): string[] {
-  return code === 0 ? [] : [`FAILED with code ${code}: ${message}`];
 }
 
 /** The changes compared with the previous plugin of the same network. */

@@ -176,7 +176,8 @@ export class Caretaker {
     const after = afterRepair(condition, remaining, performance.now());
     this.#conditions.set(key, after);
     if (remaining !== undefined) this.#context.again(key, Number(pauseBefore(after, performance.now())) || 0);
-    else if (isReported(condition)) this.#announce('repaired', one, problem);
+    // Not one that follows another at once, or many others.
+    else if (condition.undone === 0 && condition.repairs <= OFTEN) this.#announce('repaired', one, problem);
   }
 
   /** In the log, and to others. */
@@ -302,11 +303,6 @@ const NEVER_REPAIRED = { repairs: 0, undone: 0, repairedAt: 0 };
 function newsOf({ repairs, undone }: Pick<Condition, 'repairs' | 'undone'>): News {
   if (undone > 0 || repairs > OFTEN) return undefined;
   return repairs === OFTEN ? 'damaged often' : 'drifted';
-}
-
-/** Whether a repair is reported: not one that follows another at once, or many others. */
-function isReported({ repairs, undone }: Pick<Condition, 'repairs' | 'undone'>): boolean {
-  return undone === 0 && repairs <= OFTEN;
 }
 
 /** How long until it may be repaired, in milliseconds; `never` if it is given up now. */

@@ -92,7 +92,10 @@ export function startWatching(parts: WatchParts, first: WatchSettings): Watching
   const takeSeat = (): void => {
     if (watch || settings.policy === 'off') return;
     try {
-      release ??= holdFlock(lockOf(parts), { mode: 0o600, directoryMode: 0o700 });
+      release ??= holdFlock(join(runDir(parts.runtime.env), 'watch.lock'), {
+        mode: 0o600,
+        directoryMode: 0o700,
+      });
       if (release) watch = new Watch(parts, () => settings);
       complain(undefined);
     } catch (error) {
@@ -127,10 +130,6 @@ export function startWatching(parts: WatchParts, first: WatchSettings): Watching
 }
 
 const NOTHING = { attachments: 0, drifted: [], givenUp: [], outlived: 0, lost: 0 };
-
-function lockOf({ runtime }: WatchParts): string {
-  return join(runDir(runtime.env), 'watch.lock');
-}
 
 /** A watch that has its sockets. */
 class Watch {

@@ -126,7 +126,8 @@ export function redact(value: unknown, depth = 0): unknown {
 function redactString(text: string, depth: number): unknown {
   const inner = parseJson(text);
   if (inner !== undefined) return JSON.stringify(redact(inner, depth + 1));
-  const decoded = /^[\w+/]{16,}={0,2}$/.test(text) ? parseJson(atobUtf8(text)) : undefined;
+  const isBase64 = /^[\w+/]{16,}={0,2}$/.test(text);
+  const decoded = isBase64 ? parseJson(Buffer.from(text, 'base64').toString()) : undefined;
   if (decoded !== undefined) return { decoded: redact(decoded, depth + 1) };
   return maskText(redactPatterns(text));
 }
@@ -172,10 +173,6 @@ const KUBECONFIG_LINE = /((?:certificate-authority|client-certificate|client-key
 
 function parseJson(text: string): unknown {
   return /^\s*[[{]/.test(text) ? tryParse(text) : undefined;
-}
-
-function atobUtf8(text: string): string {
-  return Buffer.from(text, 'base64').toString('utf8');
 }
 
 function isEmpty(value: unknown): boolean {

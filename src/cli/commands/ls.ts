@@ -136,7 +136,7 @@ const COLUMNS: readonly Column[] = [
   { title: 'NETWORK', cell: ({ network }) => network },
   { title: 'CONTAINER', cell: ({ containerId }) => shortId(containerId), wide: true },
   { title: 'IFNAME', cell: ({ ifname }) => ifname, wide: true },
-  { title: 'ADDRESS', cell: ({ addresses }) => addresses.map(withoutPrefix).join(',') || '-' },
+  { title: 'ADDRESS', cell: ({ addresses }) => addresses.join(',').replace(/\/\d+/g, '') || '-' },
   { title: 'PORTS', cell: ({ ports }) => ports.map(renderPort).join(',') || '-' },
   { title: 'DEVICE', cell: ({ hostDevice }) => hostDevice?.name ?? '-', wide: true },
   { title: 'RATES', cell: ({ rates }) => renderRates(rates) || '-', wide: true },
@@ -188,10 +188,6 @@ function renderLs(
     return why === undefined ? [] : [`${oneLine(`${titleOf(one)} on ${one.network}: ${why}`)}\n`];
   });
   return [table, ...(problems.length ? ['\n'] : []), ...problems].join('');
-}
-
-function withoutPrefix(address: string): string {
-  return address.replace(/\/\d+$/, '');
 }
 
 /** Prints the operations that are still to be undone, and reports records that cannot be read. */

@@ -1,10 +1,10 @@
 // What does `catena uninstall` do?
 
-import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { removeOwnRoutes } from '../../between/apply.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
+import { attempt } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import {
   backupDirsOf,
@@ -14,6 +14,7 @@ import {
   type SharedChain,
 } from '../../cni/plugin-about.ts';
 import { findRunning, stopRunning } from '../../daemon/running.ts';
+import { identityOf } from '../../daemon/who-listens.ts';
 import { absolutePath, namesIn } from '../../files/read-file.ts';
 import { DEFAULT_DATA_DIR } from '../../ipam/lease-files.ts';
 import { count } from '../../lab/words.ts';
@@ -182,7 +183,9 @@ async function endDaemon(
   isAny: boolean,
 ): Promise<PurgeStep | undefined> {
   const daemon = await findRunning(runDirOf(call));
-  const removed = plan.flatMap(({ path, action }) => (action === 'keep' ? [] : identityOf(path)));
+  const removed = plan.flatMap(({ path, action }) =>
+    action === 'keep' ? [] : (attempt(() => identityOf(path)) ?? []),
+  );
   const isOfThem = removed.includes(daemon?.state?.place?.executable ?? '');
   if (daemon === undefined || !(isAny || isOfThem)) return undefined;
   const problem = call.on('dry-run') ? undefined : await stopRunning(daemon);
@@ -191,12 +194,6 @@ async function endDaemon(
       `Cannot stop the daemon on "${daemon.socket}": ${problem}; end it and repeat the command`,
     );
   return { action: 'remove', what: `daemon, process ${daemon.state?.pid ?? 'unknown'}` };
-}
-
-/** As a daemon names its executable. */
-function identityOf(path: string): string[] {
-  const found = statSync(path, { throwIfNoEntry: false });
-  return found ? [`${found.dev}:${found.ino}`] : [];
 }
 
 /** Removes what daemon and plugins have left in the kernel and on disk. */

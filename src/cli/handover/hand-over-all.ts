@@ -110,7 +110,8 @@ export async function handOverAll(
       const { list } = one;
       const missing = findMissing(one, plan.executables, plan.place);
       if (missing !== undefined || list === undefined || one.isGone || plan.force) return missing;
-      const kind = kindOf(one);
+      // What holds for one of a list with the same kinds of capability arguments holds for all.
+      const kind = JSON.stringify([list.source, Object.keys(one.capabilityArgs).sort()]);
       // While a trial takes long, that of another network begins: each has a file of its own.
       const file = join(dir, `${trials.size}.conflist`);
       const trial = trials.get(kind) ?? findTrialProblem(list, one, file, plan.visible, call);
@@ -136,14 +137,6 @@ export async function handOverAll(
     const after = new Map(done.map(one => [keyOf(one), one]));
     return found.map(one => after.get(keyOf(one)) ?? one);
   });
-}
-
-/**
- * A key that is equal for the attachments of one conflist with the same kinds of capability arguments: what holds for one of them
- * holds for all.
- */
-function kindOf({ list, capabilityArgs }: HandedAttachment): string {
-  return JSON.stringify([list?.source, Object.keys(capabilityArgs).sort()]);
 }
 
 /**

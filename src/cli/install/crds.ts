@@ -12,9 +12,10 @@ const POLICIES = 30;
 
 /** The custom resource definitions, and the policy for their objects if the cluster can have one, as YAML. */
 export function crds({ kubernetes }: Pick<PrintOptions, 'kubernetes'>): string {
-  const kinds = [pool, ...HELD.map(render)].join('---\n');
+  const blanks = /\{\{(\w+)\}\}/g;
+  const both = HELD.map(words => held.replace(blanks, (blank, key: string) => words[key] ?? blank));
   return `# The kinds of objects of cluster-wide addresses: kubectl apply -f -
-${kinds}${kubernetes < POLICIES ? '' : `---\n${POLICY}`}`;
+${[pool, ...both].join('---\n')}${kubernetes < POLICIES ? '' : `---\n${POLICY}`}`;
 }
 
 /** What nodes hold of a pool: the same, but for these words of their text. */
@@ -29,10 +30,6 @@ const HELD: readonly Readonly<Record<string, string>>[] = [
     about: 'A single address of a pool, or one of each family, that one node holds.',
   },
 ];
-
-function render(words: (typeof HELD)[number]): string {
-  return held.replace(/\{\{(\w+)\}\}/g, (blank, key: string) => words[key] ?? blank);
-}
 
 /** The account of the nodes, which all share one: a token of a pod says on which node that runs. */
 const ACCOUNT = 'system:serviceaccount:kube-system:catena';

@@ -174,7 +174,8 @@ function defaultsOf({ routes }: Inside): string[] {
  * @throws CniError 7 for an attachment that another program made, and for the container's first interface
  */
 export function refuseNeeded(one: RecordedAttachment, { containerId, attachments }: KnownContainer): void {
-  if (hasEnded(one)) return;
+  // Its namespace is gone, and with it its interface.
+  if (one.netns === '' || pastOf(one, process.env).netns() !== 'same') return;
   const why = reasonToKeep(one, attachments);
   if (why === undefined) return;
   const { network, ifname } = one;
@@ -217,11 +218,6 @@ function listOf({ source, network, containerId }: RecordedAttachment): Conflist 
   throw decodingFailure(
     `Cannot detach container "${containerId}" from network "${network}": the configuration of its ADD is not on record; run DEL with the network's own`,
   );
-}
-
-/** Its namespace is gone, and with it its interface. */
-function hasEnded(one: RecordedAttachment): boolean {
-  return one.netns === '' || pastOf(one, process.env).netns() !== 'same';
 }
 
 function reasonToKeep(one: RecordedAttachment, all: readonly RecordedAttachment[]): string | undefined {

@@ -59,7 +59,8 @@ export function renderValidation(report: Report, { colour }: Style, width = PLAI
   const linesOf = remembering((file: string): readonly string[] => tryRead(file)?.split('\n') ?? []);
   const lines = report.findings.flatMap(finding => {
     const { file, line, column, severity, rule, message, details = [] } = finding;
-    const text = isPlaced(finding) ? linesOf(file)[line - 1] : undefined;
+    const isAboutFile = rule === 'unreadable' || rule === 'file-name';
+    const text = isAboutFile ? undefined : linesOf(file)[line - 1];
     const excerpt = text === undefined ? [] : excerptOf({ text, line, column, width });
     return [
       `${file}:${line}:${column}: ${paint(HUES[severity], severity)}: ${message} [${rule}]`,
@@ -71,11 +72,6 @@ export function renderValidation(report: Report, { colour }: Style, width = PLAI
   const found =
     error + warning === 0 ? 'no problems' : `${count(error, 'error')}, ${count(warning, 'warning')}`;
   return [...lines, `${found} in ${count(report.files, 'file')}`, ''].join('\n');
-}
-
-/** Whether the finding is about a place in the text, and not about the file. */
-function isPlaced({ rule }: Finding): boolean {
-  return rule !== 'unreadable' && rule !== 'file-name';
 }
 
 /** The function, which is called once for each argument. */

@@ -179,16 +179,13 @@ function listBackups(list: NetworkPlugins, find: FindAbout): Trace[] {
   return backupDirsOf(list, find).flatMap(dir =>
     namesIn(dir).flatMap(name => {
       const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
-      if (!containerId || !ifname || networkIn(join(dir, name)) !== list.name) return [];
+      if (!containerId || !ifname) return [];
+      const backup = tryParse(tryRead(join(dir, name)) ?? '');
+      if (!isObject(backup) || backup.network !== list.name) return [];
       const owner = { network: list.name, containerId, ifname };
       return [{ owner, what: `backup "${join(dir, name)}"`, ...SILENT }];
     }),
   );
-}
-
-function networkIn(file: string): unknown {
-  const backup = tryParse(tryRead(file) ?? '');
-  return isObject(backup) ? backup.network : undefined;
 }
 
 /** Devices whose alias, and elements whose comment, name an attachment to the network. */

@@ -128,13 +128,11 @@ export function drawText(
   const groups = groupsOf(bridges, attachments);
   const body = groups.flatMap((group, i) => {
     const [corner, indent] = i === groups.length - 1 ? ['└─', '   '] : ['├─', '│  '];
-    return [`${corner} ${headOf(group)}`, ...branchesOf(group, paint).map(line => `${indent}${line}`)];
+    const { title, kind, notes } = group;
+    const head = [title, kind === 'bridge' ? '(bridge)' : '', ...notes].filter(Boolean).join(' ');
+    return [`${corner} ${head}`, ...branchesOf(group, paint).map(line => `${indent}${line}`)];
   });
   return [hostname, ...body].map(line => `${line.trimEnd()}\n`).join('');
-}
-
-function headOf({ title, kind, notes }: Group): string {
-  return [title, kind === 'bridge' ? '(bridge)' : '', ...notes].filter(Boolean).join(' ');
 }
 
 function branchesOf({ uplinks, members }: Group, paint: Paint): string[] {

@@ -106,7 +106,9 @@ export async function handOverOne(
     }
     if (mode === 'look') return { ...id, state: 'pending', links: parts };
     const note = noteOf(id, runtime);
-    const theirs = findTheirs(attached, runtime);
+    // What the runtime that made it keeps of it, if that is another one, whose DEL may run at the same time.
+    const isTheirs = !attached.isGone && attached.stateDir === undefined;
+    const theirs = isTheirs ? findCached(attached, runtime) : undefined;
     const begun = performance.now();
     const obstacle = await whileHeld(attached, runtime, async () => {
       await handOver(list, attached, 'do', runtime);
@@ -125,11 +127,6 @@ export async function handOverOne(
 /** Only our DEL removes the note of the ADD. Without it, GC goes by its list alone. */
 function forgetNote(id: AttachmentId, { env }: Runtime): void {
   forgetGeneration(runDir(env), id);
-}
-
-/** What the runtime that made it keeps of it, if that is another one, whose DEL may run at the same time. */
-function findTheirs(attached: HandedAttachment, runtime: Runtime): KnownAttachment | undefined {
-  return attached.isGone || attached.stateDir !== undefined ? undefined : findCached(attached, runtime);
 }
 
 /** @returns why the work was not done */

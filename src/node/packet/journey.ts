@@ -536,17 +536,13 @@ function unfollowed(world: World, packet: Packet, owner: NodeAttachment): Hop {
 /** Inside a bridge. Rules about forwarded packets see it, too, if the node says so. */
 function* bridged({ node }: World, packet: Packet, { from, to, bridge }: Bridged): Walk {
   const ports = [from, to].map(one => node.link(one.hostDevice?.name ?? ''));
-  if (ports.every(port => isIsolated(port)))
+  if (ports.every(port => port && portDataOf(port)?.isolated === 1))
     yield stops(node, packet, 'policy', `both are isolated ports of "${bridge.name}"`);
   yield* passBridge(node, ['forward'], { ...packet, iif: ports[0]?.name, oif: ports[1]?.name });
   const program = packet.family === 4 ? 'iptables' : 'ip6tables';
   if (node.sysctl(`net/bridge/bridge-nf-call-${program}`) !== '1') return;
   const inside = { ...packet, iif: bridge.name, oif: bridge.name, isTranslated: false, isFromLocal: false };
   yield* passHook(node, 'forward', inside, [bridge.name]);
-}
-
-function isIsolated(port: Link | undefined): boolean {
-  return port !== undefined && portDataOf(port)?.isolated === 1;
 }
 
 function* judgePort(node: Site, packet: Packet, port: Link): Walk {

@@ -8,7 +8,9 @@ import type { Runtime } from '../../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../../chain/run/segment.ts';
 import { keyOf, shortId } from '../../../cni/attachment.ts';
 import { COMMAND_NAME } from '../../../cni/directories.ts';
+import { attempt } from '../../../cni/errors.ts';
 import { leaseDirsOf } from '../../../cni/plugin-about.ts';
+import { identityOf } from '../../../daemon/who-listens.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
 import { findFlockHolder, isFlockAwaited } from '../../../sys/flock.ts';
 import { findGone, type Gone } from '../../../watch/collect-gone.ts';
@@ -302,7 +304,7 @@ function judgeBuild({ place, pid, version }: DaemonState, { pluginDirs }: NodeVi
   }
   // What counts is the program that the file executes.
   const installed = installedIn(pluginDirs).map(programOf);
-  const other = installed.filter(file => identityOf(file) !== place.executable);
+  const other = installed.filter(file => attempt(() => identityOf(file)) !== place.executable);
   const isOwnOther = installed.length === 0 && own !== place.executable;
   if (other.length === 0 && !isOwnOther) return [];
   const names = isOwnOther ? 'this command' : other.map(file => JSON.stringify(file)).join(', ');
@@ -320,11 +322,6 @@ function judgeFronts({ pluginDirs }: NodeView): Problem[] {
   if (alone.length === 0) return [];
   const found = `${alone.map(file => JSON.stringify(file)).join(', ')} was built without a C compiler: it and the plugins beside it ask no daemon`;
   return [problem('info', found, 'install a build that has the front')];
-}
-
-function identityOf(file: string): string | undefined {
-  const stat = statSync(file, { throwIfNoEntry: false });
-  return stat && `${stat.dev}:${stat.ino}`;
 }
 
 /** Reasons that pass without any action. */

@@ -141,7 +141,8 @@ class Way {
     let returned: Arrival = 'never';
     for (const rule of candidatesOf(rules.get(chain) ?? [], this.packet)) {
       if (here === 'never') break;
-      if (isAgainstSpoofing(rule)) continue;
+      // Of the reference's bridge: drops what a container sends under another hardware address than its own, which no packet here has.
+      if (rule.comment?.startsWith('macspoofchk-')) continue;
       const { packet } = this;
       const { matches, action, behind } = judgeRule(rule, packet, contents);
       if (behind !== packet)
@@ -193,11 +194,6 @@ class Way {
     // NFT_CONTINUE, and NF_QUEUE, which leaves the decision to a process.
     return { after: taken, back: 'never' };
   }
-}
-
-/** Of the reference's bridge: drops what a container sends under another hardware address than its own, which no packet here has. */
-function isAgainstSpoofing({ comment = '' }: Rule): boolean {
-  return comment.startsWith('macspoofchk-');
 }
 
 const ENDED = { after: 'never', back: 'never' } as const;
