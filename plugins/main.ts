@@ -87,7 +87,8 @@ async function runAsTool(args: readonly string[]): Promise<never> {
   await mayHaveBegun();
   const workers = DAEMON_COMMANDS.includes(args[0] ?? '') ? await startEarly(args) : undefined;
   const { runMain } = await import('../src/cli/main.ts');
-  const more = { multus: readMultus, request: requestKey(), ...(workers ? { workers } : {}) };
+  // Identifies the request to the daemon and, if its reply is lost, to the record.
+  const more = { multus: readMultus, request: key || crypto.randomUUID(), ...(workers ? { workers } : {}) };
   const surroundings = { plugins: CATALOG, asPlugin, ...more };
   process.exit(await runMain(args, surroundings));
 }
@@ -127,11 +128,6 @@ async function asPlugin(...[{ env, stdin }, surroundings]: Parameters<AsPlugin>)
 }
 
 // Only the front asks a daemon. Without one, as built without a C compiler, there was no request.
-
-/** Identifies the request to the daemon and, if its reply is lost, to the record. */
-function requestKey(): string {
-  return key || crypto.randomUUID();
-}
 
 /**
  * Whether the daemon may have begun the call of this process, which it never continues. Where no daemon listens, this starts one if it is

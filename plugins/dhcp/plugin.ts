@@ -1,5 +1,6 @@
 // What does the dhcp plugin do for each verb?
 import { refuseTakenAddresses } from '../../src/attach/conflict.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { stateDir } from '../../src/cni/directories.ts';
 import { findCniArgs } from '../../src/cni/env.ts';
@@ -34,7 +35,6 @@ import {
   resultOf,
 } from './lease.ts';
 import {
-  attachmentOf,
   checkLease,
   clientIdOf,
   collectLeases,

@@ -1,6 +1,7 @@
 // Who is a client to servers, and how is its lease noted on disk, given back, and renewed when the daemon calls?
 
 import * as z from 'zod/mini';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { type AttachmentId, digestOf } from '../../src/cni/attachment.ts';
 import { stateDir } from '../../src/cni/directories.ts';
@@ -166,10 +167,6 @@ const IPV6_PART = '6';
 interface KeptLease<S> {
   readonly note: UpkeepNote;
   readonly state: S;
-}
-
-export function attachmentOf({ network, env }: Call): AttachmentId {
-  return { network, containerId: env.containerId, ifname: env.ifname };
 }
 
 function findNote(call: Call, leases: Pick<LeaseFamily<never>, 'family'>): UpkeepNote | undefined {

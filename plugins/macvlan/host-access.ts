@@ -8,17 +8,8 @@ import { explainRefusal } from '../../src/attach/upper.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { invalidConfig } from '../../src/cni/errors.ts';
 import { findUse } from '../../src/ipam/holders.ts';
-import { parseMac } from '../../src/net/interface.ts';
-import {
-  type Cidr,
-  cidrContains,
-  hostCidr,
-  IP_BITS,
-  type Ip,
-  ipFromBytes,
-  renderIp,
-  sameIp,
-} from '../../src/net/ip.ts';
+import { linkLocalOf } from '../../src/net/interface.ts';
+import { cidrContains, hostCidr, IP_BITS, type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
 import {
   addEntries,
   deletePlaces,
@@ -131,7 +122,7 @@ function routesTo({ host }: Call, device: Link, ips: readonly Ip[]): PlannedRout
   const own = listAddresses(host, device.peer).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
   return ips.map(ip => {
     const dst = hostCidr(ip);
-    if (ip.family === 6) return { dst, source: linkLocalOf(device).ip };
+    if (ip.family === 6) return { dst, source: linkLocalOf(device.mac ?? '') };
     const candidates = own.filter(({ cidr }) => cidr.ip.family === 4).map(({ cidr }) => cidr);
     const source = candidates.find(cidr => cidrContains(cidr, ip)) ?? candidates[0];
     return { dst, source: source?.ip, scope: RT_SCOPE_LINK };
@@ -237,7 +228,7 @@ export function hasDevices(host: NetlinkSocket): boolean {
  */
 function ensureDevice(host: NetlinkSocket, master: Link): Link {
   const device = findDevice(host, master) ?? make(host, master);
-  const own = linkLocalOf(device);
+  const own = { ip: linkLocalOf(device.mac ?? ''), prefix: 64 };
   const hasIpv6 = setSysctls(device.name);
   const hasOwn = listAddresses(host, device.index).some(({ cidr }) => sameIp(cidr.ip, own.ip));
   host.requestAll([
@@ -299,14 +290,6 @@ function setSysctls(name: string): boolean {
   }
   ensureSysctl(`${conf}/disable_ipv6`, '0');
   return true;
-}
-
-/** RFC 4291, appendix A: the modified EUI-64 of the hardware address. */
-function linkLocalOf({ mac = '' }: Pick<Link, 'mac'>): Cidr {
-  const [first = 0, ...rest] = parseMac(mac);
-  const [b = 0, c = 0, d = 0, e = 0, f = 0] = rest;
-  const bytes = Uint8Array.of(0xfe, 0x80, 0, 0, 0, 0, 0, 0, first ^ 2, b, c, 0xff, 0xfe, d, e, f);
-  return { ip: ipFromBytes(bytes), prefix: 64 };
 }
 
 // The device has the link of the master, so it would be a second way into the host, past rules that name the master. It is open to

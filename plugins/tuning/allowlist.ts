@@ -201,7 +201,8 @@ export function readSysctlKey(key: string, ifname: string): [string, ...string[]
   }
   const first = resolve(name.replaceAll('.', '/'), ifname);
   if (first === undefined) throw invalidKey(key, 'only parameters below "net" can be set');
-  const second = resolve(swapSeparators(name), ifname);
+  const swapped = /[./]/.exec(name)?.[0] === '.' ? exchangeSeparators(name) : name;
+  const second = resolve(swapped, ifname);
   return second === undefined || second === first ? [first] : [first, second];
 }
 
@@ -219,10 +220,6 @@ export function isSysctlPath(path: string): boolean {
 function resolve(slashed: string, ifname: string): string | undefined {
   const path = slashed.replace(PLACEHOLDER, () => ifname);
   return isSysctlPath(path) ? path : undefined;
-}
-
-function swapSeparators(name: string): string {
-  return /[./]/.exec(name)?.[0] === '.' ? exchangeSeparators(name) : name;
 }
 
 function exchangeSeparators(text: string): string {

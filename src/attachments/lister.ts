@@ -30,7 +30,7 @@ export function knownLister(
 ): Lister<KnownAttachment> {
   const { cacheDir, journals } = places;
   const noted = journals.map(stateDir => ({
-    stateDir,
+    root: notesDir(stateDir),
     files: new FileCache(
       file => noteIn(stateDir, file),
       () => false,
@@ -43,7 +43,10 @@ export function knownLister(
     return files.list([join(dir, 'results')], scope);
   };
   return scope => {
-    const notes = noted.flatMap(({ stateDir, files }) => files.list(noteDirsIn(stateDir), scope));
+    const notes = noted.flatMap(({ root, files }) => {
+      const dirs = namesIn(root).map(name => join(root, name));
+      return files.list(dirs, scope);
+    });
     const dirs = new Set([cacheDir, ...journals.flatMap(cacheDirsOf)]);
     const entries = new Map([...dirs].map(dir => [dir, entriesIn(dir, scope)]));
     return joinKnown(places, entries, notes);
@@ -66,11 +69,6 @@ export function settledLister<T extends object>(
   // An entry is replaced when what it says changes.
   const files = new FileCache(at, (_, hasChanged) => !hasChanged);
   return scope => files.list([join(stateDir, 'results')], scope);
-}
-
-function noteDirsIn(stateDir: string): string[] {
-  const root = notesDir(stateDir);
-  return namesIn(root).map(name => join(root, name));
 }
 
 /** Undefined for a temporary file. */

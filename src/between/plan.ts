@@ -1,6 +1,6 @@
 // Which routes, tunnels, neighbours and forwarding entries does this node need to reach the pods of every other, and what may an operator decide about them?
 import { createHash } from 'node:crypto';
-import { parseMac, renderMac } from '../net/interface.ts';
+import { linkLocalOf, renderMac } from '../net/interface.ts';
 import {
   type Cidr,
   cidrContains,
@@ -8,7 +8,6 @@ import {
   IP_BITS,
   IPV6_MIN_MTU,
   type Ip,
-  ipFromBytes,
   ipToBytes,
   networkOf,
   renderCidr,
@@ -265,13 +264,6 @@ function macOf(address: Ip): string {
   if (address.family === 4) return renderMac(Uint8Array.of(...V4_PREFIX, ...bytes));
   const hash = createHash('sha256').update(bytes).digest();
   return renderMac(Uint8Array.of(...V6_PREFIX, ...hash.subarray(0, 5)));
-}
-
-/** The link-local address that belongs to a hardware address (RFC 4291, appendix A). */
-function linkLocalOf(mac: string): Ip {
-  const [first = 0, ...others] = parseMac(mac);
-  const id = [first ^ 0x02, ...others.slice(0, 2), 0xff, 0xfe, ...others.slice(2)];
-  return ipFromBytes(Uint8Array.of(0xfe, 0x80, 0, 0, 0, 0, 0, 0, ...id));
 }
 
 /** The value of `nodes` that means the Node objects of a cluster, with the ranges that the cluster assigned to them. */

@@ -26,10 +26,7 @@ export async function fetchAnnotations(
   const uid = argOf(pod, 'K8S_POD_UID');
   const found = await (await cluster()).findPod(namespace, name, uid);
   const problem = findProblem(found, uid);
-  if (problem !== undefined) {
-    const text = `Cannot attach pod "${namespace}/${name}": ${problem}`;
-    throw tryAgainLater(text);
-  }
+  if (problem !== undefined) throw tryAgainLater(`Cannot attach pod "${namespace}/${name}": ${problem}`);
   return found?.annotations;
 }
 

@@ -64,7 +64,12 @@ export async function deletePod(
 
 /** The same for a pod whose DEL has begun. If its record cannot be used, the result cache tells which networks exist. */
 export async function deleteHeldPod(runner: Runner, key: PodKey, held: Held, netns: string): Promise<void> {
-  await endDel(held, whatOf(key), () => deleteAll(runner, key, held, netns));
+  await endDel(held, whatOf(key), async () => {
+    const pod = held.record && findPod(runner, held.record);
+    if (pod === undefined) return deleteUnrecorded(runner, key, netns);
+    const own = ownNetns(pod, netns, runner.runtime.env);
+    return deleteNetworks(runner, pod, held.lastBegun(pod.networks.length) + 1, own);
+  });
 }
 
 function whatOf({ containerId }: Pick<PodKey, 'containerId'>): string {
@@ -108,13 +113,6 @@ async function endPluginsOf(held: Held, runner: Runner): Promise<void> {
   const { record } = held;
   if (record === undefined || record.added || record.attempts > 0) return;
   await held.endOrphanAdds(findPod(runner, record)?.networks.map(({ ifname }) => ifname) ?? []);
-}
-
-async function deleteAll(runner: Runner, key: PodKey, held: Held, netns: string): Promise<unknown[]> {
-  const pod = held.record && findPod(runner, held.record);
-  if (pod === undefined) return deleteUnrecorded(runner, key, netns);
-  const own = ownNetns(pod, netns, runner.runtime.env);
-  return deleteNetworks(runner, pod, held.lastBegun(pod.networks.length) + 1, own);
 }
 
 /** A path at which the namespace of the ADD exists now; empty when it is gone, or of an earlier boot. */

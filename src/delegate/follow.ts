@@ -241,7 +241,7 @@ class LiveNetworks {
   /** DEL of networks with the inputs of their ADD. @throws CniError of the first that fails; it stays on record */
   async detach(going: readonly RecordedNetwork[]): Promise<void> {
     if (going.length === 0) return;
-    this.#mark(going);
+    this.#write(this.networks.map(one => (going.includes(one) ? { ...one, state: 'going' as const } : one)));
     await this.#remove(this.networks.filter(({ state }) => state === 'going'));
   }
 
@@ -310,10 +310,6 @@ class LiveNetworks {
       await deleteOne(recall(record, network, record.netns), runtime);
       this.#write(this.networks.filter(one => one !== network));
     }
-  }
-
-  #mark(going: readonly RecordedNetwork[]): void {
-    this.#write(this.networks.map(one => (going.includes(one) ? { ...one, state: 'going' as const } : one)));
   }
 
   #write(networks: readonly RecordedNetwork[]): void {

@@ -32,7 +32,13 @@ export const NetworkSelection = z.looseObject({
       .check(z.maxLength(MOST_ADDRESSES, `must have no more than ${MOST_ADDRESSES} addresses`)),
   ),
   /** Hardware address of six bytes in colon, hyphen or dotted notation; the capability `mac` and `MAC` of CNI_ARGS. */
-  mac: z.optional(z.string().check(z.refine(isMac, 'must be six bytes in hexadecimal'))),
+  mac: z.optional(
+    z
+      .string()
+      .check(
+        z.refine(text => text === '' || attempt(() => parseMac(text)), 'must be six bytes in hexadecimal'),
+      ),
+  ),
   /** GUID of eight bytes; the capability `infinibandGUID`. */
   'infiniband-guid': z.optional(
     z
@@ -154,10 +160,6 @@ function capabilityArgsOf(known: NetworkSelection): JsonObject {
     ...(portMappings?.length ? { portMappings } : {}),
     ...defined({ bandwidth }),
   };
-}
-
-function isMac(text: string): boolean {
-  return text === '' || attempt(() => parseMac(text)) !== undefined;
 }
 
 function isAddress(text: string): boolean {

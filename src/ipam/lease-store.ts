@@ -76,7 +76,9 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
     );
   } catch (cause) {
     // Errors of the file system say which operation failed, but not what it was for.
-    if (isOfFileSystem(cause)) throw fileFailure('use lease directory', dir, cause);
+    const { code, syscall } = cause as { code?: unknown; syscall?: unknown };
+    if (typeof code === 'string' && typeof syscall === 'string')
+      throw fileFailure('use lease directory', dir, cause);
     if (entered) throw cause;
     throw tryAgainLater((cause as Error).message, { cause });
   }
@@ -499,9 +501,4 @@ export function unusedGarbage(store: LeaseStore, dir: string, kept: Kept, log: L
     );
   }
   return garbage.filter(address => !isUsed(address));
-}
-
-function isOfFileSystem(cause: unknown): boolean {
-  const { code, syscall } = cause as { code?: unknown; syscall?: unknown };
-  return typeof code === 'string' && typeof syscall === 'string';
 }

@@ -83,7 +83,8 @@ export async function obtain<T>(
           if (!followTerms(claimant, pool)) await claimFor(claimant, pool, wish);
         }
       } catch (thrown) {
-        if (!isTransient(thrown) || ++failures >= MOST_FAILURES) throw thrown;
+        const isBusy = thrown instanceof CniError && thrown.code === ErrorCode.tryAgainLater;
+        if (!isBusy || thrown instanceof PoolExhausted || ++failures >= MOST_FAILURES) throw thrown;
         await (claimant.pause ?? sleep)(PAUSE_MS * claimant.random());
       }
     }
@@ -160,7 +161,11 @@ export async function completeBegun(claimant: Claimant): Promise<boolean> {
   let gained = false;
   for (const block of blocks) {
     if (block.state === 'returning') await completeReturn(claimant, block);
-    if (block.state === 'claiming') gained = (await completeClaim(claimant, block)) || gained;
+    if (block.state !== 'claiming') continue;
+    const found = await claimant.store.find(kindOf(block), block.name);
+    // A request that is still on its way may create it later: the next search finds it then.
+    if (found === undefined) changeHeld(claimant, ({ searchedAt: _, ...held }) => held);
+    gained = take(claimant, block, found) || gained;
   }
   return gained;
 }
@@ -203,13 +208,6 @@ async function tryClaim(
   return take(claimant, noted, created ?? (await store.find(kind, shape.name)));
 }
 
-async function completeClaim(claimant: Claimant, noted: HeldBlock): Promise<boolean> {
-  const found = await claimant.store.find(kindOf(noted), noted.name);
-  // A request that is still on its way may create it later: the next search finds it then.
-  if (found === undefined) changeHeld(claimant, ({ searchedAt: _, ...held }) => held);
-  return take(claimant, noted, found);
-}
-
 function take(
   claimant: Claimant,
   { name, keptFor }: HeldBlock,
@@ -242,11 +240,6 @@ async function refuseUnknownNode({ store }: Claimant, { node, machine }: Held): 
 }
 
 export class PoolExhausted extends CniError {}
-
-function isTransient(thrown: unknown): boolean {
-  const isBusy = thrown instanceof CniError && thrown.code === ErrorCode.tryAgainLater;
-  return isBusy && !(thrown instanceof PoolExhausted);
-}
 
 function exhausted(pool: Pool, claimed: number): CniError {
   const count = countBlocks(pool);

@@ -69,7 +69,8 @@ export async function compare(
   changeHeld(claimant, (held, leases) => {
     const known = held.blocks.flatMap((one): HeldBlock[] => {
       const [object, shares] = [own.get(one.name), shared.get(one.name)];
-      if (!object && shares) return [{ ...one, ...shareOf(shares) }];
+      const { guest, turn } = (shares && guestFrom(shares)) ?? {};
+      if (!object && shares) return [{ ...one, ...defined({ guest, turn }) }];
       const { guest: _, ...block } = one;
       own.delete(block.name);
       if (object) return [ownedAs(block, object)];
@@ -96,9 +97,11 @@ export async function compare(
 }
 
 /** A known block as its object has it. Even if that is another claim of ours: nothing of it was given to others since. */
-function ownedAs(block: HeldBlock, object: StoredObject): HeldBlock {
-  const turn = blockSpecOf(object)?.turn;
-  return { ...block, state: 'held', uid: object.uid, ...defined({ turn }), ...idleOf(block, object) };
+function ownedAs({ idle: before, ...block }: HeldBlock, object: StoredObject): HeldBlock {
+  const { turn, idle: isTold } = blockSpecOf(object) ?? {};
+  // What is noted here counts, and what the store does not know yet will be told.
+  const idle = isTold ? 'told' : before && 'noted';
+  return { ...block, state: 'held', uid: object.uid, ...defined({ turn, idle }) };
 }
 
 /** A node that was renamed while its pods run: the cluster no longer has the former one, so the blocks get the new name. */
@@ -146,11 +149,6 @@ async function isFromBackup(claimant: Claimant, object: StoredObject): Promise<b
   if (block === undefined || !isEarlier(object, block)) return false;
   await markRestored(claimant, block.pool, object.version);
   return true;
-}
-
-function shareOf(object: StoredObject): Pick<HeldBlock, 'guest' | 'turn'> {
-  const { guest, turn } = guestFrom(object) ?? {};
-  return defined({ guest, turn });
 }
 
 /** Claims again what pods use and the store no longer has, and adds it to what is this node's. @returns the names */
@@ -206,12 +204,6 @@ async function takeFrom(
 ): Promise<StoredObject | undefined> {
   const marked = await store.replace(kind, { ...object, spec: { ...object.spec, orphaned: true } });
   return marked && store.replace(kind, ownedBy(marked, owner));
-}
-
-/** What is noted here counts, and what the store does not know yet will be told. */
-function idleOf({ idle }: HeldBlock, object: StoredObject): Pick<HeldBlock, 'idle'> {
-  const isTold = blockSpecOf(object)?.idle === true;
-  return isTold ? { idle: 'told' } : idle ? { idle: 'noted' } : {};
 }
 
 /** Another node took this one for vanished: it has not, and says so, which changes the version that the other would delete. */

@@ -80,8 +80,9 @@ const OWN_NETNS = '/proc/thread-self/ns/net';
  * permission to enter it, a kernel before Linux 5.14, or a JavaScript engine other than Bun.
  */
 export function findNetnsCookie(path: string): string | undefined {
-  const functions = findFunctions();
-  if (functions === undefined) return undefined;
+  loaded ??= load() ?? 'none';
+  if (loaded === 'none') return undefined;
+  const functions = loaded;
   const open: number[] = [];
   try {
     const [own, other] = [statSync(OWN_NETNS), statSync(path)];
@@ -122,11 +123,6 @@ function askHere({ socket, getsockopt, ptr }: Functions): string | undefined {
 type Functions = NonNullable<ReturnType<typeof load>>;
 
 let loaded: Functions | undefined | 'none';
-
-function findFunctions(): Functions | undefined {
-  loaded ??= load() ?? 'none';
-  return loaded === 'none' ? undefined : loaded;
-}
 
 function load() {
   if (typeof Bun === 'undefined') return undefined;

@@ -2,6 +2,7 @@
 
 import * as z from 'zod/mini';
 import { withoutIpv6 } from '../../../src/attach/forwarding.ts';
+import { attachmentOf } from '../../../src/attach/owner.ts';
 import { type CniError, describeError, tryAgainLater } from '../../../src/cni/errors.ts';
 import { atLeast, type Result, resultIp, type SpecVersion } from '../../../src/cni/result.ts';
 import {
@@ -34,7 +35,6 @@ import { findSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
 import { dnsOf } from '../lease.ts';
 import {
-  attachmentOf,
   CommonState,
   checkLease,
   duidOf,

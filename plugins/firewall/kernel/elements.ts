@@ -387,17 +387,14 @@ function farEndOf(call: Call): Link | undefined {
  */
 export function checkAdmission(socket: NetlinkSocket, plan: AccessPlan, owner: FilterOwner): void {
   const skeletons = skeletonsFor(plan.ingress?.policy ?? 'open');
+  const { home = '' } = plan.ingress ?? {};
+  const counts = plan.ingress ? [CLOSED, TALLY] : [];
+  const uncounted = counts.filter(set => findElement(socket, set, [home]) === undefined);
   confirmAll(`rules in tables "${TABLE.name}"`, [
     ...findOwnedProblems(socket, skeletons, planElements(plan, owner)),
-    ...(plan.ingress ? closedProblem(socket, plan.ingress.home) : []),
+    // The count is shared by all attachments: here it only matters that it exists.
+    ...uncounted.map(({ name }) => `{ ${home} } of "${name}" is missing`),
   ]);
-}
-
-/** The count is shared by all attachments: here it only matters that it exists. */
-function closedProblem(socket: NetlinkSocket, home: string): string[] {
-  return [CLOSED, TALLY]
-    .filter(set => findElement(socket, set, [home]) === undefined)
-    .map(({ name }) => `{ ${home} } of "${name}" is missing`);
 }
 
 // The rules name an address but no owner. If nf_tables does not know the address either, its current holder is looked up.

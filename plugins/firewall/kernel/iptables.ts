@@ -96,10 +96,6 @@ export function doesIptablesDrop(socket: NetlinkSocket, pods: readonly Ip[]): bo
   );
 }
 
-function toolOf({ family, mode }: TablePlace): string {
-  return `ip${family === 4 ? '' : '6'}tables${mode === 'legacy' ? '-legacy' : ''}`;
-}
-
 /** The IP versions of the addresses. */
 function familiesOf(pods: readonly Ip[]): Family[] {
   return FAMILIES.filter(family => pods.some(pod => pod.family === family));
@@ -186,7 +182,8 @@ export function checkIptables(socket: NetlinkSocket, plan: AccessPlan, adminChai
     const [line, ...more] = lines.filter(one => !one.startsWith('-D '));
     if (line === undefined) continue;
     const others = more.length ? ` and ${more.length} more` : '';
-    throw new Error(`Cannot confirm rules of ${toolOf(place)}: the table "filter" lacks "${line}"${others}`);
+    const tool = `ip${place.family === 4 ? '' : '6'}tables${place.mode === 'legacy' ? '-legacy' : ''}`;
+    throw new Error(`Cannot confirm rules of ${tool}: the table "filter" lacks "${line}"${others}`);
   }
 }
 

@@ -107,9 +107,7 @@ export function addIptablesPorts(
       `:${dnatChain(owner)} - [0:0]`,
       ...planLoopbackRules(plan.family, owner).map(rule => `-A ${rule}`),
       ...planContainerRules(plan, owner, options).map(rule => `-A ${rule}`),
-      ...planEntryRules(plan, owner, options).map(({ chain, words, place }) =>
-        place === 'first' ? `-I ${chain} 1 ${words}` : `-A ${chain} ${words}`,
-      ),
+      ...planEntryRules(plan, owner, options).map(insertion),
     ];
     for (let attempt = 1; ; attempt++) {
       const shared = missingShared(socket, plan.family, options);
@@ -174,8 +172,11 @@ export function checkForeignPorts(
 }
 
 function confirmEntries(socket: NetlinkSocket, { family, forwards }: FamilyPlan, chain: string): void {
-  const entries = readEntries(socket, family).filter(
-    ({ target, more, source, destination }) => target === chain && !more && !source && !destination,
+  const isInNft = restoreMode(family) === 'nft';
+  const rules = isInNft ? listNftNat(socket, family, SHARED.dnat) : listLegacyNat(family);
+  const entries = rules.filter(
+    rule =>
+      rule.chain === SHARED.dnat && rule.target === chain && !rule.more && !rule.source && !rule.destination,
   );
   const missing = forwards.find(
     ({ protocol, port }) =>
@@ -225,12 +226,6 @@ function nameOf(family: Family): string {
   return `port mappings in iptables for IPv${family}`;
 }
 
-/** The rules that jump to the chains of containers. */
-function readEntries(socket: NetlinkSocket, family: Family): readonly NatRule[] {
-  if (restoreMode(family) === 'nft') return listNftNat(socket, family, SHARED.dnat);
-  return listLegacyNat(family).filter(({ chain }) => chain === SHARED.dnat);
-}
-
 /** The commands that create the missing part of what all containers share. */
 function missingShared(socket: NetlinkSocket, family: Family, options: IptablesOptions): string[] {
   const { chains, rules } = readShared(socket, family);
@@ -251,10 +246,12 @@ function missingShared(socket: NetlinkSocket, family: Family, options: IptablesO
     ...planSharedChains(options)
       .filter(chain => !chains.has(chain))
       .map(chain => `-N ${chain}`),
-    ...missing.map(
-      ({ chain, words, place }) => `${place === 'first' ? `-I ${chain} 1` : `-A ${chain}`} ${words}`,
-    ),
+    ...missing.map(insertion),
   ];
+}
+
+function insertion({ chain, words, place }: SharedRule): string {
+  return `${place === 'first' ? `-I ${chain} 1` : `-A ${chain}`} ${words}`;
 }
 
 /** In test mode, iptables does not look for the chain. @throws Error if the chain of another program is missing */

@@ -214,7 +214,11 @@ export function takeComparison(
     }
     return [flagTest(text, name, subject, operator === '!=', values)];
   }
-  const operands = values.map(value => operandOf(text, name, subject, value));
+  const operands = values.map(value => {
+    const operand = subject.parse(value);
+    if (operand) return operand;
+    throw new MatchError(text, `"${name}" takes ${subject.values}, found "${value}"`);
+  });
   if (operator === '<' || operator === '<=' || operator === '>' || operator === '>=') {
     const [only] = operands;
     if (!subject.ordered || operands.length !== 1 || only === undefined || only.mask || only.to) {
@@ -252,13 +256,6 @@ function takeValues(text: string, name: string, words: string[]): string[] {
   }
   if (braced && words.shift() !== '}') throw new MatchError(text, `the set of "${name}" has no end`);
   return values;
-}
-
-function operandOf(text: string, name: string, subject: Subject, value: string): Operand {
-  const operand = subject.parse(value);
-  if (operand === undefined)
-    throw new MatchError(text, `"${name}" takes ${subject.values}, found "${value}"`);
-  return operand;
 }
 
 function test(subject: Subject, mask: Uint8Array | undefined, not: boolean, operand: Operand): Expression[] {
@@ -364,12 +361,7 @@ function findRange(word: string, parse: (text: string) => Uint8Array | undefined
   const dash = word.indexOf('-');
   if (dash < 0) return undefined;
   const [from, to] = [parse(word.slice(0, dash)), parse(word.slice(dash + 1))];
-  return from && to && isAscending(from, to) ? { value: from, to } : undefined;
-}
-
-function isAscending(from: Uint8Array, to: Uint8Array): boolean {
-  const at = from.findIndex((byte, i) => byte !== to[i]);
-  return at < 0 || (from[at] ?? 0) < (to[at] ?? 0);
+  return from && to && Buffer.compare(from, to) <= 0 ? { value: from, to } : undefined;
 }
 
 function addressBytes(family: 4 | 6, ip: Ip | undefined): Uint8Array | undefined {
