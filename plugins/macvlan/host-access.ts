@@ -8,8 +8,8 @@ import { explainRefusal } from '../../src/attach/upper.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { invalidConfig } from '../../src/cni/errors.ts';
 import { findUse } from '../../src/ipam/holders.ts';
-import { linkLocalOf } from '../../src/net/interface.ts';
-import { cidrContains, hostCidr, IP_BITS, type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
+import { parseMac } from '../../src/net/interface.ts';
+import { cidrContains, hostCidr, IP_BITS, type Ip, linkLocalOf, renderIp, sameIp } from '../../src/net/ip.ts';
 import {
   addEntries,
   deletePlaces,
@@ -122,7 +122,7 @@ function routesTo({ host }: Call, device: Link, ips: readonly Ip[]): PlannedRout
   const own = listAddresses(host, device.peer).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
   return ips.map(ip => {
     const dst = hostCidr(ip);
-    if (ip.family === 6) return { dst, source: linkLocalOf(device.mac ?? '') };
+    if (ip.family === 6) return { dst, source: linkLocalOf(parseMac(device.mac ?? '')) };
     const candidates = own.filter(({ cidr }) => cidr.ip.family === 4).map(({ cidr }) => cidr);
     const source = candidates.find(cidr => cidrContains(cidr, ip)) ?? candidates[0];
     return { dst, source: source?.ip, scope: RT_SCOPE_LINK };
@@ -228,7 +228,7 @@ export function hasDevices(host: NetlinkSocket): boolean {
  */
 function ensureDevice(host: NetlinkSocket, master: Link): Link {
   const device = findDevice(host, master) ?? make(host, master);
-  const own = { ip: linkLocalOf(device.mac ?? ''), prefix: 64 };
+  const own = { ip: linkLocalOf(parseMac(device.mac ?? '')), prefix: 64 };
   const hasIpv6 = setSysctls(device.name);
   const hasOwn = listAddresses(host, device.index).some(({ cidr }) => sameIp(cidr.ip, own.ip));
   host.requestAll([

@@ -1,6 +1,6 @@
 // Which routes, tunnels, neighbours and forwarding entries does this node need to reach the pods of every other, and what may an operator decide about them?
 import { createHash } from 'node:crypto';
-import { linkLocalOf, renderMac } from '../net/interface.ts';
+import { parseMac, renderMac } from '../net/interface.ts';
 import {
   type Cidr,
   cidrContains,
@@ -9,6 +9,7 @@ import {
   IPV6_MIN_MTU,
   type Ip,
   ipToBytes,
+  linkLocalOf,
   networkOf,
   renderCidr,
   renderIp,
@@ -109,7 +110,7 @@ export function planWays(
       const direct = choices.ways === 'vxlan' ? undefined : neighbourOf(node, family, links);
       if (direct) lead(direct.ip, { index: direct.link.index });
       else if (tunnel) {
-        const gateway = family === 4 ? networkOf(first) : linkLocalOf(tunnel.mac);
+        const gateway = family === 4 ? networkOf(first) : linkLocalOf(parseMac(tunnel.mac));
         peers[tunnel.to.family].push({ ...tunnel, gateway });
         lead(gateway, { tunnel: TUNNELS[tunnel.to.family] });
       } else {

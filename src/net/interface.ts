@@ -1,7 +1,5 @@
 // Which names may a network interface have, and how are hardware addresses parsed and formatted?
 
-import { type Ip, ipFromBytes } from './ip.ts';
-
 /** Maximum length of an interface name in bytes: IFNAMSIZ of linux/if.h without the terminating zero. */
 export const IFNAME_MAX_BYTES = 15;
 
@@ -46,13 +44,6 @@ export function randomMac(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(6));
   bytes[0] = ((bytes[0] ?? 0) & 0xfc) | 0x02;
   return renderMac(bytes);
-}
-
-/** The link-local address that belongs to a hardware address (RFC 4291, appendix A). */
-export function linkLocalOf(mac: string): Ip {
-  const [first = 0, ...others] = parseMac(mac);
-  const id = [first ^ 0x02, ...others.slice(0, 2), 0xff, 0xfe, ...others.slice(2)];
-  return ipFromBytes(Uint8Array.of(0xfe, 0x80, 0, 0, 0, 0, 0, 0, ...id));
 }
 
 /** The kernel's address of loopback devices, and of a bridge that has lost its last port: it identifies nothing. */

@@ -94,6 +94,12 @@ export function ipFromBytes(bytes: Uint8Array): Ip {
   return { family: bytes.length === 4 ? 4 : 6, value };
 }
 
+/** The link-local address that belongs to the six bytes of a hardware address (RFC 4291, appendix A). */
+export function linkLocalOf([first = 0, ...others]: Uint8Array): Ip {
+  const id = [first ^ 0x02, ...others.slice(0, 2), 0xff, 0xfe, ...others.slice(2)];
+  return ipFromBytes(Uint8Array.of(0xfe, 0x80, 0, 0, 0, 0, 0, 0, ...id));
+}
+
 /** True when both are the same address of the same family. */
 export function sameIp(a: Ip, b: Ip): boolean {
   return a.family === b.family && a.value === b.value;

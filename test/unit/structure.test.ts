@@ -415,6 +415,8 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
 };
 
 const MAX_LINES = 700;
+/** The longest chain of imports, those for a type included, those by import() not. */
+const MAX_CHAIN = 18;
 
 // Tests of what holds for many files at once.
 const ABOUT_THE_TREE = [
@@ -482,6 +484,24 @@ describe('imports', () => {
     const targets = new Map(product.map(file => [withoutExtension(file), targetsOf(file)]));
     const cyclic = [...targets.keys()].filter(file => reached(file, targets).has(file));
     expect(cyclic).toEqual([]);
+  });
+
+  test('a chain of imports is short enough to follow', () => {
+    const targets = new Map(
+      product.map(file => [
+        withoutExtension(file),
+        file.imports.flatMap(({ target = [], dynamic }) => (dynamic ? [] : target)),
+      ]),
+    );
+    const lengths = new Map<string, number>();
+    const lengthOf = (file: string): number => {
+      const known = lengths.get(file);
+      if (known !== undefined) return known;
+      const length = 1 + Math.max(0, ...(targets.get(file) ?? []).map(lengthOf));
+      lengths.set(file, length);
+      return length;
+    };
+    expect([...targets.keys()].filter(file => lengthOf(file) > MAX_CHAIN)).toEqual([]);
   });
 
   test('nothing under src names a plugin folder', () => {
