@@ -92,14 +92,6 @@ export function listIfbs(host: NetlinkSocket): Link[] {
   return listLinks(host).filter(link => link.kind === 'ifb' && NAME.test(link.name));
 }
 
-/** The device of an attachment, and the settings it still needs. */
-interface Ifb {
-  readonly link: Link;
-  /** True when it was just created and has no qdisc yet. */
-  readonly isNew: boolean;
-  readonly settings: readonly Request[];
-}
-
 interface WantedIfb {
   /** Of the namespace that the device is for. */
   readonly socket: NetlinkSocket;
@@ -115,7 +107,7 @@ interface WantedIfb {
  * The attachment's device, created if missing. It is up and has the given MTU once the settings have been sent.
  * Same as: `ip link add bwp… mtu <mtu> txqueuelen 1000 type ifb`, `ip link set bwp… up alias catena:…`
  */
-function ensureIfb({ socket, netns, attachment, mtu, present }: WantedIfb): Ifb {
+function ensureIfb({ socket, netns, attachment, mtu, present }: WantedIfb) {
   const names = ifbNamesOf(attachment);
   for (const [i, name] of names.entries()) {
     // Another process may create a device of that name first; then it is not ours.
@@ -247,17 +239,12 @@ function hostInterfacesOf({ interfaces = [] }: Pick<Result, 'interfaces'>): stri
   return interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
 }
 
-/** The IFB device through which the packets pass that the device receives, and those to which no redirect leads any longer. */
-interface Detour {
-  readonly ifb?: Link;
-  readonly unused: readonly Link[];
-}
-
 /**
  * Limits both directions, and removes the limit of a direction that is unlimited. A device can only delay what it sends, so
  * packets that it receives are redirected through an IFB device, which has its queue before the first packet arrives.
+ * @returns that device, and those to which no redirect leads any longer
  */
-export function applyShaping(device: ShapedDevice, attachment: AttachmentId, shaping: Shaping): Detour {
+export function applyShaping(device: ShapedDevice, attachment: AttachmentId, shaping: Shaping) {
   const { socket, link, sends, netns } = device;
   const [sent, received] = [shaping[sends], shaping[opposite(sends)]];
   const { root, hook, ifbs: present } = lookAt(device, attachment);

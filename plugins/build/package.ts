@@ -21,19 +21,12 @@ const TEXTS = ['LICENSE', 'README.md'];
 /** 2000-01-01: a time that tools accept without complaint, unless SOURCE_DATE_EPOCH specifies another. */
 const TIME = Number(process.env.SOURCE_DATE_EPOCH ?? 946_684_800);
 
-interface Release {
-  readonly file: string;
-  readonly bytes: number;
-  /** The output of the executable, or why it was not run. */
-  readonly seen: string;
-}
-
 /**
  * Compiles, packs, unpacks and inspects the release for one system.
  * @param outDir gets the archive once it has passed the inspection
  * @param cacheDir keeps the Bun executables of other systems
  */
-export async function releaseFor(target: Target, outDir: string, cacheDir: string): Promise<Release> {
+export async function releaseFor(target: Target, outDir: string, cacheDir: string) {
   const name = `catena-${manifest.version}-${target.name}`;
   const work = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-release-'));
   try {
@@ -97,18 +90,13 @@ const SYSROOTS = { arm64: '/usr/aarch64-linux-gnu', x64: '/usr/x86_64-linux-gnu'
 const EMULATORS = { arm64: 'qemu-aarch64', x64: 'qemu-x86_64' } as const;
 const PT_INTERP = 3;
 
-interface Inspection {
-  /** Its output, or why it was not run. */
-  readonly run: { readonly version: string } | { readonly skipped: string };
-}
-
 /**
  * Inspects an unpacked release: names, machine, loader, whether the Bun program recognises its front; and runs it if this machine
  * can.
  * @param hasFront whether it was built with a front
  * @throws Error on any mismatch
  */
-export function inspectRelease(dir: string, target: Target, version: string, hasFront: boolean): Inspection {
+export function inspectRelease(dir: string, target: Target, version: string, hasFront: boolean) {
   const names = [RUNNER_NAME, ...PLUGIN_NAMES];
   const expected = [CORE_NAME, ...names].sort();
   const found = fs.readdirSync(path.join(dir, 'bin')).sort();

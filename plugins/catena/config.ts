@@ -339,13 +339,6 @@ function invalid(what: string): CniError {
   return invalidConfig(`Cannot use catena configuration: ${what}`);
 }
 
-/** An entry of ours. */
-interface FromMultus {
-  readonly entry: JsonObject;
-  /** Keys that have nothing to say here. */
-  readonly dropped: readonly string[];
-}
-
 /** Keys with a path that multus's daemon may see elsewhere than the node. */
 const PATHS = ['clusterNetwork', 'readinessindicatorfile', 'binDir', 'logFile'];
 
@@ -354,7 +347,7 @@ const PATHS = ['clusterNetwork', 'readinessindicatorfile', 'binDir', 'logFile'];
  * @param kubeconfig of the account that the runner is to have
  * @throws CniError 7 for an entry that the runner would refuse
  */
-export function fromMultus(entry: JsonObject, kubeconfig: string): FromMultus {
+export function fromMultus(entry: JsonObject, kubeconfig: string) {
   const folded = foldKeys(CatenaConf, entry) as JsonObject;
   const dropped = Object.keys(folded).filter(isWithoutEffect);
   const onNode = nodePaths(folded as CatenaConf);

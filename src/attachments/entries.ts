@@ -307,19 +307,12 @@ export interface EntryFilter {
   readonly containerId?: string;
 }
 
-interface EntryList {
-  /** Sorted by file. */
-  readonly entries: readonly Entry[];
-  /** Files that are damaged or not cached results. At most their names tell which attachment they belong to. */
-  readonly damaged: readonly CniError[];
-}
-
 /**
  * The attachments in the cache. Files of libcni 0.7 name their attachment only in the file name, and are listed if that
  * is unambiguous. An unusable file does not hide the others.
  * @throws CniError 5 when the directory cannot be read; a missing one is empty
  */
-export function listEntries(dir: string, filter: EntryFilter = {}): EntryList {
+export function listEntries(dir: string, filter: EntryFilter = {}) {
   const results = join(dir, 'results');
   const names = new Set<string>();
   const aside = new Map<string, Entry>();

@@ -23,22 +23,12 @@ export function hasBegunSince({ tokens }: Snapshot, runDir: string, id: Attachme
   return note !== undefined && !tokens.has(note.token);
 }
 
-interface SnapshotFile {
-  readonly snapshot: Snapshot;
-  readonly path: string;
-  remove(): void;
-}
-
 /**
  * Takes a snapshot and writes it to a file for the plugins of one run of GC.
  * @param since leaves out notes from this time on, in milliseconds since the epoch
  * @returns undefined if the run directory cannot be written: then no ADD writes a note either
  */
-export function takeSnapshot(
-  runDir: string,
-  network: string,
-  since = Number.POSITIVE_INFINITY,
-): SnapshotFile | undefined {
+export function takeSnapshot(runDir: string, network: string, since = Number.POSITIVE_INFINITY) {
   const dir = notesDirs(runDir).gc;
   // The name contains the process id, so the file of a killed process is recognised and removed here.
   const path = join(dir, unfinishedName());

@@ -6,15 +6,11 @@ export interface TextPlace {
   readonly column: number;
 }
 
-interface SyntaxProblem extends TextPlace {
-  readonly problem: string;
-}
-
 /** No real configuration is nested this deeply, and every level uses stack space of the scanner. */
 const MAX_DEPTH = 1000;
 
 /** The problem that makes a text invalid JSON, or undefined when it is valid. Bun's JSON.parse does not report a position. */
-export function findSyntaxProblem(text: string): SyntaxProblem | undefined {
+export function findSyntaxProblem(text: string) {
   try {
     scanDocument(text, (path, offset) => {
       if (path.length > MAX_DEPTH) throw new Unexpected(offset, `at most ${MAX_DEPTH} levels`);

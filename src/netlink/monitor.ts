@@ -39,11 +39,6 @@ interface MonitorOptions {
   readonly bufferBytes?: number;
 }
 
-/** Receives notifications until it is closed. */
-interface Monitor {
-  close(): void;
-}
-
 /**
  * Joins multicast groups of a protocol, in the namespace of this process. The event loop reads the socket when it is readable; the
  * kernel's answer to a full buffer (ENOBUFS) ends the stream, so the socket is opened again.
@@ -57,7 +52,7 @@ export function openMonitor(
   groups: readonly number[],
   events: MonitorEvents,
   options: MonitorOptions = {},
-): Monitor {
+) {
   let reader: Listening['reader'] | undefined;
   let isClosed = false;
   /** @returns why the stream ended */

@@ -18,12 +18,6 @@ export interface PacketSocket {
   readonly protocol: number;
 }
 
-/** A packet, and the hardware address of the neighbour that sent it. */
-interface ReceivedPacket {
-  readonly bytes: Uint8Array;
-  readonly from: Uint8Array;
-}
-
 /**
  * Opens a socket on an interface of the thread's namespace, where it stays.
  * @param index of the interface
@@ -77,7 +71,7 @@ export function sendPacket({ fd, index, protocol }: PacketSocket, packet: Uint8A
  * @returns undefined if there is none
  * @throws SystemError when the interface is gone or down
  */
-export function receivePacket(socket: PacketSocket, room: Uint8Array): ReceivedPacket | undefined {
+export function receivePacket(socket: PacketSocket, room: Uint8Array) {
   const address = new Uint8Array(20);
   const length = new Int32Array([address.length]);
   const got = Number(functions().recvfrom(socket.fd, ptr(room), room.length, 0, ptr(address), ptr(length)));

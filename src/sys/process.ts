@@ -27,11 +27,6 @@ const OWN_PAGES = /^(?:Anonymous|Swap): +[1-9]/m;
 
 const functions = lazyLibc({ madvise: { args: ['u64', 'u64', 'i32'], returns: 'i32' } });
 
-interface Range {
-  readonly start: bigint;
-  readonly bytes: bigint;
-}
-
 /**
  * Unmaps the pages of the program and its libraries that hold what is in their files (madvise(2), MADV_DONTNEED): the code, and
  * constants without addresses. Starting Bun maps some 20 MiB of them, and a burst of calls twice as much. A page that is used again is
@@ -56,7 +51,7 @@ export function releaseProgramCode(): void {
  * addresses and then protected do differ.
  * @param smaps content of /proc/<pid>/smaps
  */
-export function unchangedRanges(smaps: string): Range[] {
+export function unchangedRanges(smaps: string) {
   return smaps.split(/\n(?=[0-9a-f]+-[0-9a-f]+ )/).flatMap(mapping => {
     const [, from = '', to = '', permissions = ''] = HEAD.exec(mapping.split('\n', 1)[0] ?? '') ?? [];
     if (!/^r-[x-]p$/.test(permissions) || OWN_PAGES.test(mapping)) return [];

@@ -101,17 +101,12 @@ function identityIn({ duid, iaid }: Pick<LeaseState, 'duid' | 'iaid'>): Identity
   return { duid: Uint8Array.from(Buffer.from(duid, 'hex')), iaid: Uint8Array.from(Buffer.from(iaid, 'hex')) };
 }
 
-interface Ipv6Search {
-  obtain(): Promise<Result>;
-  close(): void;
-}
-
 /**
  * Prepares the interface, before it comes up.
  * @returns a function that begins to listen to routers, to be called as soon as it is up: the kernel asks them then, and they need not
  * answer twice
  */
-export function startIpv6(call: Call, conf: DhcpConf, link: Link): () => Ipv6Search {
+export function startIpv6(call: Call, conf: DhcpConf, link: Link) {
   const { ipv6: way, timeout = DEFAULT_TIMEOUT_S } = conf.ipam;
   const giveUpAt = performance.now() + timeout * 1000;
   acceptAdvertisements(call, link.name, conf.ipam);

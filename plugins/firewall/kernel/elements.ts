@@ -63,12 +63,6 @@ import { hasRulesFor, iptablesChanges, sweepIptables } from './iptables.ts';
 
 const CLAIM_SETS = [SETS[4].claims, SETS[6].claims];
 
-/** The changes that remove an attachment, and the claims that it had. */
-interface Removal {
-  readonly changes: readonly Request[];
-  readonly claims: readonly Claim[];
-}
-
 /**
  * Removes an attachment in one transaction; a missing one is ignored. The cost does not depend on the number of other
  * attachments.
@@ -88,7 +82,7 @@ export function revoke(socket: NetlinkSocket, owner: FilterOwner): readonly Clai
  * The changes that remove the existing elements of an attachment, except the count of its interface. Call within
  * `commitAfterReading`.
  */
-export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
+export function removalOf(socket: NetlinkSocket, owner: FilterOwner) {
   const claims = findClaims(socket, owner);
   const places = [...claims.flatMap(claim => placesOf(claim, owner)), ...portPlacesOf(socket, owner)];
   return { changes: deletePlaces(findOwned(socket, places, owner.note)), claims };
@@ -299,19 +293,11 @@ export function formerOwners(call: Call, { pods }: AccessPlan, owner: FilterOwne
   return [...new Set(former.map(one => one.owner))].map(filterOwnerOfNote);
 }
 
-/** Elements to be replaced, and the claims before and after, which are counted. */
-interface Moves {
-  readonly gone: readonly ElementPlace[];
-  readonly added: readonly Entry[];
-  readonly went: readonly Claim[];
-  readonly come: readonly Claim[];
-}
-
 /**
  * Moves closed pods to the devices by which the host routes to them. Reads every claim.
  * @param isConcerned by the note of the owner
  */
-function moveHomes(host: NetlinkSocket, nft: NetlinkSocket, isConcerned: (note: string) => boolean): Moves {
+function moveHomes(host: NetlinkSocket, nft: NetlinkSocket, isConcerned: (note: string) => boolean) {
   const moves = FAMILIES.flatMap(family => {
     const { claims, home: homes } = SETS[family];
     return listOwned(nft, [claims], isConcerned).flatMap(({ element }) => {

@@ -175,12 +175,6 @@ interface Stranger {
   readonly pod: Ip;
 }
 
-/** What the reference has of containers that no longer exist, and what others may have now. */
-interface Dead {
-  readonly chains: readonly ChainOwner[];
-  readonly strangers: readonly Stranger[];
-}
-
 interface Judge {
   readonly refuseLiving: RefuseLiving;
   readonly isGone: IsGone;
@@ -196,7 +190,7 @@ function refuseForeign(
   claims: readonly Claim[],
   outdated: readonly Owner[],
   judge: Judge,
-): Dead {
+) {
   const dead = { chains: [] as ChainOwner[], strangers: [] as Stranger[] };
   const own = new Set(
     outdated

@@ -145,12 +145,7 @@ export function sweepHostportRules(socket: NetlinkSocket, kept: KeptAttachments)
   });
 }
 
-interface Suspect {
-  readonly containerId: string;
-  readonly pods: readonly Ip[];
-}
-
-function podsByContainer(socket: NetlinkSocket): Suspect[] {
+function podsByContainer(socket: NetlinkSocket) {
   const found = new Map<string, Ip[]>();
   for (const family of FAMILIES) {
     for (const rule of listRules(socket, hostportTable(family), 'hostports')) {

@@ -301,19 +301,12 @@ export function listUses({ plugins }: Pick<Conflist, 'plugins'>): PluginUse[] {
   });
 }
 
-/** A file that libcni does not load because its extension does not match its content. */
-interface Mismatch {
-  /** What is wrong; the text calls the file "it". */
-  readonly problem: string;
-  /** The key that shows what the file holds; absent if it is neither kind. */
-  readonly key?: 'type' | 'plugins';
-}
-
 /**
  * libcni reads a list from a `.conflist` file only, and a single plugin configuration from a `.conf` or `.json` file only.
  * Undefined where content and extension agree, and for any other extension.
+ * @returns what is wrong with "it", and the key that shows what the file holds, if it is of either kind
  */
-export function findMismatch(file: string, content: JsonObject): Mismatch | undefined {
+export function findMismatch(file: string, content: JsonObject) {
   const extension = extname(`x${basename(file)}`);
   if (!['.conflist', '.conf', '.json'].includes(extension)) return undefined;
   const single = isSinglePlugin(content);

@@ -58,13 +58,8 @@ export function removePortVlans(socket: NetlinkSocket, index: number, first: num
   socket.request(portVlanMessage.remove(op, { family: AF.bridge, index }, memberOf([range])));
 }
 
-interface BridgePort {
-  readonly index: number;
-  readonly vlans: readonly VlanRange[];
-}
-
 /** Ports of a bridge with their VLANs. Same as: `bridge -compressvlans vlan show` */
-export function listBridgePorts(socket: NetlinkSocket, bridge: number): BridgePort[] {
+export function listBridgePorts(socket: NetlinkSocket, bridge: number) {
   const asked = { extMask: RTEXT_FILTER_BRVLAN_COMPRESSED };
   const all = portVlanMessage.list(socket, 'list bridge ports', { family: AF.bridge }, asked);
   return all.flatMap(({ header, attrs: own }) => {

@@ -392,16 +392,8 @@ const classAttrs = attrs('class', {
 
 export const classMessage = messages('TCLASS', tcmsg, classAttrs);
 
-interface TrafficClass {
-  readonly kind: string;
-  readonly handle: number;
-  /** The qdisc or the parent class. */
-  readonly parent: number;
-  readonly htb: HtbClass | undefined;
-}
-
 /** Classes of all qdiscs of a device. Same as: `tc class show dev <link>` */
-export function listClasses(socket: NetlinkSocket, index: number): TrafficClass[] {
+export function listClasses(socket: NetlinkSocket, index: number) {
   const all = classMessage.list(socket, `list classes of link with index ${index}`, { index });
   return all.map(({ header, attrs: { kind = '', options } }) => ({
     kind,
