@@ -106,7 +106,8 @@ export async function startCluster(
 /** Waits until that many nodes are ready. */
 export async function untilReady({ kubectl, nodes }: Cluster, seconds = 120): Promise<void> {
   await awaiting('all nodes to be ready', seconds, async () => {
-    const ready = (await kubectl.list('nodes')).filter(isReady);
+    // A node that was away keeps a taint for some seconds after it is ready, and gets no pod until that is gone.
+    const ready = (await kubectl.list('nodes')).filter(node => isReady(node) && !node.spec.taints?.length);
     return ready.length === nodes.length;
   });
 }

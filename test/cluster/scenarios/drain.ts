@@ -1,7 +1,7 @@
 // Do the pods of a node that is drained move to others, without a trace on it?
 
 import { awaiting } from '../awaiting.ts';
-import { isReady } from '../cluster.ts';
+import { isReady, untilReady } from '../cluster.ts';
 import { differences, holdingsOf } from '../holdings.ts';
 import { deployment, must, type Scenario, untilPods } from '../scenario.ts';
 
@@ -14,6 +14,7 @@ export const drain: Scenario = {
     const node = nodes.at(-1);
     if (node === undefined || nodes.length < 2) return saw('needs two nodes: not played');
     const { name } = node.place;
+    await untilReady(cluster);
     const held = await holdingsOf(node.machine);
     await kubectl.apply({ ...deployment('web', PODS), metadata: { name: 'web', namespace } });
     const before = await untilPods(cluster, namespace, PODS);
