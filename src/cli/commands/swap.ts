@@ -63,47 +63,39 @@ export async function run(call: CommandCall): Promise<number> {
   if (to !== undefined && undo) throw new UsageError('Cannot use both --to and --undo');
   const list = loadTarget(call);
   const runtime = runtimeOf(call);
-  if (to === undefined && !undo) return await show(call, list, plugin, runtime);
+  if (to === undefined && !undo) {
+    const all = [...new Set(listUses(list).map(({ type }) => type))];
+    const types = plugin === undefined ? all : [findType(list, plugin)];
+    const known = types.map(type => survey(call, list, type, runtime.pluginDirs));
+    await printList(call, 'SurveyList', known, () => known.map(renderSurvey).join(''));
+    return 0;
+  }
   if (plugin === undefined) throw new UsageError('Cannot swap: --link <type or index> is missing');
   const known = survey(call, list, findType(list, plugin), runtime.pluginDirs);
-  const facts = { network: list.name, ...known };
-  return to === undefined
-    ? await undoLast(call, list, facts, runtime)
-    : await swap(call, list, to, facts, runtime);
+  const job = { call, list, runtime, facts: { network: list.name, ...known } };
+  return to === undefined ? await undoLast(job) : await swap(job, to);
 }
 
-type Facts = Survey & Pick<SwapReport, 'network'>;
-
-async function show(
-  call: CommandCall,
-  list: Conflist,
-  plugin: string | undefined,
-  runtime: Runtime,
-): Promise<number> {
-  const all = [...new Set(listUses(list).map(({ type }) => type))];
-  const types = plugin === undefined ? all : [findType(list, plugin)];
-  const known = types.map(type => survey(call, list, type, runtime.pluginDirs));
-  await printList(call, 'SurveyList', known, () => known.map(renderSurvey).join(''));
-  return 0;
+/** What was asked for, and what is known about the executable in place. */
+interface Job {
+  readonly call: CommandCall;
+  readonly list: Conflist;
+  readonly runtime: Runtime;
+  readonly facts: Survey & Pick<SwapReport, 'network'>;
 }
 
-async function swap(
-  call: CommandCall,
-  list: Conflist,
-  to: string,
-  facts: Facts,
-  runtime: Runtime,
-): Promise<number> {
+async function swap(job: Job, to: string): Promise<number> {
+  const { call, list, runtime, facts } = job;
   const { link: type, target, digest } = facts;
   const file = findListFile(call, list.name);
-  const given = realpathSync(findIn(readSwap(list, absolutePath(to, call.cwd), type).target, type));
+  const path = readSwap(list, absolutePath(to, call.cwd), type).target;
+  const given = realpathSync(statSync(path).isDirectory() ? join(path, type) : path);
   // A front would not find its program in another directory, and the program behaves by its name as well.
   const candidate = programOf(given);
   const after = findDigest(candidate);
   if (after === undefined) throw new UsageError(`Cannot swap: "${to}" is not an executable`);
-  const found = { ...facts, candidate };
   if (after === digest || after === findDigest(programOf(target)))
-    return conclude(call, { ...found, outcome: 'same', why: `${target} is already that file` });
+    return conclude(call, { ...facts, candidate, outcome: 'same', why: `${target} is already that file` });
   if (!call.on('dry-run')) refuseReadOnly(target);
   tell(call, `network ${list.name}, ${renderSurvey(facts)}`);
   tell(call, `  ${'candidate'.padEnd(12)}  ${candidate} (${shortDigest(after)})\n\n`);
@@ -116,13 +108,8 @@ async function swap(
         ? { candidate: given, after: findDigest(given) ?? after }
         : { candidate: copy, after };
     const wanted = { target, from: given, before: digest, ...put };
-    return await swapExamined(call, wanted, { ...found, ...seen }, runtime);
+    return await swapExamined(job, wanted, { candidate, ...seen });
   });
-}
-
-/** A directory stands for the file of that name in it. */
-function findIn(path: string, type: string): string {
-  return statSync(path).isDirectory() ? join(path, type) : path;
 }
 
 interface Seen {
@@ -131,41 +118,41 @@ interface Seen {
 }
 
 async function swapExamined(
-  call: CommandCall,
+  job: Job,
   wanted: WantedSwap,
-  found: Facts & Seen,
-  runtime: Runtime,
+  seen: Seen & Pick<SwapReport, 'candidate'>,
 ): Promise<number> {
-  const { link: type, target } = found;
-  const before = await checkOf(type, runtime);
+  const { call, facts } = job;
+  const before = await checkNow(job);
   tell(call, `\n${renderChecked(before)}`);
   const end = (outcome: SwapReport['outcome'], more: Ending = {}) =>
-    conclude(call, { ...found, before, ...more, outcome });
-  const { obstacle = await findDeafness(call, found, runtime), doubt } = judge(found, call);
+    conclude(call, { ...facts, ...seen, before, ...more, outcome });
+  const { obstacle = await findDeafness(job, seen), doubt } = judge(seen, call);
   if (obstacle !== undefined) return end('refused', { why: obstacle });
   const undeletable = call.on('force')
     ? undefined
-    : await findUndeletable(found, wanted.from ?? wanted.candidate, found.comparison, before, call);
+    : await findUndeletable(job, wanted.from ?? wanted.candidate, seen.comparison, before);
   if (undeletable !== undefined) return end('refused', { why: undeletable });
-  tell(call, renderPlan(target, before));
+  tell(call, renderPlan(facts.target, before));
   if (call.on('dry-run')) return doubt === undefined ? end('planned') : end('refused', { why: doubt });
   const answer = await confirm(call, doubt);
   if (answer !== 'yes') return answer === 'no' ? end('declined') : end('refused', { why: doubt });
 
   putSwap(wanted, TOOL_VERSION);
-  tell(call, `renamed: ${target} is the candidate\n`);
-  const { worse, why } = await verify(type, before, runtime, call);
+  tell(call, `renamed: ${facts.target} is the candidate\n`);
+  const { worse, why } = await verify(job, before);
   if (why === undefined) return end('swapped', { worse });
   if (call.on('keep')) return end('swapped', { worse, why });
-  undoSwap(target, true, TOOL_VERSION);
+  undoSwap(facts.target, true, TOOL_VERSION);
   return end('put back', { worse, why });
 }
 
-async function undoLast(call: CommandCall, list: Conflist, facts: Facts, runtime: Runtime): Promise<number> {
-  const { link: type, target, network } = facts;
+async function undoLast(job: Job): Promise<number> {
+  const { call, facts } = job;
+  const { target } = facts;
   const force = call.on('force');
   const { swap: last, how } = planUndo(target, force);
-  tell(call, `network ${network}, ${renderSurvey(facts)}`);
+  tell(call, `network ${facts.network}, ${renderSurvey(facts)}`);
   const isInPlace = how === 'in place';
   const why = isInPlace
     ? 'the swap, or another undo, was interrupted: the old executable is in place'
@@ -176,15 +163,14 @@ async function undoLast(call: CommandCall, list: Conflist, facts: Facts, runtime
   const problem =
     force || isInPlace
       ? undefined
-      : ((await findUndoDeafness(call, list, facts, last.kept, runtime)) ??
-        (await findUndoProblem(facts, last.before, call)));
+      : ((await findUndoDeafness(job, last.kept)) ?? (await findUndoProblem(job, last.before)));
   if (problem !== undefined) return end('refused', { why: problem });
-  const before = await checkOf(type, runtime);
+  const before = await checkNow(job);
   tell(call, `\n${renderChecked(before)}plan: restore the executable from before ${last.time} by rename\n`);
   if (call.on('dry-run')) return end('planned', { before, why });
   if ((await confirm(call)) === 'no') return end('declined', { before });
   undoSwap(target, force, TOOL_VERSION);
-  const { worse, why: broken } = await verify(type, before, runtime, call);
+  const { worse, why: broken } = await verify(job, before);
   return end('undone', { before, worse, why: broken ?? why });
 }
 
@@ -243,25 +229,17 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
 }
 
 /** Why another network could no longer call the plugin: the comparison plays one network, and CHECK asks what is attached. */
-async function findDeafness(
-  call: CommandCall,
-  found: Facts & Seen,
-  runtime: Runtime,
-): Promise<string | undefined> {
-  const { supportedVersions } = found.conformance;
-  const lost = await findLost(otherLists(call, found.network), found, supportedVersions, runtime);
+async function findDeafness(job: Job, { conformance }: Seen): Promise<string | undefined> {
+  const { call, facts } = job;
+  const { supportedVersions } = conformance;
+  const lost = await findLost(job, otherLists(call, facts.network), supportedVersions);
   if (lost === undefined || call.on('force')) return undefined;
   return `it does not support the version of ${lost}, whose ADD would fail: the candidate lists ${supportedVersions.join(', ')}; --force swaps anyway`;
 }
 
 /** Like {@link findDeafness}, for the executable that an undo restores: a list may have got a newer version since the swap. */
-async function findUndoDeafness(
-  call: CommandCall,
-  list: Conflist,
-  facts: Facts,
-  kept: string,
-  runtime: Runtime,
-): Promise<string | undefined> {
+async function findUndoDeafness(job: Job, kept: string): Promise<string | undefined> {
+  const { call, list, runtime, facts } = job;
   const { link, target, network } = facts;
   const file = join(placeOf(target).dir, kept);
   // A plugin finds itself by its name, which a kept file has not.
@@ -269,40 +247,38 @@ async function findUndoDeafness(
   const restored = await withCopy(file, link, ask).catch(() => undefined);
   if (restored === undefined) return undefined;
   const { supportedVersions } = restored;
-  const lost = await findLost([list, ...otherLists(call, network)], facts, supportedVersions, runtime);
+  const lost = await findLost(job, [list, ...otherLists(call, network)], supportedVersions);
   if (lost === undefined) return undefined;
   return `the previous executable does not support the version of ${lost}, whose ADD would fail: it lists ${supportedVersions.join(', ')}; --force undoes anyway`;
 }
 
 /** The networks among these that the executable in place supports, and one that lists these versions does not. */
 async function findLost(
+  { facts, runtime }: Job,
   lists: readonly Conflist[],
-  { link, calledBy }: Pick<Facts, 'link' | 'calledBy'>,
   supported: readonly string[],
-  runtime: Runtime,
 ): Promise<string | undefined> {
-  const callers = lists.filter(({ name }) => calledBy.some(({ network }) => network === name));
+  const callers = lists.filter(({ name }) => facts.calledBy.some(({ network }) => network === name));
   const deaf = callers.filter(({ version }) => !supported.includes(version));
   if (deaf.length === 0) return undefined;
   // What the executable in place cannot do either is not lost.
-  const inPlace = await pluginVersion(link, runtime).catch(() => undefined);
+  const inPlace = await pluginVersion(facts.link, runtime).catch(() => undefined);
   const lost = deaf.filter(({ version }) => inPlace?.supportedVersions.includes(version));
   return lost.length ? lost.map(({ name, version }) => `${name} (${version})`).join(', ') : undefined;
 }
 
-function checkOf(type: string, runtime: Runtime): Promise<AttachmentCheck[]> {
-  return checkAll(readRecords(runtime).standing, runtime, { type });
+function checkNow({ facts, runtime }: Job): Promise<AttachmentCheck[]> {
+  return checkAll(readRecords(runtime).standing, runtime, { type: facts.link });
 }
 
 /** Attachments whose CHECK is worse than before; `why` is a summary in one line. */
 async function verify(
-  type: string,
+  job: Job,
   before: readonly AttachmentCheck[],
-  runtime: Runtime,
-  call: CommandCall,
 ): Promise<{ worse: AttachmentCheck[]; why?: string }> {
-  const after = await checkOf(type, runtime);
-  const worse = findWorse(before, after);
+  const { call } = job;
+  const sound = new Set(before.filter(({ state }) => state === 'sound').map(keyOf));
+  const worse = (await checkNow(job)).filter(one => one.state === 'broken' && sound.has(keyOf(one)));
   tell(call, `CHECK: ${count(worse.length, 'attachment')} worse than before\n${renderBroken(worse)}`);
   if (call.signal.aborted)
     return { worse, why: 'the command was interrupted before all attachments were checked' };
@@ -410,12 +386,6 @@ async function conclude(
   const text = () => `${outcome}${why === undefined ? '' : `: ${why}`}\n`;
   await printAnswer(call, 'Replacement', answer, text);
   return ['refused', 'declined', 'put back'].includes(outcome) || worse?.length ? 1 : 0;
-}
-
-/** Attachments that passed before and fail now. */
-function findWorse(before: readonly AttachmentCheck[], after: readonly AttachmentCheck[]): AttachmentCheck[] {
-  const sound = new Set(before.filter(({ state }) => state === 'sound').map(keyOf));
-  return after.filter(one => one.state === 'broken' && sound.has(keyOf(one)));
 }
 
 /** The number of attachments in each state, and what is wrong with the broken ones. */
@@ -552,46 +522,38 @@ function sweep(): void {
   }
 }
 
-/** What is known about the plugin and its current executable. */
-type Changing = Pick<Survey, 'link' | 'target' | 'digest'>;
-
 /**
  * Why a swap would leave attachments that nothing can delete; undefined if it would not. Attachments that were already handed
  * over do not count.
  * @param candidate path of the new executable
  */
 async function findUndeletable(
-  { link: type, target, digest }: Changing,
+  { call, facts }: Job,
   candidate: string,
   { crossings }: Pick<CompareReport, 'crossings'>,
   before: readonly AttachmentCheck[],
-  call: CommandCall,
 ): Promise<string | undefined> {
   const crossing = crossings.find(({ scene }) => scene === DELETED_BY_B);
   const { fails = [], left = [] } = crossing ?? {};
   if (!fails.length && !left.length) return undefined;
-  const isOurs = isThisExecutable(digest);
-  const concerned = isOurs ? await countPending(type, call) : before.length;
+  const isOurs = isThisExecutable(facts.digest);
+  const concerned = isOurs ? await countPending(facts.link, call) : before.length;
   if (concerned === 0) return undefined;
   const what = fails.length
     ? `its DEL fails for current attachments (${fails[0]})`
     : `its DEL leaves ${count(left.length, 'thing')} of current attachments (${left[0]})`;
   const way = isOurs
-    ? `run "catena handover --to ${dirname(candidate)} --to ${dirname(target)}" first`
+    ? `run "catena handover --to ${dirname(candidate)} --to ${dirname(facts.target)}" first`
     : 'delete the containers first';
   return `${what}, and ${count(concerned, 'attachment')} could no longer be deleted cleanly; ${way}, or --force swaps anyway`;
 }
 
 /** Like {@link findUndeletable}, for the executable that an undo restores. All that is known about it is that it is not ours. */
-async function findUndoProblem(
-  { link: type, target, digest }: Changing,
-  kept: string,
-  call: CommandCall,
-): Promise<string | undefined> {
-  if (!isThisExecutable(digest) || isThisExecutable(kept)) return undefined;
-  const concerned = await countPending(type, call);
+async function findUndoProblem({ call, facts }: Job, kept: string): Promise<string | undefined> {
+  if (!isThisExecutable(facts.digest) || isThisExecutable(kept)) return undefined;
+  const concerned = await countPending(facts.link, call);
   if (concerned === 0) return undefined;
-  const places = `--to <its dir> --to ${dirname(target)}`;
+  const places = `--to <its dir> --to ${dirname(facts.target)}`;
   return `the previous executable may not be able to delete ${count(concerned, 'attachment')} that the current one created; run "catena handover ${places}" first, or --force undoes anyway`;
 }
 
