@@ -271,8 +271,8 @@ function toDescriptor({ name, package: pkg, imports }: ProtoFile): object {
     package: pkg,
     dependency: imports,
     messageType: nestedArray.filter(one => one instanceof protobuf.Type).map(toMessage),
-    enumType: nestedArray.filter(one => one instanceof protobuf.Enum).map(toEnum),
-    service: nestedArray.filter(one => one instanceof protobuf.Service).map(toService),
+    enumType: nestedArray.filter(one => one instanceof protobuf.Enum).map(describe),
+    service: nestedArray.filter(one => one instanceof protobuf.Service).map(describe),
     syntax: 'proto3',
   };
 }
@@ -283,7 +283,7 @@ function toMessage(type: protobuf.Type): object {
     name: type.name,
     field: type.fieldsArray.map(field => toField(field, type.oneofsArray)),
     nestedType: [...type.nestedArray.filter(one => one instanceof protobuf.Type).map(toMessage), ...entries],
-    enumType: type.nestedArray.filter(one => one instanceof protobuf.Enum).map(toEnum),
+    enumType: type.nestedArray.filter(one => one instanceof protobuf.Enum).map(describe),
     oneofDecl: type.oneofsArray.map(({ name }) => ({ name })),
   };
 }
@@ -328,21 +328,7 @@ function entryName({ name }: protobuf.MapField): string {
   return `${camel[0]?.toUpperCase()}${camel.slice(1)}Entry`;
 }
 
-function toEnum({ name, values }: protobuf.Enum): object {
-  return { name, value: Object.entries(values).map(([label, number]) => ({ name: label, number })) };
-}
-
-function toService(service: protobuf.Service): object {
-  return {
-    name: service.name,
-    method: service.methodsArray.map(
-      ({ name, requestType, responseType, requestStream, responseStream }) => ({
-        name,
-        inputType: service.lookupType(requestType).fullName,
-        outputType: service.lookupType(responseType).fullName,
-        clientStreaming: requestStream ?? false,
-        serverStreaming: responseStream ?? false,
-      }),
-    ),
-  };
+/** What `protobufjs/ext/descriptor` adds to the package's classes without a declaration. For a message with a map it is wrong. */
+function describe(one: protobuf.Enum | protobuf.Service): object {
+  return (one as unknown as { toDescriptor(): object }).toDescriptor();
 }
