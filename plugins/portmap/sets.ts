@@ -105,9 +105,7 @@ interface FamilySets extends ForwardSets {
 
 export const SETS: Readonly<Record<4 | 6, FamilySets>> = { 4: familySets(4), 6: familySets(6) };
 
-/**
- * Beginning of a chain's hash to the attachment whose iptables rules the chain holds, where the reference's name is ambiguous.
- */
+/** Beginning of a chain's hash to the attachment whose iptables rules the chain holds, where the reference's name is ambiguous. */
 export const CHAINS: NftSet = { table: TABLE, name: 'chains', key: ['ifname'], data: ['ifname'] };
 
 /** Every set and map that always exists. */

@@ -92,9 +92,7 @@ export function removeBackup(path: string): void {
   removeFile(path, 'backup');
 }
 
-/**
- * The older values win, except for the network: a repeated ADD finds the values that the first one set, not the original ones.
- */
+/** The older values win, except for the network: a repeated ADD finds the values that the first one set, not the original ones. */
 export function mergeBackups(older: Backup, newer: Backup): Backup {
   const sysctls = { ...newer.sysctl, ...older.sysctl };
   const orders = { ...newer.order, ...older.order };

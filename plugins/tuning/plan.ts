@@ -93,9 +93,7 @@ export function findOverridden(conf: TuningConf, former: TuningConf, args: CniAr
   return pickCniArgs(args, ['MAC']).MAC ? 'CNI_ARGS has "MAC"' : undefined;
 }
 
-/**
- * `prevResult` with the interface's new hardware address and MTU; an interface of the same name in another sandbox is unchanged.
- */
+/** `prevResult` with the interface's new hardware address and MTU; an interface of the same name in another sandbox is unchanged. */
 export function planResult(
   prevResult: Result,
   { mac, mtu }: DeviceTuning,

@@ -140,9 +140,7 @@ function planAllowed({ conf, args, env }: Call<TuningConf>): TuningPlan {
   return { ...plan, sysctls: refuseUnlisted(plan.sysctls, readAllowlist()) };
 }
 
-/**
- * Sets what the plan says. Never overwrites the values that an earlier ADD recorded; a failed ADD leaves values and file as they were.
- */
+/** Sets what the plan says. Never overwrites the values that an earlier ADD recorded; a failed ADD leaves values and file as they were. */
 function tune(call: Call<TuningConf>, plan: TuningPlan): void {
   const target = targetOf(call);
   const state = readState(target, plan);

@@ -415,9 +415,7 @@ export function movedRoutes(
   }));
 }
 
-/**
- * Routes that the kernel made in the table although a plugin had removed them: ptp's pods reach their subnet through the gateway.
- */
+/** Routes that the kernel made in the table although a plugin had removed them: ptp's pods reach their subnet through the gateway. */
 export function needlessRoutes(
   index: number,
   table: number,

@@ -153,9 +153,7 @@ async function overhear(prepared: Prepared, listener: Listener): Promise<200 | 4
   throw refused(status, undefined, describe(prepared.options, prepared.url));
 }
 
-/**
- * Sends a request. The function that takes the reply says when it is complete, and may extend its deadline.
- */
+/** Sends a request. The function that takes the reply says when it is complete, and may extend its deadline. */
 function begin<T>(
   { url, options, timeoutMs }: Prepared,
   text: string | undefined,

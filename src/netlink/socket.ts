@@ -117,7 +117,6 @@ export class NetlinkSocket {
   /**
    * Sends one request and waits for its acknowledgement.
    * @returns bodies of the messages before it (the object, if `NLM_F_ECHO` or a get asked for one)
-   * @throws NetlinkError
    */
   request(request: Request): Uint8Array[] {
     return this.requestAll([request]);
@@ -183,7 +182,6 @@ export class NetlinkSocket {
   /**
    * All objects that match a get request. Repeats a dump that the kernel reports as interrupted by a concurrent change.
    * @param only skips objects that contain none of these byte strings
-   * @throws NetlinkError
    */
   dump(request: Request, only?: readonly Uint8Array[]): Uint8Array[] {
     this.#failIfPlanned(request);
@@ -380,7 +378,6 @@ export function setReceiveTimeout(fd: number, seconds: number): void {
  * Has the kernel send notifications of a group to a socket.
  * @param group RTNLGRP_* of linux/rtnetlink.h, NFNLGRP_* of linux/netfilter/nfnetlink.h
  * @param whose for the error
- * @throws SystemError
  */
 export function joinGroup(fd: number, group: number, whose = 'the kernel'): void {
   setMembership(fd, NETLINK_ADD_MEMBERSHIP, group, whose);
@@ -404,7 +401,6 @@ function setOption(fd: number, level: number, option: number, value: number): vo
 /**
  * Sends everything as one message, as a transaction requires. Grows the socket's buffer if necessary: thousands of elements
  * need several megabytes.
- * @throws SystemError
  */
 export function sendWhole(fd: number, buffer: Uint8Array): void {
   if (trySend(fd, buffer)) return;

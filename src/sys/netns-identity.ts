@@ -13,9 +13,7 @@ import { LIBC_NAMES } from './libc-names.ts';
 export interface NetnsIdentity {
   /** Device and inode; undefined when the path did not exist. */
   readonly netnsIdentity: string | undefined;
-  /**
-   * The kernel's cookie of the namespace, which no later one gets in the same boot. Absent if the kernel did not report it.
-   */
+  /** The kernel's cookie of the namespace, which no later one gets in the same boot. Absent if the kernel did not report it. */
   readonly netnsCookie?: string;
 }
 

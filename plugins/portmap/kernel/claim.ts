@@ -479,9 +479,7 @@ function rivalsOf(claim: Claim, hostIps: readonly Ip[]): Claim[] {
   return (['nftables', 'iptables'] as const).flatMap(backend => places.map(one => ({ ...one, backend })));
 }
 
-/**
- * The reference may have deleted the container, or all rules may have been flushed: what our sets still record is not forwarded.
- */
+/** The reference may have deleted the container, or all rules may have been flushed: what our sets still record is not forwarded. */
 function ghostOf(socket: NetlinkSocket, family: 4 | 6, { comment = '' }: Element): Owner | undefined {
   const holder = ownerOfNote(comment);
   return holder.attachment && !isChainThere(socket, family, holder.attachment) ? holder : undefined;

@@ -194,9 +194,7 @@ function removeNftChain(socket: NetlinkSocket, family: Family, chain: string, pa
   return lost;
 }
 
-/**
- * A chain that is still jumped to cannot be deleted, so a wrong rule number makes the whole transaction fail without a change.
- */
+/** A chain that is still jumped to cannot be deleted, so a wrong rule number makes the whole transaction fail without a change. */
 function removeLegacyChain(family: Family, chain: string, parent: string): Lost[] {
   for (let attempt = 1; ; attempt++) {
     const rules = listLegacyNat(family);

@@ -200,9 +200,7 @@ export function listHostIps(socket: NetlinkSocket, family: 4 | 6): Ip[] {
   return listElements(socket, SETS[family].hostips).map(({ key: [ip] }) => ip as Ip);
 }
 
-/**
- * The changes that count added host ports in and removed ones out; a count of zero is deleted. Call within `commitAfterReading`.
- */
+/** The changes that count added host ports in and removed ones out; a count of zero is deleted. Call within `commitAfterReading`. */
 export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: readonly Taken[]): Request[] {
   const sums = new Map<string, Tally & { readonly place: ElementPlace }>();
   const add = (key: 'come' | 'went') => (taken: Taken) => {

@@ -247,10 +247,7 @@ export function isFilterOfIptables(socket: NetlinkSocket, family: Family): boole
   return bases.every(({ name, base }) => Bun.deepEquals(base, BUILT_IN[name], true));
 }
 
-/**
- * Asks the kernel whether it would accept the lines for a table without the rules that they delete; changes nothing.
- * @throws NetlinkError
- */
+/** Asks the kernel whether it would accept the lines for a table without the rules that they delete; changes nothing. */
 export function tryFilter(socket: NetlinkSocket, family: Family, lines: readonly string[]): void {
   tryOut(socket, changesFor(family, lines, []));
 }

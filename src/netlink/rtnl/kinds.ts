@@ -87,10 +87,7 @@ export function createUpper(socket: NetlinkSocket, upper: NewUpper): void {
   if (made instanceof NetlinkError) throw explainKind(made, kind);
 }
 
-/**
- * Changes attributes of an upper device's kind. Same as: `ip link set dev <link> type macvlan mode bridge`
- * @throws NetlinkError
- */
+/** Changes attributes of an upper device's kind. Same as: `ip link set dev <link> type macvlan mode bridge` */
 export function setUpper<K extends UpperKind>(
   socket: NetlinkSocket,
   index: number,
