@@ -22,24 +22,20 @@ export interface CommandOption {
   readonly short?: string;
   /** Placeholder for the value in the usage text (`<dir>`). */
   readonly placeholder?: string;
-  /** The words that the value may be. */
   readonly choices?: readonly string[];
   readonly help: string;
 }
 
 type More = Pick<CommandOption, 'short' | 'choices'>;
 
-/** An option that is given or not. */
 export function flag(help: string, more?: More) {
   return { type: 'boolean', help, ...more } as const;
 }
 
-/** An option with a value. */
 export function value(placeholder: string, help: string, more?: More) {
   return { type: 'string', placeholder, help, ...more } as const;
 }
 
-/** An option with a value that may be repeated. */
 export function values(placeholder: string, help: string, more?: More) {
   return { ...value(placeholder, help, more), multiple: true } as const;
 }
@@ -50,7 +46,6 @@ export interface Command {
   readonly summary: string;
   /** Arguments as shown in the usage text (`<network> <netns>`). */
   readonly usage: string;
-  /** Allowed number of arguments. */
   readonly positionals: { readonly min: number; readonly max: number };
   readonly options: Readonly<Record<string, CommandOption>>;
   /** Loads only what serves the call: some options make another command of it. */
@@ -60,7 +55,6 @@ export interface Command {
 /** Everything that may be typed: the table in commands.ts, for those whom that table loads. */
 export interface CommandTable {
   readonly commands: readonly Command[];
-  /** The options of every command. */
   readonly globalOptions: Readonly<Record<string, CommandOption>>;
 }
 
@@ -147,7 +141,6 @@ export interface CommandContext extends Surroundings {
   readonly write?: (fd: 1 | 2, text: string) => void;
 }
 
-/** One invocation of a command. */
 export interface CommandCall extends Surroundings {
   readonly positionals: readonly string[];
   /** Value of a string option; undefined if it was not given. */
@@ -161,7 +154,6 @@ export interface CommandCall extends Surroundings {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Directory against which relative paths are resolved; undefined if it was deleted or has no path for another reason. */
   readonly cwd: string | undefined;
-  /** The tool's commands. */
   readonly table: CommandTable;
   /** Runs another command line, for a process that serves others. @returns its exit code */
   readonly runCommand: (args: readonly string[], surroundings: CommandContext) => Promise<number>;
@@ -178,7 +170,6 @@ export interface CommandCall extends Surroundings {
 /** A wrong command line: exit code 2, with a hint to the usage text. */
 export class UsageError extends Error {}
 
-/** What a command line says. */
 type CommandLine = Pick<CommandCall, 'positionals' | 'text' | 'texts' | 'on' | 'format'>;
 
 /**

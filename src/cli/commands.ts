@@ -13,7 +13,6 @@ import { SHELLS } from './completion/question.ts';
 import { PRINTABLE, SWITCH_FROM_MULTUS } from './install/print-options.ts';
 import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
 
-/** Options of every command. */
 export const GLOBAL_OPTIONS = {
   help: flag('show usage', { short: 'h' }),
   json: flag('short for --output json'),
@@ -81,7 +80,6 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   timeout: values('<seconds>', 'time limit per plugin call (60); del=120 sets it for one verb, repeatable'),
 };
 
-/** Options of commands that run a chain. */
 const CHAIN_OPTIONS: Readonly<Record<string, CommandOption>> = {
   ...NETWORK_OPTIONS,
   trace: flag(

@@ -35,7 +35,6 @@ interface Planned {
   readonly order: readonly number[];
 }
 
-/** `catena add --dry-run`. */
 export const add: CommandModule = {
   run(call) {
     const attachment = attachmentOf(call);
@@ -43,7 +42,6 @@ export const add: CommandModule = {
   },
 };
 
-/** `catena attach --dry-run`. */
 export const attach: CommandModule = {
   run(call) {
     const [given = '', network = ''] = call.positionals;
@@ -77,7 +75,6 @@ export const set: CommandModule = {
   },
 };
 
-/** `catena del --dry-run`. */
 export const del: CommandModule = {
   run(call) {
     const attachment = attachmentOf(call);
@@ -86,7 +83,6 @@ export const del: CommandModule = {
   },
 };
 
-/** `catena detach --dry-run`. */
 export const detach: CommandModule = {
   run(call) {
     const [given = '', what = ''] = call.positionals;

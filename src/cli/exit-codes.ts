@@ -18,13 +18,11 @@ export const DAEMON_EXIT_CODES = {
   silent: 5,
 } as const satisfies Record<AnswerOf<'Ping'>['state'], number>;
 
-/** A code and when a command ends with it. */
 export interface ExitCode {
   readonly code: number;
   readonly meaning: string;
 }
 
-/** Those of every command, for the reader. */
 export const COMMON_EXIT_CODES: readonly ExitCode[] = [
   { code: SUCCESS, meaning: 'success' },
   {

@@ -8,7 +8,6 @@ import { absolutePath } from '../files/read-file.ts';
 import type { CommandCall } from './command.ts';
 import { confDirOf } from './target.ts';
 
-/** A list and where it was found. */
 export interface NamedList {
   readonly list: Conflist;
   readonly dir: string;

@@ -23,7 +23,6 @@ export function stateDirOf(call: CommandCall): string {
   return call.text('state-dir') || stateDir(call.env);
 }
 
-/** The directory of network configurations. */
 export function confDirOf(call: CommandCall): string {
   return call.text('conf-dir') || call.env.NETCONFPATH || DEFAULT_CONF_DIR;
 }
@@ -38,7 +37,6 @@ export function loadTarget(call: CommandCall, name = call.positionals[0] ?? ''):
   throw new NetworkNotFound(name, ` in "${file}": its name is "${list.name}"`);
 }
 
-/** The directories of plugins. */
 export function pluginDirsOf(call: CommandCall): readonly string[] {
   const dirs = call.texts('bin-dir');
   return dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR);

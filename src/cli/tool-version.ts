@@ -1,5 +1,4 @@
 // Which version of the tool is this?
 import manifest from '../../package.json' with { type: 'json' };
 
-/** Version of the package. */
 export const TOOL_VERSION: string = manifest.version;

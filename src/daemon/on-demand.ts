@@ -49,7 +49,6 @@ interface Home extends Pick<ProcessPlace, 'network' | 'mount'> {
   readonly boot: string;
 }
 
-/** The text of that file. */
 export function renderOnDemand(settings: Omit<OnDemand, 'home'>): string {
   return `${JSON.stringify({ ...settings, home: homeOf('self') }, null, 2)}\n`;
 }

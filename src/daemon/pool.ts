@@ -100,7 +100,6 @@ interface Running extends Asker {
   wantedMs: number;
 }
 
-/** Whose request it is. */
 export interface Asker {
   /** Empty for those of no network. */
   readonly network: string;

@@ -79,7 +79,6 @@ const Settings = z.strictObject({
 });
 type Settings = z.output<typeof Settings>;
 
-/** Settings of the daemon's parts. */
 export interface DaemonSettings {
   readonly pool: PoolLimits;
   /** Deadline of each plugin, for requests that do not set one. */

@@ -91,7 +91,6 @@ function otherMac(text: string): string {
   return bytes ? renderMac(bytes.with(-1, (bytes.at(-1) ?? 0) ^ 1)) : text;
 }
 
-/** Each plugin with the arguments that it receives. */
 export function configurePlugins(list: Conflist, capabilities: JsonObject): ConfiguredPlugin[] {
   return list.plugins.map(({ type, conf, capabilities: declared }) => ({
     type,

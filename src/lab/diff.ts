@@ -25,19 +25,16 @@ export interface StateObject {
 /** All objects in one place at one time, by key. */
 export type State = ReadonlyMap<string, StateObject>;
 
-/** Builds a state from its objects. */
 export function stateOf(objects: readonly StateObject[]): State {
   return new Map(objects.map(object => [object.key, object]));
 }
 
-/** The state of the lab at one moment. */
 export interface Snapshot {
   readonly host: State;
   readonly container: State;
   readonly files: State;
 }
 
-/** The difference between two states of one place. */
 interface Difference {
   readonly added: readonly StateObject[];
   readonly removed: readonly StateObject[];
@@ -48,7 +45,6 @@ interface Difference {
 /** More objects of a kind than this are counted instead of listed. */
 const LISTED = 2;
 
-/** Compares two states by key. */
 export function diffStates(before: State, after: State): Difference {
   return {
     added: [...after.values()].filter(({ key }) => !before.has(key)),

@@ -73,7 +73,6 @@ export function removeNamespace(place: Namespace): void {
   removePath(place.path);
 }
 
-/** Removes the path of a namespace. */
 export function removePath(path: string): void {
   // It may no longer be mounted.
   attempt(() => unmountNetns(path));

@@ -136,7 +136,6 @@ function timed(ms: number | string | undefined, none = 'no reply'): Finding {
   return typeof ms === 'number' ? finding(true, renderTime(ms)) : finding(false, ms ?? none);
 }
 
-/** `ok` or `failed`, with what was observed. */
 function finding(holds: boolean, seen: string): Finding {
   return { outcome: holds ? 'ok' : 'failed', seen };
 }

@@ -20,7 +20,6 @@ export const RIGHTS_VARIABLE = 'CATENA_TRY_RIGHTS';
 /** Variables that would lead plugins out of the lab, or tell them of another call. */
 const NOT_FOR_PLUGINS = /^(CNI_.*|CATENA_((RUN|STATE|CNI_CACHE)_DIR|TRY_RIGHTS|COMPARE_TWIN))$/;
 
-/** The environment of plugins in a lab. */
 export function envOfPlugins(env: OwnCommandOptions['env']): OwnCommandOptions['env'] {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !NOT_FOR_PLUGINS.test(name)));
 }
@@ -82,14 +81,12 @@ function executableLine(): string[] {
   return [process.execPath, ...(script.startsWith('/$bunfs/') ? [] : [script])];
 }
 
-/** The outcome of the command and its output. */
 interface OwnCommand {
   readonly exitCode: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** Where it runs, and when to stop it. */
 interface OwnCommandOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Undefined when the directory no longer has a path: the command then inherits this process's directory. */

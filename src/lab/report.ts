@@ -29,14 +29,12 @@ export type Section =
   | ({ readonly kind: 'left' } & Pick<Trial, 'left' | 'kept'>)
   | ({ readonly kind: 'verdict'; readonly failures: number } & Pick<Trial, 'ok' | 'durationMs'>);
 
-/** True when a section reports a problem. */
 export function isProblem(section: Section): boolean {
   if (section.kind === 'verb') return section.failure !== undefined;
   if (section.kind === 'probe') return section.outcome === 'failed';
   return section.kind === 'left' && section.left.length > 0;
 }
 
-/** The complete report as one JSON object. */
 export function toJson(sections: readonly Section[]): Trial {
   const of = <K extends Section['kind']>(kind: K) =>
     sections.filter((section): section is Extract<Section, { kind: K }> => section.kind === kind);

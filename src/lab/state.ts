@@ -19,7 +19,6 @@ import { type KernelState, type State, type StateObject, stateOf } from './diff.
 import type { Namespace } from './host.ts';
 import { renderRate } from './words.ts';
 
-/** The name of a device by its index. */
 export type NameOf = (index: number) => string;
 
 /** Names of the devices of a namespace, for describing what is attached to them. */

@@ -42,7 +42,6 @@ interface Route {
   readonly source?: Ip | undefined;
 }
 
-/** The outcome of a conversation. */
 type Conversation =
   | {
       readonly answered: true;

@@ -39,7 +39,6 @@ import {
 import { type Failure, isProblem, type PluginReport, type Section } from './report.ts';
 import { readFiles, readNamespace } from './state.ts';
 
-/** What to try, and how. */
 interface Trial {
   readonly list: Conflist;
   readonly pluginDirs: readonly string[];

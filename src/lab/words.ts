@@ -19,14 +19,11 @@ export function count(number: number, one: string, many = `${one}s`): string {
   return `${number} ${number === 1 ? one : many}`;
 }
 
-/** Whether to use colours. */
 export interface Style {
   readonly colour: boolean;
 }
 
-/** What a text may look like. */
 export type Colour = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
-/** Gives a text a colour. */
 export type Paint = (colour: Colour, text: string) => string;
 
 /** Select Graphic Rendition (ECMA-48): switch on, switch off. */

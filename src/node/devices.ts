@@ -71,7 +71,6 @@ export function bridgesIn({ byIndex }: HostDevices, names: ReadonlySet<string>):
     });
 }
 
-/** An interface of a container. */
 export interface Inside {
   readonly device: NodeDevice;
   readonly routes: readonly NodeRoute[];

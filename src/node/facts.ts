@@ -26,7 +26,6 @@ interface Unsettled {
   readonly why: string;
 }
 
-/** What the records of a node hold. */
 interface OnRecord {
   readonly attachments: readonly RecordedAttachment[];
   /** Interfaces that a delegate runner is making or deleting, or was when it died: its record of a pod is written before the first of them. */

@@ -5,7 +5,6 @@ import { argOf, type CniArgs } from '../cni/env.ts';
 import { defined, isObject, tryParse } from '../cni/json.ts';
 import { namesIn, tryRead } from '../files/read-file.ts';
 
-/** Names of one container. */
 export interface ContainerNames {
   readonly podNamespace?: string;
   readonly podName?: string;

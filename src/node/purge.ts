@@ -25,7 +25,6 @@ export interface PurgePlaces {
   readonly stateDir: string;
   /** Directories of leases, in host-local's format. */
   readonly leaseDirs: readonly string[];
-  /** Directories of executables. */
   readonly binDirs: readonly string[];
   /** Directories shared with others, which go if nothing is in them; a directory comes before the one that it is in. */
   readonly shared: readonly string[];

@@ -56,7 +56,6 @@ export function sinceOf(one: KnownAttachment, env: ChainRuntime['env']): string 
   return time === undefined ? undefined : new Date(time).toISOString();
 }
 
-/** What the caller chooses and knows. */
 interface NodePlaces {
   readonly facts: NodeFacts;
   readonly runtime: ChainRuntime;

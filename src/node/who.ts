@@ -11,7 +11,6 @@ import { findNetnsIdentity } from '../sys/netns-identity.ts';
 import type { NodeAttachment, NodeModel, NodeNetwork } from './model.ts';
 import { isBelow } from './words.ts';
 
-/** One owner, with everything that shows it. */
 export interface Owned {
   /** Undefined if no attachment on record is the owner. */
   readonly attachment: NodeAttachment | undefined;
@@ -188,7 +187,6 @@ function findMarks(tables: Tables, { ip, port, handle }: Pick<Query, 'ip' | 'por
   }
 }
 
-/** An interface that matches. */
 interface FoundInterface {
   readonly ifname: string;
   /** A path to its namespace, and what identifies it. */

@@ -9,7 +9,6 @@ import { outcomeOf, podOf, type RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';
 import { maskText } from './secrets.ts';
 
-/** One operation. */
 export interface HistoryEvent {
   /** ISO time of its end. */
   readonly time: string;

@@ -183,7 +183,6 @@ function encodePair(name: string, value: string): Uint8Array {
   return Buffer.concat([Buffer.from(`${name}\n`), length, bytes, LINE_END]);
 }
 
-/** A destination for log lines. */
 export type LogDestination =
   /** JSON on standard error. */
   | { readonly kind: 'console' }
@@ -192,10 +191,8 @@ export type LogDestination =
   /** Datagrams to a syslog daemon or to systemd's journal. */
   | { readonly kind: 'syslog' | 'journal'; readonly path: string };
 
-/** Default rotation. */
 export const LOG_FILE_LIMITS: RotationLimits = { maxBytes: 16 * 1024 * 1024, maxFiles: 5 };
 
-/** An open log. */
 export interface LogOutput {
   /** Writes a line to every destination; never throws and never waits for a reader. */
   write(line: LogLine): void;

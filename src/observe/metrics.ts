@@ -29,7 +29,6 @@ export interface MetricSources {
   dropped(): { readonly log: number; readonly spans: number; readonly traces: number };
 }
 
-/** What is counted of the watch. */
 export type Watched = Pick<
   NonNullable<AnswerOf<'DaemonState'>['watch']>,
   'drifted' | 'givenUp' | 'checks' | 'repairs' | 'deletions'
@@ -191,7 +190,6 @@ interface Method {
   readonly method: string;
 }
 
-/** Notified of calls. */
 interface GrpcMetrics {
   started(method: Method): void;
   received(method: Method): void;

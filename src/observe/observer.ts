@@ -21,7 +21,6 @@ import { findOtlpOptions, type OtlpExporter, type OtlpOptions, openOtlpExporter,
 import { type RecordingWatcher, type RequestRecord, startRequest } from './record.ts';
 import { findTrace, listTraces, RING_LIMITS, type RingLimits, TraceRing, toRequest } from './watcher.ts';
 
-/** What is enabled. */
 export interface OutputOptions {
   readonly levels: LogLevels;
   readonly destinations: readonly LogDestination[];
@@ -31,7 +30,6 @@ export interface OutputOptions {
   readonly otlp?: OtlpOptions | undefined;
 }
 
-/** And what is asked all the time. */
 export interface ObserverOptions extends OutputOptions {
   readonly sources: Omit<MetricSources, 'dropped'>;
   /** Whose history notes the requests; without it they are not noted. */
@@ -45,7 +43,6 @@ const YIELD_MS = 2_000;
 /** Writing what a burst of requests has left takes ten times as long. */
 const SLICE_MS = 5;
 
-/** Opens the enabled outputs. */
 export async function openObserver(options: ObserverOptions): Promise<Observer> {
   return new Observer(options, await openPlaces(options));
 }
@@ -169,7 +166,6 @@ export class Observer implements RecordingWatcher {
   }
 }
 
-/** The destinations of records. */
 interface Places extends Pick<OutputOptions, 'levels' | 'traceDir'> {
   readonly output: LogOutput;
   readonly ring: TraceRing | undefined;

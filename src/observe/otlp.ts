@@ -164,7 +164,6 @@ function toValue(value: string | number | boolean): OtlpAttribute['value'] {
 // OpenTelemetry's own packages would do the same with a megabyte of code, timers and instrumentation, for a process that has one
 // kind of span. We keep what they promise to users: the environment variables, the wire format, batches.
 
-/** The collector, and the resource that the spans belong to. */
 export interface OtlpOptions {
   /** Full URL, including `/v1/traces`. */
   readonly url: string;

@@ -15,7 +15,6 @@ import { maskSecrets, maskText } from './secrets.ts';
 
 /** The request of a caller that may have a trace of its own. */
 interface TracedFacts extends RequestFacts {
-  /** The id of the caller's trace. */
   readonly traceId?: string | undefined;
   /** The request's own span, if spans are exported. */
   readonly span?: RequestSpan | undefined;
@@ -24,7 +23,6 @@ interface TracedFacts extends RequestFacts {
 /** The span of a request; the first one of a trace has no parent. */
 export type RequestSpan = NonNullable<ValueOf<typeof Request>['span']>;
 
-/** One call of a plugin. */
 export type PluginRecord = RequestRecord['links'][number];
 
 /** A request of one of them to the kernel. */
@@ -42,7 +40,6 @@ export type RequestRecord = Omit<ValueOf<typeof Request>, 'startedAt'> & {
 /** A watcher that keeps a record of each request. */
 export type RecordingWatcher = RequestWatcher<RequestRecord>;
 
-/** A request in progress. */
 interface OpenRequest {
   readonly id: string;
   /** For {@link Runtime.onPlugin}. */
@@ -51,7 +48,6 @@ interface OpenRequest {
   readonly onFinish: (event: FinishEvent) => void;
   /** For {@link Runtime.onTurn}: how long the chain waited for its turn. */
   readonly onTurn: (waitedMs: number) => void;
-  /** @returns the record of the request */
   end(outcome: RequestOutcome): RequestRecord;
 }
 
@@ -61,7 +57,6 @@ interface OpenRequest {
  */
 const STDERR_TAIL = 4096;
 
-/** Starts collecting the facts about a request. */
 export function startRequest(facts: TracedFacts): OpenRequest {
   const startedAt = Date.now();
   const begin = performance.now();

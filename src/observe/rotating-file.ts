@@ -6,14 +6,12 @@ import { closeSync, fstatSync, openSync, renameSync, rmSync, statSync, writeSync
 import { inDirectory } from '../files/read-file.ts';
 import { withFlock } from '../sys/flock.ts';
 
-/** When a file is full, and how many files are kept. */
 export interface RotationLimits {
   readonly maxBytes: number;
   /** The current file and its predecessors; `<path>.1` is the youngest predecessor. */
   readonly maxFiles: number;
 }
 
-/** A file to which lines are appended. */
 export interface RotatingFile {
   /**
    * Appends one line, including its line break; reopens the file if it was moved.

@@ -1,6 +1,5 @@
 // Which values must never be kept in a trace, a log line or a label?
 
-/** Replaces a secret. */
 const MASK = '***';
 
 /** Words that mark a secret as the last word of a key (`apiToken`, `private-key`, `registry_password`). */
@@ -13,7 +12,6 @@ const SECRET_WORDS: readonly string[] = [
 /** Deeper than any configuration; values below that are dropped. */
 const MAX_DEPTH = 32;
 
-/** Whether the value of a key is secret. */
 export function isSecretName(name: string): boolean {
   const words = name.replace(/([a-z\d])([A-Z])/g, '$1 $2').split(/[^A-Za-z\d]+/);
   const last = words.findLast(word => word !== '') ?? '';

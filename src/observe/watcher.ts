@@ -18,7 +18,6 @@ export interface RingLimits {
   readonly maxBytes: number;
 }
 
-/** Default limits. */
 export const RING_LIMITS: RingLimits = { maxRecords: 500, maxBytes: 16 * 1024 * 1024 };
 
 /** Larger records are stored without the plugins' output and kernel transactions. */

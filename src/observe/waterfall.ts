@@ -104,7 +104,6 @@ interface Row {
   readonly notes: readonly string[];
 }
 
-/** An event with a start and a duration. */
 type Timed = Pick<TransactionRecord, 'startMs' | 'durationMs'>;
 type Words = Pick<Row, 'name' | 'notes'>;
 

@@ -2,5 +2,4 @@
 import { bundlePage } from './bundle.ts';
 import type { Page } from './server.ts';
 
-/** The page. */
 export const PAGE: Page = await bundlePage();

@@ -5,13 +5,11 @@ import { serveFew } from '../sys/few-connections.ts';
 import { startTimer } from '../wait.ts';
 import type { Sources } from './sources.ts';
 
-/** The bundled page. */
 export interface Page {
   readonly script: string;
   readonly style: string;
 }
 
-/** What the caller chooses. */
 interface UiOptions {
   readonly page: Page;
   readonly sources: Sources;
@@ -21,7 +19,6 @@ interface UiOptions {
   readonly idleMs: number;
 }
 
-/** A running server. */
 export interface UiServer {
   /** The address to open, with the one-time token. */
   readonly url: string;

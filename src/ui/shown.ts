@@ -13,7 +13,6 @@ export interface ShownNode extends NodeModel {
 /** `api/traces/<id>`. */
 export type ShownRequest = AnswerOf<'Request'>;
 
-/** One call of a plugin. */
 export type ShownCall = ShownRequest['links'][number];
 
 /** `api/traces`: an array of these. */
@@ -25,7 +24,6 @@ export type RequestSummary = Pick<
 /** `api/lists/<network>`: what `catena validate --explain` prints, or no plugins. */
 export type ShownList = Pick<AnswerOf<'NetworkExplanation'>, 'plugins'>;
 
-/** One plugin of it. */
 export type ShownPlugin = ShownList['plugins'][number];
 
 /** `api/leases`: an array of these, as `catena ipam ls` prints them. */

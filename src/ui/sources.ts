@@ -59,7 +59,6 @@ export function openReading(read: () => Promise<string>, restMs: number, now: ()
   };
 }
 
-/** A tag for a text, as HTTP wants it. */
 function etagOf(text: string): string {
   return `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`;
 }
@@ -196,7 +195,6 @@ function summaries(text: string): RequestSummary[] {
     });
 }
 
-/** Of an answer that is a list. */
 function itemsIn<T>(text: string): T[] {
   return (JSON.parse(text) as { items: T[] }).items;
 }

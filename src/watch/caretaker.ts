@@ -11,7 +11,6 @@ import type { Drift, Policy, WatchState } from './settings.ts';
 /** What an operator should know of an attachment. */
 export type Act = 'drifted' | 'damaged often' | 'repaired' | 'given up' | 'sound again' | 'deleted';
 
-/** Who is told what happens at visits. */
 export interface CaretakerEvents {
   log(level: LogLevel, message: string, fields?: LogFields): void;
   /** What is logged about an attachment, for others than readers of the log. Damage that is repaired is told once it is. */
@@ -33,7 +32,6 @@ export type Work = 'in progress' | 'being deleted';
 /** Pause before a look at what a process has worked on. */
 const WORK_MS = 500;
 
-/** What visits need of the watch. */
 interface CaretakerContext {
   find(key: string): WatchedAttachment | undefined;
   policyOf(one: WatchedAttachment): Policy;

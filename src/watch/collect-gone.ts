@@ -12,7 +12,6 @@ import { Tables } from '../netlink/tables.ts';
 import { pause } from '../wait.ts';
 import { runtimeFor, type WatchedAttachment } from './attachments.ts';
 
-/** What is looked for. */
 interface GoneScope {
   /** Every network unless given. */
   readonly network?: string | undefined;
@@ -22,7 +21,6 @@ interface GoneScope {
   readonly dryRun: boolean;
 }
 
-/** What became of an attachment. */
 export interface GoneAttachment extends AttachmentId {
   /** `kept`: its path is gone, but nothing proves that its namespace is. `failed`: what is left is deleted by the next attempt. */
   readonly state: 'found' | 'deleted' | 'kept' | 'failed';

@@ -16,7 +16,6 @@ import { timeLimit } from '../wait.ts';
 import { isPodUnsettled, runtimeFor, type WatchedAttachment } from './attachments.ts';
 import { deviceNames } from './collect-gone.ts';
 
-/** The condition of an attachment. */
 export type CheckOutcome =
   | { readonly state: 'sound' }
   | Damage
@@ -87,7 +86,6 @@ export async function examine(
   return isGone() ? { state: 'gone' } : first;
 }
 
-/** What a repair did. */
 export interface Repaired {
   /** Undefined if it was not repaired because some process works on it or has deleted it. */
   readonly state: 'sound' | 'broken' | 'mended' | undefined;
@@ -186,7 +184,6 @@ function quote(word: string): string {
   return /^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** The condition of one attachment. */
 export interface AttachmentCheck extends AttachmentId {
   /** `unknown`: no CHECK could be run. */
   readonly state: 'sound' | 'broken' | 'unknown';
@@ -200,7 +197,6 @@ export interface AttachmentCheck extends AttachmentId {
   readonly mend?: string;
 }
 
-/** Which attachments are checked, and how. */
 export interface CheckScope {
   /** Those with a plugin of this type; by default all but those that are checked in parts. */
   readonly type?: string;

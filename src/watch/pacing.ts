@@ -70,7 +70,6 @@ export class Allowance {
   }
 }
 
-/** What the visits need of the watch. */
 interface InsideParts {
   /** Time for visits that find nothing: containers may change what is theirs all the time. */
   readonly allowance: Allowance;
@@ -122,7 +121,6 @@ export function visitInside({
 // Inside a pod's namespace things change without a notification: only a check finds that. Every round checks for a hundredth of the
 // time at most, so with many attachments one is checked less often. Rounds rather than a steady trickle let workers rest between.
 
-/** What the rounds need. */
 interface RoundParts {
   /** Least time between two checks of an attachment, in milliseconds. */
   everyMs(): number;
@@ -195,7 +193,6 @@ async function round(parts: RoundParts, forMs: number, isStopped: () => boolean)
   return visited === due.length;
 }
 
-/** Work that waits. */
 interface Timers {
   later(work: () => void, ms: number): void;
   /** Asked for again while it waits, it is done once. @returns what asks for it */

@@ -19,7 +19,6 @@ const WITHIN_MS = 3_600_000;
 /** A file that lacks its list for so long is not just being written. */
 const GONE_MS = 10_000;
 
-/** Restores lists of a directory. */
 export class ListRestorer {
   readonly #confDir: string;
   /** Each list as it was when it was whole, also while its file is being written. */

@@ -9,7 +9,6 @@ import { putFile } from '../files/put-file.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { WatchedAttachment } from './attachments.ts';
 
-/** What an operator decides. */
 export interface WatchSettings {
   /** For networks whose list names no policy. `off` turns the watch off altogether. */
   readonly policy: Policy;
@@ -57,7 +56,6 @@ export function wordIn<Word extends string>(
 /** The networks that are configured: the text of each list, by its name. */
 export type ConfiguredLists = ReadonlyMap<string, string>;
 
-/** Reads the directory of configurations. */
 export function readLists(confDir: string): ConfiguredLists {
   // If it cannot be read now, what the attachments were made with has to be enough.
   const { networks } = attempt(() => listNetworks(confDir)) ?? { networks: [] };

@@ -26,7 +26,6 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
 import type { WatchedAttachment } from './attachments.ts';
 
-/** Who is told. */
 interface SourceEvents {
   hints(hints: readonly Hint[]): void;
   /** Notifications were lost: anything may have changed. */
@@ -148,7 +147,6 @@ function identityOf(dir: string): string {
   return ino === undefined ? '' : `${dev} ${ino} ${birthtimeMs}`;
 }
 
-/** A device of the host. */
 interface HostDevice {
   readonly index: number;
   readonly name: string;
@@ -162,7 +160,6 @@ interface HostDevice {
 /** The other end of a device, when it was last heard of. */
 type Inside = Omit<OtherEnd, 'hasOtherMtu'> & { readonly isGone: boolean; readonly mtu: number };
 
-/** A device of the host. */
 interface Known extends Omit<HostDevice, 'index'> {
   /** It was made while we listened. An ADD makes interfaces, and then sets them up. */
   readonly isNew: boolean;
@@ -257,7 +254,6 @@ function hintsAbout(device: Known, change: RouteNotification): Hint[] {
   return [{ ...hint, end: { name, isUp, mac, hasOtherMtu: before?.isUp === true && before.mtu !== mtu } }];
 }
 
-/** What may have been damaged. */
 export type Hint =
   /** An attachment named by an element that was deleted from this table. */
   | { readonly of: 'owner'; readonly owner: AttachmentId; readonly table: string }

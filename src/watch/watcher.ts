@@ -40,7 +40,6 @@ import {
   withDevices,
 } from './sources.ts';
 
-/** What the watch needs of the daemon. */
 interface WatchParts extends CaretakerEvents {
   /** With the journal of the command. */
   readonly runtime: ChainRuntime & { readonly stateDir: string };
@@ -56,7 +55,6 @@ interface WatchParts extends CaretakerEvents {
   isInCall(containerId: string): boolean;
 }
 
-/** A watch that runs in the background. */
 export interface Watching {
   readonly state: WatchState;
   /** Applies other settings from now on. */
@@ -486,7 +484,6 @@ interface Leftover {
   isReported: boolean;
 }
 
-/** What the collection needs of the watch. */
 interface LeftoverParts extends Pick<CaretakerEvents, 'log' | 'traced'> {
   readonly runtime: ChainRuntime;
   policyOf(one: WatchedAttachment): Policy;

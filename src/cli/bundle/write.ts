@@ -95,7 +95,6 @@ function render(file: string, size: number, files: readonly BundleFile[], note: 
   ].join('\n');
 }
 
-/** Where the facts are read. */
 type BundlePlaces = ReturnType<typeof placesFor> & { readonly traceDir: string };
 
 /** Command lines whose answers are part of a report, each with its file. */
@@ -151,7 +150,6 @@ async function askCommands(
   return files;
 }
 
-/** What files and the kernel say. */
 function readFacts(call: CommandCall, places: BundlePlaces, anonymous: boolean): BundleFile[] {
   const config = call.text('config');
   return [
@@ -258,7 +256,6 @@ function plain(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)]));
 }
 
-/** A file of the report. */
 interface BundleFile {
   readonly name: string;
   /** Where its content comes from, human-readable. */

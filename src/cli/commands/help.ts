@@ -39,7 +39,6 @@ async function explain(call: CommandCall, code: number): Promise<void> {
   );
 }
 
-/** An error code, explained. */
 type CodeExplanation = AnswerOf<'CodeExplanation'>;
 
 /** From this code on, plugins define the meaning themselves (SPEC "Error"). */

@@ -75,7 +75,6 @@ function nextSteps(call: CommandCall, file: string, what: string, device: string
   return [`wrote ${shown}: ${what}`, ...rows, ''].join('\n');
 }
 
-/** A network as asked for. */
 export interface Wish {
   readonly name: string;
   readonly kind: NetworkChoice;
@@ -118,7 +117,6 @@ export function nameDevice(network: string, existing: ReadonlySet<string>): stri
   }
 }
 
-/** What was asked for, in a phrase. */
 function describeWish({ kind, addressing, ports, rates, device }: Wish): string {
   const more = [...(ports ? ['published ports'] : []), ...(rates ? ['limited rates'] : [])];
   const on = device === undefined ? '' : ` on "${device}"`;
@@ -146,7 +144,6 @@ interface Offers {
   readonly ipamFor: (addressing: Addressing) => JsonObject | undefined;
 }
 
-/** Asks each plugin. */
 export async function readOffers({ types, find }: Pick<PluginCatalog, 'types' | 'find'>): Promise<Offers> {
   const found = await Promise.all(types.map(async type => ({ type, about: await find(type) })));
   const abouts = found.flatMap(({ type, about }) => (about ? { ...about, type } : []));
@@ -328,7 +325,6 @@ function readPlace(name: string, call: CommandCall, inUse: InUse, given = call.t
   return { name, file };
 }
 
-/** Questions and answers. */
 interface Prompt {
   /**
    * Asks until the answer can be used.

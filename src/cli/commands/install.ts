@@ -377,7 +377,6 @@ async function replaceDaemon(
 /** Runtimes that use one file for every pod; the others are given a name each time. */
 const BY_ORDER: readonly RuntimeName[] = ['containerd', 'CRI-O'];
 
-/** What one runtime does with the directory. */
 type RuntimePick = AnswerOf<'Installation'>['picks'][number];
 
 /**

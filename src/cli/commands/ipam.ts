@@ -142,7 +142,6 @@ function inspectAll(call: CommandCall, place: LeasePlace): FoundLease[] {
     });
 }
 
-/** Location of the leases of one network. */
 interface LeasePlace {
   readonly network: string;
   readonly dir: string;
@@ -234,7 +233,6 @@ async function findPools(
   );
 }
 
-/** A lease and its location. */
 type FoundLease = InspectedLease & LeasePlace;
 
 const STATES: Readonly<Record<InspectedLease['state'], string>> = {
@@ -293,7 +291,6 @@ function renderReason({ network, address, owner, state, evidence }: FoundLease):
   ].join('\n');
 }
 
-/** A lease as JSON. */
 function toJson({ network, address, owner, state, evidence, writtenAt }: FoundLease): AnswerOf<'Lease'> {
   return {
     network,

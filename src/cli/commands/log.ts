@@ -163,7 +163,6 @@ function inShort(message: string): string {
   return withoutElements(message).replace(/Cannot confirm (.+?): [^;]*/g, '$1');
 }
 
-/** Something that happened. */
 type LogEntry = AnswerOf<'LogEntry'>;
 
 /** Two reports of one operation differ by its duration, at most by that of the slowest plugin. */
@@ -193,7 +192,6 @@ function withNames(entries: readonly LogEntry[], { attachments }: NodeModel): Lo
   return entries.map(one => ({ ...names.get(one.containerId ?? ''), ...one }));
 }
 
-/** An event of the history as an entry. */
 function fromHistory({ verb, plugin, by, ...event }: HistoryEvent): LogEntry {
   const who = plugin === undefined ? by : `${by}, ${plugin}`;
   return { ...event, what: verb, by: who, source: 'history' };

@@ -326,7 +326,6 @@ function findListFile(call: CommandCall, network: string): string {
   throw new UsageError('Cannot swap: name the file of the list with --file <conflist>');
 }
 
-/** The survey as text, one fact per line. */
 function renderSurvey({ link, target, digest, calledBy, ...known }: Survey): string {
   const uses = calledBy.map(
     ({ network, index, as }) => `${network} ${index}${as === 'link' ? '' : ` (${as})`}`,
@@ -396,7 +395,6 @@ function renderChecked(checked: readonly AttachmentCheck[]): string {
   return `CHECK: ${number('sound')} pass, ${broken.length} fail${unknown}\n${renderBroken(broken)}`;
 }
 
-/** One line per attachment. */
 function renderBroken(checked: readonly AttachmentCheck[]): string {
   return checked
     .map(({ network, containerId, ifname, problem }) => `  ${network} ${containerId} ${ifname}: ${problem}\n`)
@@ -425,7 +423,6 @@ async function confirm(call: CommandCall, doubt?: string): Promise<'yes' | 'no' 
   }
 }
 
-/** The candidate, and what it replaces. */
 interface Examined {
   /** A copy of the candidate in a directory of its own, under the plugin's name. */
   readonly copy: string;
@@ -458,7 +455,6 @@ async function compareBoth(examined: Examined, call: CommandCall): Promise<Compa
   return await ask('compare', args, call);
 }
 
-/** The broken rules and the verdict. */
 function renderRules(report: AnswerOf<'Conformance'>): string {
   const broken = report.rules.filter(({ outcome }) => outcome === 'broken');
   const lines = broken.map(({ level, id, title, details }) => {

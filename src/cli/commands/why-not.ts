@@ -48,7 +48,6 @@ const ENDINGS: Readonly<Record<Outcome, readonly [text: string, colour: Colour]>
 const BEYOND =
   "leaves the node, and a reply comes back; what is beyond it is not known: rules were simulated, routes are the kernel's";
 
-/** A line for each hop, and how it ended. */
 function renderWalk(hops: readonly Hop[], outcome: Outcome, style: WalkStyle): string {
   const [end, colour] = ENDINGS[outcome];
   const ending = outcome === 'arrives' && leavesNode(hops) ? BEYOND : end;

@@ -176,12 +176,10 @@ function readLine(words: readonly string[]): Line {
   return { ...line, pending, prefix: '', word: pending !== undefined && typed === '=' ? '' : typed };
 }
 
-/** Every option that a command takes. */
 function optionsFor(command: Command | undefined): Readonly<Record<string, CommandOption>> {
   return optionsOf(command?.options ?? {}, { globalOptions: GLOBAL_OPTIONS });
 }
 
-/** A word, and what helps to choose it. */
 interface Candidate {
   readonly word: string;
   readonly about: string;

@@ -3,5 +3,4 @@
 /** This word, then the words of the command line up to the cursor. It is in no usage text. */
 export const COMPLETE = '__complete';
 
-/** Shells that can be taught. */
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;

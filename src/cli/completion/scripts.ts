@@ -6,7 +6,6 @@ import type { SHELLS } from './question.ts';
 
 export type Shell = (typeof SHELLS)[number];
 
-/** The text that a shell reads. */
 export const SCRIPTS: Readonly<Record<Shell, string>> = { bash, zsh, fish };
 
 /** Where each shell looks for it, below a directory such as /usr/local/share. */

@@ -35,7 +35,6 @@ import { type CommandCall, pathOf, runDirOf } from '../command.ts';
 import { recoveryEvent } from '../log/events.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 
-/** What the work beside requests needs of the daemon. */
 interface BackgroundParts {
   readonly call: CommandCall;
   readonly stateDir: string;
@@ -54,7 +53,6 @@ interface BackgroundParts {
 /** Recovery, upkeep, watch, routes to other nodes, and pods that follow their annotations. */
 export type Background = ReturnType<typeof startBackground>;
 
-/** Starts all of it, with the directories of the command line. */
 export function startBackground(parts: BackgroundParts, settings: Pick<DaemonSettings, 'watch' | 'between'>) {
   const { call, stateDir, node, pool, observer, callPlugin } = parts;
   const env = { ...call.env, ...directoriesOf(call) };

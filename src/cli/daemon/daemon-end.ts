@@ -2,7 +2,6 @@
 import { notifyServiceManager } from '../../sys/service-manager.ts';
 import { LONGEST_MS, startTimer, type Timer } from '../../wait.ts';
 
-/** How the daemon ends. */
 interface End {
   readonly exitCode: number;
   /** What to log; undefined if the end was requested. */
@@ -56,11 +55,9 @@ export function petWatchdog(env: Readonly<Record<string, string | undefined>>): 
   return () => clearInterval(timer);
 }
 
-/** What the daemon is doing. */
 export interface Activity {
   readonly running: number;
   readonly queued: number;
-  /** Requests answered so far. */
   readonly served: number;
   /** Connections of clients that may be about to send a call. */
   readonly connections: number;

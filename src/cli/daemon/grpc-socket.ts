@@ -12,7 +12,6 @@ import { addGrpcMetrics } from '../../observe/metrics.ts';
 import type { Observer } from '../../observe/observer.ts';
 import { maskText } from '../../observe/secrets.ts';
 
-/** What the socket needs from the daemon. */
 interface GrpcParts {
   readonly socketPath: string;
   readonly observer: Observer;

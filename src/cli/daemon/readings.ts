@@ -15,7 +15,6 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
-/** Where the metrics get their numbers from. */
 export async function sourcesOf(
   call: CommandCall,
   pool: WorkerPool,

@@ -81,7 +81,6 @@ export function isFile(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
 }
 
-/** To which executables, and how. */
 interface HandoverPlan {
   /** Executables that will delete the attachments. */
   readonly executables: Executables;
@@ -189,7 +188,6 @@ export function renderHandovers(
   return `${[...lines, `attachments: ${counts.join(', ')}`].map(oneLine).join('\n')}\n`;
 }
 
-/** What was found and done. */
 export interface HandoverOutcome {
   readonly handovers: readonly Handover[];
   /** Why our executables must stay, and what to do about it. */

@@ -16,7 +16,6 @@ import { readHost, readHostRoutes } from '../../node/devices.ts';
 import type { CommandCall } from '../command.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';
 
-/** Addresses that something on the node uses. */
 export interface Taken {
   readonly cidr: Cidr;
   /** What uses them, human-readable: `the route to 10.0.0.0/8 on "eth0"`. */
@@ -121,7 +120,6 @@ function randomSite(): string {
   return `fd${a.toString(16).padStart(2, '0')}:${group(b, c)}:${group(d, e)}::/64`;
 }
 
-/** Names and addresses that are in use. */
 export interface InUse {
   /** By routes, devices, lists and attachments. */
   readonly addresses: readonly Taken[];
@@ -136,7 +134,6 @@ export interface InUse {
 /** Every host has them, so they are no reason to avoid a subnet. */
 const EVERYWHERE = ['fe80::/10', 'ff00::/8', '224.0.0.0/4', '127.0.0.0/8', '::1/128'].map(parseCidr);
 
-/** Asks the kernel and reads the lists and records. */
 export async function readInUse(call: CommandCall): Promise<InUse> {
   const findAbout = await loadAbouts(call.plugins.find, call.plugins.types);
   const facts = factsFor(call);

@@ -52,7 +52,6 @@ export function nameFirst(network: string, others: readonly string[]): string {
   throw new Error(`Cannot find a file name that sorts before "${first}": choose one with --conf-name`);
 }
 
-/** The usual file name of a network. */
 export function nameUsually(network: string): string {
   return `${PREFIXES[0]}${network}.conflist`;
 }
@@ -76,7 +75,6 @@ export interface Files {
   sync(dir: string): void;
 }
 
-/** The file system of this machine. */
 export const REAL_FILES: Files = {
   makeDir(path, mode = 0o755) {
     mkdirSync(path, { recursive: true, mode });
@@ -140,7 +138,6 @@ export const Manifest = z.looseObject({
 });
 export type Manifest = z.output<typeof Manifest>;
 
-/** File name of the manifest. */
 export const MANIFEST_NAME = '.catena-install.json';
 
 /** The manifest of a directory; undefined if nothing was installed there. @throws as {@link readNote} */
@@ -191,7 +188,6 @@ export interface FoundFile {
 export class Inspector {
   readonly #digests = new Map<string, string>();
 
-  /** What is at a path; undefined if it does not exist. */
   find(path: string): FoundFile | undefined {
     const stat = ifThere(() => lstatSync(path));
     if (stat === undefined) return undefined;

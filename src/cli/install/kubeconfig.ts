@@ -23,7 +23,6 @@ const BESIDE = 'catena.d';
 /** First line, by which we recognise our own file. */
 const MARK = '# Written by catena install';
 
-/** Path of the kubeconfig. */
 export function kubeconfigIn(confDir: string): string {
   return join(confDir, KUBECONFIG_BELOW);
 }

@@ -180,7 +180,6 @@ function listsOf(digestsOf: (name: (typeof NOTED)[keyof typeof NOTED][0]) => Dig
 /** What is installed where. Without a manifest, files of these names are ours if they are identical to their sources. */
 type Installed = Pick<InstallOptions, 'binDir' | 'confDir' | 'source' | 'names' | 'core'>;
 
-/** What happens to one file. */
 export type UninstallStep = AnswerOf<'Uninstallation'>['steps'][number];
 
 /** Examines the present state. The configuration comes first, so that no runtime finds it without its plugins. */

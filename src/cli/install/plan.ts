@@ -14,7 +14,6 @@ import {
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
 import type { TextFile } from './units.ts';
 
-/** What is to be installed, and where. */
 export interface InstallOptions {
   /** The executable, and the names that it gets. */
   readonly source: string;
@@ -35,7 +34,6 @@ export interface InstallOptions {
   readonly force: boolean;
 }
 
-/** What happens to one file. */
 export type Step = AnswerOf<'Installation'>['steps'][number];
 
 /** Everything that an installation will do; nothing was changed yet. */
@@ -64,7 +62,6 @@ export function sourcesOf({ source, names, core }: Pick<InstallOptions, 'source'
   return [...(core ? [core] : []), ...names.map(name => ({ name, source }))];
 }
 
-/** Examines the present state. */
 export function planInstall(wanted: InstallOptions): InstallPlan {
   const { binDir, confDir, force } = wanted;
   const inspector = new Inspector();

@@ -1,12 +1,10 @@
 // What can be printed, and what do printed files depend on?
 
-/** What can be printed. */
 export const PRINTABLE = ['systemd', 'daemonset', 'containerfile', 'crds', 'alerts', 'board'] as const;
 export type Printable = (typeof PRINTABLE)[number];
 /** What can be printed about a cluster with multus. */
 export const SWITCH_FROM_MULTUS = 'switch-from-multus';
 
-/** Parameters of the printed texts. */
 export interface PrintOptions {
   /** Directories on the host. */
   readonly binDir: string;

@@ -113,7 +113,6 @@ function board(): string {
   return `${JSON.stringify({ ...about, templating: { list }, panels }, undefined, 2)}\n`;
 }
 
-/** The text of one of them. */
 export function printFor(what: Printable, options: PrintOptions): string {
   const of = {
     systemd: systemdUnits,

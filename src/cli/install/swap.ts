@@ -6,7 +6,6 @@ import { ifThere } from '../../files/read-file.ts';
 import { type Files, Inspector, REAL_FILES, readNote, replaceNote } from './files.ts';
 import { takeTurn } from './lay.ts';
 
-/** What is to replace what. */
 export interface WantedSwap {
   /** The executable as runtimes find it; it may be a symbolic link, and may have other names. */
   readonly target: string;
@@ -146,7 +145,6 @@ function linked(path: string, name: string, files: Files): boolean {
   }
 }
 
-/** One replacement of an executable. */
 const Swap = z.object({
   /** Name of the old executable in the directory of swaps. */
   kept: z.string().check(z.regex(/^(?!\.\.?$)[^/\0]+$/)),

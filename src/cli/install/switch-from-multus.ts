@@ -24,7 +24,6 @@ import type { PrintOptions } from './print-options.ts';
 
 /** A request to the cluster may take as long as one of the runner. */
 const TIMEOUT_MS = 10_000;
-/** An object of the cluster. */
 interface Named {
   readonly namespace: string;
   readonly name: string;
@@ -33,7 +32,6 @@ interface Named {
 /** Pods that are named in a line; the number of the others follows. */
 const NAMED = 10;
 
-/** Prints it. */
 export async function run(call: CommandCall): Promise<number> {
   call.out(await switchFromMultus(call, printOptionsOf(call)));
   return 0;
@@ -257,7 +255,6 @@ async function readDaemonConfig(
   return typeof text === 'string' ? parseObject(text, `"${key}" of ${map}`) : undefined;
 }
 
-/** A pod that names networks. */
 interface AskingPod extends Named {
   readonly annotations: Readonly<Record<string, string>>;
 }

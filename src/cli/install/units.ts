@@ -6,7 +6,6 @@ import { findManifest } from './files.ts';
 import serviceUnit from './texts/catena.service.txt' with { type: 'text' };
 import socketUnit from './texts/catena.socket.txt' with { type: 'text' };
 
-/** A file with its path. */
 export interface TextFile {
   readonly path: string;
   readonly text: string;

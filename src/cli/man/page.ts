@@ -9,7 +9,6 @@ import { EXAMPLES, GROUPS } from '../usage.ts';
 /** The tool's page, of which the others are part. */
 const TOP = 'catena';
 
-/** All pages, each with its file's name. */
 export function manPages(table: CommandTable): { readonly name: string; readonly text: string }[] {
   return [
     { name: `${TOP}.1`, text: renderTop(table) },
@@ -43,7 +42,6 @@ export function renderTop({ commands: all, globalOptions }: CommandTable): strin
   ]);
 }
 
-/** The page of a command. */
 export function renderCommand(
   { name, usage, summary, options }: Command,
   { globalOptions }: CommandTable,

@@ -16,12 +16,10 @@ import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
-/** What is in the directories of the command line. */
 export function factsFor(call: CommandCall): NodeFacts {
   return factsIn(confDirOf(call), runtimeOf(call));
 }
 
-/** The directories of the command line. */
 export function placesFor(call: CommandCall) {
   const runtime = runtimeOf(call);
   return {

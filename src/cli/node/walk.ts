@@ -11,7 +11,6 @@ import type { CommandCall } from '../command.ts';
 import { runtimeOf } from '../target.ts';
 import { wrap } from '../terminal/lines.ts';
 
-/** Commands for the attachments on record. */
 export function adviceFor(call: CommandCall): Advice {
   let known: readonly WatchedAttachment[] | undefined;
   const find = ({ network, containerId, ifname }: NodeAttachment) => {
@@ -41,7 +40,6 @@ const MARKS: Readonly<Record<Hop['state'], readonly [mark: string, colour: Colou
 /** Where the evidence of a hop begins. */
 const INDENT = ' '.repeat(15);
 
-/** Colours, and the columns of the terminal. */
 export interface WalkStyle extends Style {
   readonly width: number | undefined;
 }

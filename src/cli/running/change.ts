@@ -47,7 +47,6 @@ interface AttachRequest {
   readonly capabilityArgs: JsonObject;
 }
 
-/** Where an attachment is made. */
 interface AttachTo {
   readonly container: KnownContainer;
   readonly place: ContainerPlace;

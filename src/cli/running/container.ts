@@ -109,7 +109,6 @@ function inNamespace(all: readonly RecordedAttachment[], path: string): Recorded
 // there the container's interface has to be in it, with the hardware address and an address that its ADD reported: after a reboot
 // another container may have the same path, interface and address.
 
-/** The namespace of a container. */
 export interface ContainerPlace {
   readonly netns: string;
   readonly identity: NetnsIdentity;

@@ -6,10 +6,8 @@ import type { JsonObject } from '../../cni/json.ts';
 import { atLeast, isSpecVersion, type SpecVersion } from '../../cni/result.ts';
 import { tryRead } from '../../files/read-file.ts';
 
-/** Runtimes whose releases are known. */
 type KnownRuntime = 'containerd' | 'dockershim' | 'podman';
 
-/** An installed runtime. */
 export interface InstalledRuntime {
   readonly runtime: KnownRuntime;
   /** As it says itself: `podman 4.3.1`. */

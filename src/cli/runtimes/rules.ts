@@ -20,7 +20,6 @@ export interface Candidate
   extends Omit<AnswerOf<'NetworkFiles'>['files'][number], 'network' | 'cniVersion' | 'plugins'> {
   /** Absent if no runtime would read the file; `ignored` says why. */
   readonly extension?: (typeof EXTENSIONS)[number];
-  /** The network in the file. */
   readonly list?: Pick<Conflist, 'name' | 'version' | 'plugins' | 'source'>;
 }
 
@@ -117,11 +116,9 @@ async function withExecutables(candidate: Candidate, runtime: Runtime): Promise<
   }
 }
 
-/** Runtimes whose rules are known. */
 export const RUNTIMES = ['containerd', 'CRI-O', 'podman'] as const;
 export type RuntimeName = (typeof RUNTIMES)[number];
 
-/** Settings of a runtime. */
 export interface Settings {
   /** containerd: `max_conf_num`, 1 by default; 0 means all files. */
   readonly maxConfNum?: number;
@@ -131,7 +128,6 @@ export interface Settings {
   readonly installed?: InstalledRuntime;
 }
 
-/** What a runtime does with one file. */
 type FileUse = Choice['verdicts'][number];
 
 /** What a runtime does with a directory. */

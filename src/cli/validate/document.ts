@@ -99,13 +99,11 @@ export function adviseOnSyntax(text: string, { line, column }: TextPlace): strin
   return '';
 }
 
-/** A problem at a path of a value. */
 export interface Problem {
   readonly path: Path;
   readonly message: string;
 }
 
-/** How keys are matched. */
 interface Reading {
   /** Top-level keys are case-sensitive: true for a conflist, false for a plugin. */
   readonly exact?: boolean;

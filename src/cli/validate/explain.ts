@@ -53,13 +53,11 @@ async function verdictsOn(list: Conflist, dir: string, file: string | undefined)
   );
 }
 
-/** A list, explained. */
 type ListExplanation = Omit<AnswerOf<'NetworkExplanation'>, 'runtimes'>;
 
 /** One plugin of a list, or the IPAM plugin that it calls. */
 type PluginExplanation = ListExplanation['plugins'][number];
 
-/** An option and its value. */
 type OptionExplanation = ListExplanation['options'][number];
 
 /** Keys that belong to the protocol, not to a plugin. */

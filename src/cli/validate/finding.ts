@@ -37,7 +37,6 @@ export interface Report {
   readonly findings: readonly Finding[];
 }
 
-/** The number of findings of each severity. */
 export function countFindings({ findings }: Report): Record<Severity, number> {
   const of = (severity: Severity) => findings.filter(one => one.severity === severity).length;
   return { error: of('error'), warning: of('warning') };

@@ -35,7 +35,6 @@ interface NamedPlugin {
   readonly home: Path;
 }
 
-/** One plugin of a network, and its position. */
 export interface PlacedPlugin {
   readonly document: Document;
   readonly path: Path;
@@ -68,7 +67,6 @@ export interface PlacedNetwork {
   readonly list: Conflist | undefined;
 }
 
-/** Result of reading a file. */
 export interface ReadNetwork {
   readonly network?: PlacedNetwork;
   /** What is wrong with the files and the conflist itself; the plugins are checked elsewhere. */

@@ -49,7 +49,6 @@ import {
   toText,
 } from './scene.ts';
 
-/** The configuration of a twin. */
 interface Twin {
   readonly list: Conflist;
   readonly side: Side;

@@ -15,7 +15,6 @@ export interface PlayedScene {
   readonly second: SceneRecord;
 }
 
-/** The outcome of a comparison. */
 export type CompareReport = AnswerOf<'Comparison'>;
 /** What is known about one plugin, or with index -1 about whole steps. */
 type PluginReport = CompareReport['links'][number];
@@ -366,7 +365,6 @@ function scenesOf({ scene, alsoIn }: ReportedDifference): string {
   return alsoIn.length ? `${scene} and ${count(alsoIn.length, 'more scene')}` : scene;
 }
 
-/** One line of bounded length. */
 function shorten(text: string): string {
   const line = text.replace(/\s+/g, ' ').trim();
   return line.length > WIDEST ? `${line.slice(0, WIDEST)}…` : line;

@@ -93,7 +93,6 @@ export interface Sight {
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** The answer of a plugin or of a whole step. */
 export interface StepReply {
   readonly failed: boolean;
   /** The result of a successful ADD. */

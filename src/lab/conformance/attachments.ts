@@ -37,7 +37,6 @@ const KUBERNETES_ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=
 const BIG_REQUEST_BYTES = 1 << 20;
 const AT_ONCE = 4;
 
-/** One step of a play. */
 type Step = (scene: Scene) => unknown;
 
 /** Plays steps on a fresh host. */
@@ -89,7 +88,6 @@ const mark: Step = scene => scene.mark();
 const unchanged: Step = async scene => insistNone(await scene.changes());
 const leave: Step = scene => scene.leave(scene.pod);
 
-/** Rules of ADD. */
 export const ADD_RULES: readonly Rule[] = tableOf({ source: SUCCESS, needs: 'attachment' }, [
   {
     ...must('add/works', 'ADD succeeds and prints a result', ADD, async exam => {
@@ -309,7 +307,6 @@ function findLost(given: Result, got: Result): string[] {
   return partsOf(given).filter(one => !there.includes(one));
 }
 
-/** Rules of CHECK. */
 export const CHECK_RULES: readonly Rule[] = tableOf(
   {
     source: 'SPEC: CHECK',
@@ -340,7 +337,6 @@ export const CHECK_RULES: readonly Rule[] = tableOf(
   ],
 );
 
-/** Rules of DEL. */
 export const DEL_RULES: readonly Rule[] = tableOf({ source: 'SPEC: DEL', needs: 'attachment' }, [
   must('del/clean', 'after ADD, DEL and deletion of the container, the host is unchanged', exam =>
     warm(exam, mark, ok('ADD'), ok('DEL'), leave, unchanged),

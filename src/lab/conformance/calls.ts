@@ -83,7 +83,6 @@ function askVersion(exam: Exam) {
 const CONTAINER_IDS = ['../escape', '-begins', '.begins', 'has space', 'has/slash', 'line\nbreak', 'ü'];
 const IFNAMES = ['sixteen-bytes-xx', '.', '..', 'a/b', 'a:b', 'a b'];
 
-/** Rules of the environment. */
 export const ENVIRONMENT_RULES: readonly Rule[] = tableOf({ source: ERROR, needs: 'nothing' }, [
   must('env/unknown-command', 'an unknown CNI_COMMAND is rejected with code 4', async exam => {
     for (const command of ['NONSENSE', 'add']) {

@@ -27,7 +27,6 @@ import { layCable, type Namespace, removeContainer } from '../host.ts';
 import { callExecutable, startBeside } from '../play.ts';
 import { type Container, createHost, endProcessesIn, type TestHost } from '../testing/host.ts';
 
-/** A plugin and everything needed to examine it. */
 export interface Subject {
   /** Absolute path. */
   readonly executable: string;
@@ -106,7 +105,6 @@ export function findSample(
 /** What must be given or work before a rule can be examined. */
 type Needs = 'nothing' | 'configuration' | 'attachment';
 
-/** One rule, and how it is examined. */
 export interface Rule extends Pick<Finding, 'id' | 'title' | 'level' | 'source'> {
   readonly needs: Needs;
   /** Returns when the rule is kept; throws {@link Broken} or {@link Skipped} otherwise. */
@@ -140,7 +138,6 @@ export const must = rowOf('must');
 /** A rule that runtimes rely on, or that is good practice. */
 export const should = rowOf('should');
 
-/** The rules of a table. */
 export function tableOf({ when, ...usual }: Usual, rows: readonly RuleRow[]): Rule[] {
   return rows.map(row => ({
     ...usual,
@@ -152,9 +149,7 @@ export function tableOf({ when, ...usual }: Usual, rows: readonly RuleRow[]): Ru
   }));
 }
 
-/** The findings of an examination. */
 export type Report = AnswerOf<'Conformance'>;
-/** The outcome of one rule. */
 export type Finding = Report['rules'][number];
 
 /** The rule is broken; the message says what was observed. */
@@ -178,7 +173,6 @@ export function skipUnless(condition: unknown, why: string): asserts condition {
   if (!condition) throw new Skipped(why);
 }
 
-/** The plugin must have succeeded. */
 export function insistOk(reply: Reply, what: string): void {
   insist(reply.exitCode === 0, `${what}: ${describeReply(reply)}`);
 }
@@ -195,7 +189,6 @@ export function insistError(
   insist(isExpected, `${what}: ${describeReply(reply)}, expected ${codes.join(' or ')}`);
 }
 
-/** A short description of a reply. */
 export function describeReply({ exitCode, error, stdout, stderr }: Reply): string {
   if (exitCode === 0) return stdout === '' ? 'success' : `success, and prints ${quoteLine(stdout)}`;
   if (error) {
@@ -232,7 +225,6 @@ interface Trial {
   readonly made: readonly string[];
 }
 
-/** The examination of one plugin. */
 export class Exam {
   readonly subject: Subject;
   readonly calls: Recorded[] = [];
@@ -363,10 +355,8 @@ const SETTLE_MS = 500;
 const LEAVE_MS = 5000;
 const STEP_MS = 10;
 
-/** The commands for one pod. */
 export type PodVerb = 'ADD' | 'CHECK' | 'DEL';
 
-/** One host, and the pods on it. */
 export class Scene {
   readonly host: TestHost;
   readonly exam: Exam;

@@ -35,7 +35,6 @@ export function isDenied(message: string): boolean {
   return /\b(EACCES|EPERM)\b/.test(message);
 }
 
-/** State of the daemon. */
 export type DaemonView =
   | { readonly kind: 'none' }
   /** This user may not look for it, or not connect to it. */
@@ -78,7 +77,6 @@ function isSocket(path: string): boolean {
  */
 export const SEVERITIES = ['error', 'warning', 'unexamined', 'info', 'ok'] as const;
 
-/** One of {@link SEVERITIES}. */
 type Severity = (typeof SEVERITIES)[number];
 
 /** Routes to other nodes, planned and in the kernel. */
@@ -92,7 +90,6 @@ export interface BetweenView {
   readonly differences: readonly string[];
 }
 
-/** What one check found. */
 export type Finding = AnswerOf<'Diagnosis'>['findings'][number];
 
 /** What a check found wrong; {@link findProblems} adds which check it was. */
@@ -101,7 +98,6 @@ export type Problem = Omit<Finding, 'id'>;
 /** What is wrong, or in a sentence that nothing is. */
 export type Seen = readonly Problem[] | string;
 
-/** Examines one side of a node. */
 export type Check = (node: NodeView) => Seen;
 
 /** @param mend the command that mends it, or the sentence that says what only an operator or a runtime can do */
@@ -114,7 +110,6 @@ export function unseen(what: string): Problem {
   return problem('unexamined', `${what}: this user may not look there`);
 }
 
-/** What checks examine. */
 export interface NodeView {
   readonly facts: NodeFacts;
   /** What is known about the plugins that are part of this executable. */

@@ -43,7 +43,6 @@ import {
   type Seen,
 } from './finding.ts';
 
-/** What the caller chooses. */
 export type Places = Pick<
   NodeView,
   | 'facts'

@@ -33,7 +33,6 @@ import { Tables } from '../../netlink/tables.ts';
 /** Finds what the node holds of attachments to a network. */
 export type Look = (list: NetworkPlugins, known: readonly AttachmentKey[]) => HeldAttachment[];
 
-/** Where GC looks. */
 interface Where {
   /** Where plugins write notes of what they begin. */
   readonly runDir: string;
@@ -146,7 +145,6 @@ function describeUse(traces: readonly Trace[]): string | undefined {
     : 'nothing shows whether it is in use';
 }
 
-/** A lease of the network. */
 interface HeldLease {
   readonly address: string;
   readonly owner: AttachmentId;
@@ -260,7 +258,6 @@ function isAddress(value: FieldValue): value is Exclude<FieldValue, number | str
   return typeof value === 'object';
 }
 
-/** What a trace proves. */
 interface Judgement {
   /** `used`: something that exists needs it. `unused`: what needed it is gone. `silent`: it proves neither. */
   readonly evidence: 'used' | 'unused' | 'silent';

@@ -18,7 +18,6 @@ import {
   TRUNK_X,
 } from './layout.ts';
 
-/** A box with lines of text. */
 interface GraphBox {
   /** Letters and digits; unique in the graph. */
   readonly id: string;
@@ -28,7 +27,6 @@ interface GraphBox {
   readonly condition?: Condition;
 }
 
-/** A line between two boxes. */
 interface Edge {
   readonly from: string;
   readonly to: string;
@@ -62,7 +60,6 @@ function graphOf({ hostname, bridges, attachments }: NodeModel): {
   return { boxes, edges };
 }
 
-/** An undirected graph in the DOT language. */
 export function drawDot(node: NodeModel): string {
   const { boxes, edges } = graphOf(node);
   return [

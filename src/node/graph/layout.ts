@@ -24,7 +24,6 @@ export function conditionOf({ state, health }: Pick<NodeAttachment, 'state' | 'h
   return health?.state ?? 'unchecked';
 }
 
-/** Whether it needs attention. */
 export function isProblem(condition: Condition): boolean {
   return condition === 'broken' || condition === 'unsettled';
 }

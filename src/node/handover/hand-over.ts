@@ -79,7 +79,6 @@ export function findMissing(
   return `there is no ${missing.map(type => `"${type}"`).join(' and no ')} in ${place} to delete it`;
 }
 
-/** Outcome of a handover. */
 export type Handover = AnswerOf<'HandoverList'>['items'][number];
 
 /**

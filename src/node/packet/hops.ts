@@ -228,7 +228,6 @@ function ceilOf({ htb }: { readonly htb?: { readonly ceilBytes: number } | undef
   return htb?.ceilBytes ?? 0;
 }
 
-/** Name of a hook. */
 export type HookName = keyof typeof HOOK;
 
 /** A packet behind the rules of a hook. */

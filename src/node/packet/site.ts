@@ -252,7 +252,6 @@ type Step = Hop & { readonly isLast?: true };
 /** The walk as far as it goes: the value is what comes behind it. */
 export type Walk<T = void> = Generator<Step, T>;
 
-/** How a walk ended. */
 export type Outcome = 'arrives' | 'stopped' | 'unknown';
 
 /** Takes the hops up to the first one that stops the packet. */

@@ -43,7 +43,6 @@ interface Entered extends Attached {
   readonly list: Conflist;
 }
 
-/** What is sent beside the usual. */
 export interface ExtraTraffic {
   /** A host outside, instead of the next hop of the uplink; with a port, a TCP server there. */
   readonly beyond: { readonly address: Ip; readonly port?: number } | undefined;

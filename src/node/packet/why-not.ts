@@ -23,13 +23,11 @@ import {
   walkOn,
 } from './site.ts';
 
-/** Where a connection begins. */
 export type From =
   | { readonly kind: 'outside'; readonly address?: string }
   | { readonly kind: 'node' }
   | { readonly kind: 'container'; readonly containerId: string };
 
-/** Where it leads to. */
 export interface To {
   /** `outside`: an address that no container has; it may be one of the node. */
   readonly kind: 'outside' | 'node' | 'container';
@@ -126,7 +124,6 @@ function* begin(world: World, from: From, to: To): Walk<boolean> {
   return arrives && (yield* journey.continue());
 }
 
-/** Where the packet comes from. */
 interface Start {
   readonly site: Site;
   readonly sent: Packet;

@@ -95,7 +95,6 @@ export function listUpkeep(stateDir: string, plugin: string, network: string): U
   return namesIfThere(dir, 'notes', UNREADABLE).flatMap(name => readNote(join(dir, name)) ?? []);
 }
 
-/** A note, and the plugin that left it. */
 interface PluginNote {
   readonly plugin: string;
   readonly note: UpkeepNote;

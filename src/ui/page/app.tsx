@@ -29,7 +29,6 @@ const PAGES = {
   log: { title: 'Log', Page: Log },
 };
 
-/** The whole page. */
 export function App(): JSX.Element {
   const polled = usePolled<ShownNode>('node', EVERY_MS, shareNode);
   const route = useRoute();

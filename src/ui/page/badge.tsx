@@ -4,7 +4,6 @@ import type { JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { type Condition, SIGNS } from '../../node/graph/layout.ts';
 
-/** A word with its sign. */
 export function Sign(props: {
   /** Class of the colours. */
   readonly look: string;
@@ -20,7 +19,6 @@ export function Sign(props: {
   );
 }
 
-/** The condition of an attachment. */
 export function Badge({ condition }: { readonly condition: Condition }): JSX.Element {
   const { sign, meaning } = SIGNS[condition];
   return <Sign look={condition} sign={sign} word={condition} title={meaning} />;

@@ -120,7 +120,6 @@ const LOOKS = [
   ['unused', 'leased, its owner no longer exists'],
 ] as const;
 
-/** What the squares are. */
 function Legend(): JSX.Element {
   return (
     <ul class="legend" aria-label="The maps">

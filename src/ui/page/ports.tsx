@@ -34,7 +34,6 @@ const COLUMNS: readonly Column<Row>[] = [
   { title: 'Health', cell: ({ one }) => <Badge condition={conditionOf(one)} /> },
 ];
 
-/** By number. */
 export function Ports({ node, query }: ViewProps): JSX.Element {
   const matches = matcherOf(query);
   const rows = node.attachments

@@ -59,7 +59,6 @@ export const PROTOCOLS: Readonly<Record<string, number>> = {
 const ETHERTYPE = { 4: [0x08, 0x00], 6: [0x86, 0xdd] } as const;
 const IFNAMSIZ = 16;
 
-/** The bytes that `meta` loads. */
 export function metaBytes(packet: Packet, key: number): readonly Byte[] {
   const { family, iif, oif, protocol } = packet;
   if (key === META.iifname) return nameBytes(iif);
@@ -77,7 +76,6 @@ const HEADERS: readonly ((packet: Packet) => readonly Byte[])[] = [
   transportHeader,
 ];
 
-/** The bytes that `payload` loads. */
 export function payloadBytes(packet: Packet, base: number, offset: number, length: number): readonly Byte[] {
   const header = HEADERS[base]?.(packet) ?? [];
   return Array.from({ length }, (_, i) => header[offset + i]);
@@ -94,7 +92,6 @@ export const NO_LABELS: readonly number[] = Array.from({ length: 16 }, () => 0);
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
 export const CT = { state: 0, direction: 1, status: 2, labels: 13 } as const;
 
-/** The bytes that `ct` loads. */
 export function connectionBytes(packet: Packet, key: number): readonly Byte[] {
   const { isTranslated, isReply, isEstablished, isTracked, labels } = packet;
   if (key === CT.state && isTracked === false) return [...hostU32(STATE_INVALID)];

@@ -108,7 +108,6 @@ const MATCHES: Readonly<Record<string, (info: DataView, packet: Packet) => Holds
 /** linux/netfilter/xt_connmark.h: XT_CONNMARK_RESTORE */
 const RESTORE = 2;
 
-/** The mark behind a target. */
 function markBehind(name: string, info: Uint8Array, packet: Packet): readonly Byte[] {
   const mark = markOf(packet);
   // The same file, struct xt_connmark_tginfo1: a mark and two masks, then the mode. What others saved is not known.
@@ -158,7 +157,6 @@ function translationOf(
   };
 }
 
-/** What a rule does to a packet that it matches. */
 export type Action =
   | { readonly kind: 'verdict'; readonly verdict: Verdict }
   | { readonly kind: 'drop' }
@@ -175,7 +173,6 @@ export type Action =
   /** It cannot be judged. */
   | { readonly kind: 'unknown' };
 
-/** The judgement about a rule. */
 interface Judged {
   readonly matches: Holds;
   /** Undefined if evaluation goes on with the next rule. */
@@ -454,7 +451,6 @@ function findInterval(sorted: readonly RawElement[], key: readonly Byte[]): Foun
 const [REGISTER_BYTES, QUARTER_BYTES, FIRST_QUARTER] = [16, 4, 8];
 const TOTAL_BYTES = 64;
 
-/** The registers while a rule is evaluated. */
 class Registers {
   #bytes: Byte[] = [];
 

@@ -28,7 +28,6 @@ import { type Action, judgeRule } from './rule.ts';
 /** Whether the packet comes so far. */
 type Arrival = 'surely' | 'perhaps' | 'never';
 
-/** A rule of a chain. */
 interface RulePlace {
   readonly chain: string;
   readonly handle: bigint;
@@ -64,7 +63,6 @@ const MOST_JUMPS = 16;
 /** Ways through the chains of a base chain, by the mark of the packet: behind as many, its mark is not followed. */
 const MOST_WAYS = 1_000;
 
-/** What a base chain does to a packet. */
 interface Walked {
   /** None if it passes. */
   readonly fates: Fate[];
@@ -80,7 +78,6 @@ export function walk(table: FilterTable, base: Chain, packet: Packet, target?: s
   return { fates: way.fates, mark: markOf(way.packet) };
 }
 
-/** The packet at the end of a chain. */
 interface End {
   readonly arrival: Arrival;
   readonly packet: Packet;
