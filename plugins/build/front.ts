@@ -42,9 +42,6 @@ const FLAGS = [
 /** A command line to which flags and files are appended. */
 type Compiler = readonly string[];
 
-/** The front, or why it could not be compiled. */
-type CompiledFront = { readonly by: string } | { readonly problem: string };
-
 /**
  * Compiles the front with the first compiler that is installed.
  * @param workDir gets the generated tables
@@ -54,7 +51,7 @@ export async function compileFront(
   outfile: string,
   workDir: string,
   arch: string = process.arch,
-): Promise<CompiledFront> {
+): Promise<{ readonly by: string } | { readonly problem: string }> {
   const compilers = findCompilers(arch);
   if (compilers.length === 0) return { problem: `there is no C compiler for ${arch}: ${adviceFor(arch)}` };
   fs.mkdirSync(workDir, { recursive: true });

@@ -61,9 +61,6 @@ import { findPciAddress, type Selected, select } from './select.ts';
 
 type Present = Exclude<Selected, { kind: 'absent' }>;
 
-/** A PCI device that has no interface. */
-type Userspace = Extract<Selected, { kind: 'userspace' }>;
-
 /** A device that was moved, and what it was like before. */
 export interface Taken {
   readonly kind: 'interface';
@@ -81,7 +78,7 @@ export interface Taken {
  * @throws CniError 4 when the container has an interface of that name, 7 when the host has no such device, 11 when another
  * container has it
  */
-export function take(call: Call<HostDeviceConf>): Taken | Userspace {
+export function take(call: Call<HostDeviceConf>): Taken | Extract<Selected, { kind: 'userspace' }> {
   const selector = selectorOf(call.conf);
   const found = find(call, selector);
   if (found.kind === 'userspace') return found;

@@ -121,8 +121,6 @@ function createMacvlan(call: Call<MacvlanConf>): Link {
   return makeUpper(call, master, planMacvlan(conf, attachmentOf(call), master.link, mac));
 }
 
-type MacvlanPlan = Pick<NewUpper<'macvlan'>, 'kind' | 'data' | 'mac' | 'mtu'>;
-
 /**
  * The device on a master. In mode `passthru` the device replaces the master, whose hardware address the kernel gives it.
  * @param mac requested hardware address
@@ -132,7 +130,7 @@ export function planMacvlan(
   attachment: AttachmentId,
   master: Pick<Link, 'mac'>,
   mac: string | undefined,
-): MacvlanPlan {
+): Pick<NewUpper<'macvlan'>, 'kind' | 'data' | 'mac' | 'mtu'> {
   const mode = modeOf(conf);
   const derived = mode === 'passthru' ? undefined : derivedMac(attachment, master.mac ?? '');
   return {

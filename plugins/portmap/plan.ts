@@ -190,14 +190,12 @@ export interface Claim extends Taken {
   readonly pod: Ip;
 }
 
-/** Which connections get an address of the host as source. */
-type Masquerading = 'none' | 'local' | 'all';
-
 export interface Means {
   readonly backend: Backend;
   /** Handles of the conditions. */
   readonly conditions: Readonly<Record<4 | 6, string>>;
-  readonly masquerading: Masquerading;
+  /** Which connections get an address of the host as source. */
+  readonly masquerading: 'none' | 'local' | 'all';
 }
 
 export function ownerOf(attachment: AttachmentId): Owner {

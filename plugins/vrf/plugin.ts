@@ -167,8 +167,8 @@ interface Vrf {
 function findVrf(socket: NetlinkSocket, name: string): Vrf | undefined {
   const link = findLink(socket, name);
   if (link === undefined) return undefined;
-  const table = kindDataOf(link, 'vrf')?.table;
-  if (table !== undefined) return { link, table };
+  const vrf = asVrf(link);
+  if (vrf) return vrf;
   throw invalidConfig(
     `Cannot use "${name}" as VRF: a device of that name exists and is ${link.kind ? `of kind "${link.kind}"` : 'not a VRF'}`,
   );
@@ -177,8 +177,12 @@ function findVrf(socket: NetlinkSocket, name: string): Vrf | undefined {
 /** The VRF that an interface is a member of. */
 function vrfOf(socket: NetlinkSocket, { master }: Link): Vrf | undefined {
   const link = master === 0 ? undefined : findLink(socket, master);
-  const table = link && kindDataOf(link, 'vrf')?.table;
-  return link && table !== undefined ? { link, table } : undefined;
+  return link && asVrf(link);
+}
+
+function asVrf(link: Link): Vrf | undefined {
+  const table = kindDataOf(link, 'vrf')?.table;
+  return table === undefined ? undefined : { link, table };
 }
 
 /**
@@ -266,10 +270,7 @@ function chooseTable(socket: NetlinkSocket, present: readonly Vrf[]): number {
 }
 
 function listVrfs(socket: NetlinkSocket): Vrf[] {
-  return listLinks(socket).flatMap(link => {
-    const table = kindDataOf(link, 'vrf')?.table;
-    return table === undefined ? [] : { link, table };
-  });
+  return listLinks(socket).flatMap(link => asVrf(link) ?? []);
 }
 
 // The kernel takes an interface down and up again when its VRF changes (cycle_netdev in drivers/net/vrf.c). That deletes all its
@@ -312,7 +313,10 @@ function move(call: Call, link: Link, before: Belongings, { master, from, to }: 
   // Other plugins set it as well; without it the kernel would delete the addresses.
   inNetns(containerNetns, () => trySysctl(`net/ipv6/conf/${link.name}/keep_addr_on_down`, '1'));
   setLink(container, link.index, { master });
-  restoreAddresses(container, link, before);
+  const present = new Set(listAddresses(container, link.index).map(({ cidr }) => renderCidr(cidr)));
+  for (const address of before.addresses) {
+    if (!present.has(renderCidr(address.cidr))) restoreAddress(container, address);
+  }
   for (const route of needlessRoutes(link.index, to, listRoutes(container), before))
     removeRoute(container, route);
   if (from !== to) releaseNexthops(container, link, from);
@@ -340,13 +344,6 @@ function move(call: Call, link: Link, before: Belongings, { master, from, to }: 
 function releaseNexthops(socket: NetlinkSocket, { index }: Link, table: number): void {
   for (const route of belongingsOf(index, table, [], listRoutes(socket)).routes) {
     if (route.dst.ip.family === 6 && route.table === table) removeRoute(socket, route);
-  }
-}
-
-function restoreAddresses(socket: NetlinkSocket, { index }: Link, { addresses }: Belongings): void {
-  const present = new Set(listAddresses(socket, index).map(({ cidr }) => renderCidr(cidr)));
-  for (const address of addresses) {
-    if (!present.has(renderCidr(address.cidr))) restoreAddress(socket, address);
   }
 }
 

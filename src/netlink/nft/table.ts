@@ -496,8 +496,6 @@ export const ruleMessage = nftMessages('RULE', ruleAttrs, 'table');
 const placeAttrs = attrs('rule place', { table: [1, str], chain: [2, str], comment: [7, comment] });
 const placeMessage = nftMessages('RULE', placeAttrs, 'table', false);
 
-type RuleAttrs = ReturnType<typeof ruleAttrs.decode>;
-
 export interface Rule {
   readonly chain: string;
   readonly handle: bigint;
@@ -558,7 +556,12 @@ export function listRules(
   return all.filter(own => chain === undefined || own.chain === chain).map(toRule);
 }
 
-export function toRule({ chain = '', handle = 0n, expressions = [], comment }: RuleAttrs): Rule {
+export function toRule({
+  chain = '',
+  handle = 0n,
+  expressions = [],
+  comment,
+}: ReturnType<typeof ruleAttrs.decode>): Rule {
   return { chain, handle, expressions, ...(comment === undefined ? {} : { comment }) };
 }
 

@@ -80,11 +80,9 @@ export const tcU32Key = struct('tc_u32_key', { mask: u32be, val: u32be, off: s32
 /** linux/pkt_cls.h: a match ends the search. */
 const TC_U32_TERMINAL = 1;
 
-type U32Key = ReturnType<typeof tcU32Key.decode>;
-
 interface U32Selector {
   readonly flags: number;
-  readonly keys: readonly U32Key[];
+  readonly keys: readonly ReturnType<typeof tcU32Key.decode>[];
 }
 
 const selector: Field<U32Selector> = {

@@ -167,10 +167,8 @@ const peerAttrs = attrs('veth peer', {
   netnsFd: [28, u32], // IFLA_NET_NS_FD
 });
 
-type PeerAttrs = ReturnType<typeof peerAttrs.decode>;
-
 /** linux/veth.h, VETH_INFO_PEER: a struct ifinfomsg and then link attributes. */
-const peer: Field<PeerAttrs> = {
+const peer: Field<ReturnType<typeof peerAttrs.decode>> = {
   nested: true,
   encode(writer, value) {
     ifinfomsg.encode(writer, {});
@@ -259,8 +257,6 @@ export const ALIAS_MAX_BYTES = 254;
 /** Groups used by people and other programs are small numbers; the field has 32 bits. */
 const GROUPS_FROM = 1_000_000_000;
 
-type LinkAttrs = ReturnType<typeof linkAttrs.decode>;
-
 /** A network device as the kernel reports it. */
 export interface Link {
   readonly index: number;
@@ -275,7 +271,7 @@ export interface Link {
   readonly master: number;
   /** Index of the veth peer or lower device, in the namespace `linkNetnsId` when that is set. */
   readonly peer: number;
-  readonly attrs: LinkAttrs;
+  readonly attrs: ReturnType<typeof linkAttrs.decode>;
 }
 
 export interface NewLink extends Pick<LinkChange, 'up' | 'mac' | 'mtu' | 'txqlen' | 'master'> {

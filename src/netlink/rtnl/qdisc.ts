@@ -101,8 +101,6 @@ export const tcRatespec = struct('tc_ratespec', {
   rate: u32, // bytes per second
 });
 
-type Ratespec = ReturnType<typeof tcRatespec.decode>;
-
 const U32_MAX = 0xffffffff;
 
 /** The value of the additional 64-bit attribute, for a rate that does not fit. */
@@ -110,7 +108,7 @@ function rate64Of(rateBytes: number): bigint | undefined {
   return rateBytes > U32_MAX ? BigInt(rateBytes) : undefined;
 }
 
-function rateOf({ rate }: Ratespec, rate64: bigint | undefined): number {
+function rateOf({ rate }: ReturnType<typeof tcRatespec.decode>, rate64: bigint | undefined): number {
   return rate64 === undefined ? rate : Number(rate64);
 }
 
