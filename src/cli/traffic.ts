@@ -87,7 +87,8 @@ async function sendAll(
         const seen = { network, containerId, ifname, name, ...send(call, model, traffic, target, probe) };
         all.push(seen);
         const hops = renderBad(call, seen);
-        tell([...renderProbe(seen, painter(styleOf(call))), ...(isSame(hops, told) ? SAME : hops)]);
+        const isSame = hops.length > 0 && hops.join('\n') === told.join('\n');
+        tell([...renderProbe(seen, painter(styleOf(call))), ...(isSame ? [`${GAP}as above`] : hops)]);
         if (hops.length) told = hops;
       }
     }
@@ -133,11 +134,6 @@ function renderBad(call: CommandCall, seen: Seen): string[] {
 }
 
 const GAP = ' '.repeat(11);
-const SAME = [`${GAP}as above`];
-
-function isSame(hops: readonly string[], told: readonly string[]): boolean {
-  return hops.length > 0 && hops.join('\n') === told.join('\n');
-}
 
 function renderVerdict(call: CommandCall, probes: readonly Seen[], ms: number): string {
   const paint = painter(styleOf(call));

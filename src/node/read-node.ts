@@ -111,12 +111,14 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
   const masters = shown.flatMap(({ hostDevice }) => [hostDevice?.master, hostDevice?.name]);
   const made = [...lists.values()].flatMap(list => devicesOf(list, findAbout).map(({ name }) => name));
   const names = new Set([...masters, ...made].filter(name => name !== undefined));
+  // As it is shown first, then by network and interface.
+  const keyed = (one: NodeAttachment) => [titleOf(one), keyOf(one)].join('\0');
   return {
     time,
     hostname: hostname(),
     version,
     networks: networksOf(networks, lists, shown, findAbout),
-    attachments: shown.sort(byName),
+    attachments: shown.sort((a, b) => (keyed(a) < keyed(b) ? -1 : 1)),
     bridges: bridgesIn(host, names),
     pools: [...lists.values()].flatMap(list => rangeUsesOf(list, findAbout)),
     daemon,
@@ -155,12 +157,6 @@ function addressesOf(result: KnownAttachment['result']): string[] {
   // Results up to 0.2.0 have one address of each family.
   const single = older.map(one => (isObject(one) ? one.ip : undefined));
   return [...listed, ...single].filter(text => typeof text === 'string');
-}
-
-/** As it is shown first, then by network and interface. */
-function byName(a: NodeAttachment, b: NodeAttachment): number {
-  const keyed = (one: NodeAttachment) => [titleOf(one), keyOf(one)].join('\0');
-  return keyed(a) < keyed(b) ? -1 : 1;
 }
 
 type Effects = Pick<NodeAttachment, 'ports' | 'rates' | 'policies'>;

@@ -50,8 +50,9 @@ export function openPseudonyms(known: readonly KnownNames[]): (text: string) => 
       if (name !== '' && !byName.has(name)) byName.set(name, `${kind}-${++i}`);
     }
   }
-  const words = [...byName.keys()].sort((a, b) => b.length - a.length).map(escaped);
-  const pattern = words.length ? new RegExp(`(?<![\\w-])(?:${words.join('|')})(?![\\w-])`, 'g') : undefined;
+  const words = [...byName.keys()].sort((a, b) => b.length - a.length);
+  const literal = words.map(word => word.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, '\\$&')).join('|');
+  const pattern = literal ? new RegExp(`(?<![\\w-])(?:${literal})(?![\\w-])`, 'g') : undefined;
   const addresses = new Map<string, string>();
   const numberOf = (kind: string, address: string): string => {
     const name = addresses.get(address) ?? `${kind}-${addresses.size + 1}`;
@@ -71,10 +72,6 @@ export function openPseudonyms(known: readonly KnownNames[]): (text: string) => 
       .replace(IPV6, replaceIp('ipv6'))
       .replace(IPV4, replaceIp('ipv4'));
   };
-}
-
-function escaped(text: string): string {
-  return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 }
 
 const MASK = '***';
@@ -114,7 +111,7 @@ export function redact(value: unknown, depth = 0): unknown {
   const isSecretEntry = typeof label === 'string' && isSecret(label);
   return Object.fromEntries(
     Object.entries(value).map(([key, one]) => {
-      if (isEmpty(one)) return [key, one];
+      if (one === null || one === '' || typeof one === 'boolean') return [key, one];
       if (isSecret(key) && !(key === 'key' && typeof one === 'string' && isSecretEntry)) return [key, MASK];
       if (isSecretEntry && key === 'value') return [key, MASK];
       return [key, ENVIRONMENT.test(key) ? maskValues(one) : redact(one, depth + 1)];
@@ -173,8 +170,4 @@ const KUBECONFIG_LINE = /((?:certificate-authority|client-certificate|client-key
 
 function parseJson(text: string): unknown {
   return /^\s*[[{]/.test(text) ? tryParse(text) : undefined;
-}
-
-function isEmpty(value: unknown): boolean {
-  return value === null || value === '' || typeof value === 'boolean';
 }

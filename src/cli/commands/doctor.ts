@@ -122,7 +122,9 @@ export function renderDiagnosis(
   const paint = painter({ colour });
   const fine = findings.filter(({ severity }) => severity === 'ok');
   const shown = all ? findings : findings.filter(({ severity }) => severity !== 'ok');
-  const lines = groupsOf(shown).flatMap(group => {
+  // Findings of one check with the same fix stand together.
+  const keyOf = ({ id, severity, found, mend }: Finding) => `${severity} ${id} ${mend ?? found}`;
+  const lines = [...groupBy(shown, keyOf).values()].flatMap(group => {
     const [{ mend } = {}] = group;
     const most = all ? group.length : MOST_ALIKE;
     const rest = group.length - most;
@@ -143,9 +145,3 @@ export function renderDiagnosis(
 }
 
 const GAP = ' '.repeat(WORD_WIDTH + 1);
-
-/** Findings of one check with the same fix stand together. */
-function groupsOf(findings: readonly Finding[]): (readonly Finding[])[] {
-  const keyOf = ({ id, severity, found, mend }: Finding) => `${severity} ${id} ${mend ?? found}`;
-  return [...groupBy(findings, keyOf).values()];
-}

@@ -65,7 +65,9 @@ export async function run(call: CommandCall): Promise<number> {
   const count = plan.steps.filter(({ action }) => action !== 'keep').length;
   if (!dryRun)
     noteDone(call, 'INSTALL', `${count} files of ${TOOL_VERSION} in "${wanted.binDir}" and elsewhere`);
-  const ok = isGood(plan, picks, call.on('as-default')) && after.ok;
+  const keptList = plan.steps.some(({ place, action }) => place === 'conf' && action === 'keep');
+  const isTaken = !call.on('as-default') || picks.every(({ taken }) => taken);
+  const ok = !keptList && isTaken && after.ok;
   const alone = wanted.source === wanted.core?.source ? [NO_FRONT] : [];
   const notes = [...alone, ...findMismatches(configured, confDir, wanted.binDir), ...after.notes];
   const noted = notes.map(note => `note: ${note}\n`).join('');
@@ -170,11 +172,6 @@ async function nameOf(
   const first =
     others[0] === undefined ? 'there is no other file' : `"${others[0]}" comes first among the others`;
   return { name, reason: `named "${name}", since runtimes use the first file by name, and ${first}` };
-}
-
-function isGood({ steps }: InstallPlan, picks: readonly RuntimePick[], asDefault: boolean): boolean {
-  const keptList = steps.some(({ place, action }) => place === 'conf' && action === 'keep');
-  return !keptList && (!asDefault || picks.every(({ taken }) => taken));
 }
 
 function render(

@@ -152,15 +152,12 @@ function renderEntry(entry: LogEntry, wide: boolean, paint: Paint): string {
   const who = [...new Set([nameIn(entry), ...id])].join(' ');
   const place = [who, ifname, network && `on ${network}`].filter(Boolean).join(' ');
   const failure = code === 0 ? '' : ` ${paint('red', `failed (${code})`)}`;
-  const said = wide ? message : message && inShort(message);
+  // Of what CHECK could not confirm before a repair, not what it found instead.
+  const brief = message && withoutElements(message).replace(/Cannot confirm (.+?): [^;]*/g, '$1');
+  const said = wide ? message : brief;
   const words = said === undefined ? '' : place === '' ? said : `: ${said}`;
   const origin = [by, source, ...(wide && trace !== undefined ? [`trace ${trace}`] : [])].join('; ');
   return `${oneLine(`${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${origin}]`)}\n`;
-}
-
-/** Of what CHECK could not confirm before a repair, not what it found instead. */
-function inShort(message: string): string {
-  return withoutElements(message).replace(/Cannot confirm (.+?): [^;]*/g, '$1');
 }
 
 type LogEntry = AnswerOf<'LogEntry'>;

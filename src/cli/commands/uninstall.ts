@@ -29,7 +29,6 @@ import {
   purgeKernel,
 } from '../../node/purge.ts';
 import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
-import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, runDirOf } from '../command.ts';
 import { type HandoverOutcome, handOverBefore, renderHandovers } from '../handover/hand-over-all.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../install/lay.ts';
@@ -73,7 +72,9 @@ export async function run(call: CommandCall): Promise<number> {
     ...(refusal === undefined && (purges || daemon) ? { purged } : {}),
   };
   const nothing = `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`;
-  await printAnswer(call, 'Uninstallation', toJson(done), () => render(done, nothing, titleOf));
+  const attachments = done.handovers.length ? done.handovers : undefined;
+  const answer = { steps: done.steps, ...defined({ purged: done.purged, attachments, refusal }) };
+  await printAnswer(call, 'Uninstallation', answer, () => render(done, nothing, titleOf));
   return refusal === undefined ? 0 : 1;
 }
 
@@ -93,10 +94,6 @@ function render(
   const rows = [...steps.map(({ path, ...step }) => ({ ...step, what: path })), ...purged];
   const lines = rows.map(({ action, what, why }) => `${action.padEnd(7)}  ${what}${why ? `: ${why}` : ''}\n`);
   return `${shown}${lines.join('') || nothing}`;
-}
-
-function toJson({ handovers, refusal, steps, purged }: Done): AnswerOf<'Uninstallation'> {
-  return { steps, ...defined({ purged, attachments: handovers.length ? handovers : undefined, refusal }) };
 }
 
 /** Deletes attachments that outlived their namespace, while there are plugins for it. */

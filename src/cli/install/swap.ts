@@ -42,7 +42,8 @@ export function putSwap(wanted: WantedSwap, version: string, files: Files = REAL
     files.remove(fresh);
     copyOrName(candidate, fresh, dirname(target), after, files);
     refuseChanged(fresh, after, from);
-    const swaps = withoutInterrupted(listSwaps(target), before);
+    // Without the last swap if it was interrupted before the target was renamed.
+    const swaps = listSwaps(target).filter((swap, i, { length }) => i < length - 1 || swap.before !== before);
     const swap: Swap = {
       kept: nameKept(target, swaps),
       before,
@@ -99,11 +100,6 @@ export function planUndo(target: string, force: boolean): Undone {
     throw cannot(`it has been changed since; --force restores "${kept}"`);
   if (lstatSync(kept, { throwIfNoEntry: false }) === undefined) throw cannot(`there is no "${kept}"`);
   return { swap, how: 'restored' };
-}
-
-/** Drops the last swap if it was interrupted before the target was renamed. */
-function withoutInterrupted(swaps: readonly Swap[], now: string): Swap[] {
-  return swaps.filter((swap, i) => i < swaps.length - 1 || swap.before !== now);
 }
 
 function nameKept(target: string, swaps: readonly Swap[]): string {

@@ -147,7 +147,8 @@ export function excerptOf({ text, line, column, width }: Spot): [line: string, c
   const room = Math.max(width - number.length - ' | '.length, LEAST_EXCERPT);
   const plain = text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, ' ');
   const at = Math.min(column - 1, plain.length);
-  const token = tokenAt(plain, at);
+  // What begins there: a string, a number or a word; of an object or a list the first character.
+  const token = /^(?:"(?:[^"\\]|\\.)*"?|[-+.\w]+)/.exec(plain.slice(at))?.[0] ?? plain.slice(at, at + 1);
   const { start, end } = windowAround(plain, at, room);
   const shown = `${start > 0 ? CUT : ''}${plain.slice(start, end)}${end < plain.length ? CUT : ''}`;
   const before = `${start > 0 ? CUT : ''}${plain.slice(start, at)}`;
@@ -155,11 +156,6 @@ export function excerptOf({ text, line, column, width }: Spot): [line: string, c
   const carets = `${' '.repeat(Bun.stringWidth(before))}${'^'.repeat(Math.max(Bun.stringWidth(marked), 1))}`;
   const gutter = ' '.repeat(number.length);
   return [`${number} | ${shown}`.trimEnd(), `${gutter} | ${carets}`];
-}
-
-/** What begins there: a string, a number or a word; of an object or a list the first character. */
-function tokenAt(text: string, at: number): string {
-  return /^(?:"(?:[^"\\]|\\.)*"?|[-+.\w]+)/.exec(text.slice(at))?.[0] ?? text.slice(at, at + 1);
 }
 
 /** The part of the line that is shown: all of it, or as much as fits, with a third of the room before the column. */

@@ -221,7 +221,8 @@ export function normalise<T>(
 ): T {
   let text = JSON.stringify(observed);
   for (const [own, common] of paths) text = text.replaceAll(own, common);
-  text = numberVeths(text);
+  const veths = [...new Set(text.match(VETH))];
+  text = text.replace(VETH, name => `veth#${veths.indexOf(name) + 1}`);
   const fixed: ReadonlySet<string> = new Set([...FIXED, ...(given.toLowerCase().match(MAC) ?? [])]);
   const macs = nameMacs(JSON.parse(text), fixed, findHolder);
   text = text
@@ -233,11 +234,6 @@ export function normalise<T>(
   // In nf_tables expressions, among other bytes.
   for (const [mac, name] of macs) text = text.replaceAll(mac.replaceAll(':', ''), `(${name})`);
   return JSON.parse(text);
-}
-
-function numberVeths(text: string): string {
-  const names = [...new Set(text.match(VETH))];
-  return text.replace(VETH, name => `veth#${names.indexOf(name) + 1}`);
 }
 
 /** A bridge may adopt a port's address, so ports come first: the first holder of an address names it. */

@@ -71,7 +71,8 @@ export function metaBytes(packet: Packet, key: number): readonly Byte[] {
 
 /** linux/netfilter/nf_tables.h, enum nft_payload_bases */
 const HEADERS: readonly ((packet: Packet) => readonly Byte[])[] = [
-  linkHeader,
+  // Of Ethernet; the hardware addresses are not known.
+  ({ family }) => [...unknown(12), ...ETHERTYPE[family]],
   networkHeader,
   transportHeader,
 ];
@@ -135,11 +136,6 @@ function nameBytes(name: string | undefined): readonly Byte[] {
   if (name === undefined) return unknown(IFNAMSIZ);
   const bytes = new TextEncoder().encode(name);
   return Array.from({ length: IFNAMSIZ }, (_, i) => bytes[i] ?? 0);
-}
-
-/** Of Ethernet; the hardware addresses are not known. */
-function linkHeader({ family }: Packet): readonly Byte[] {
-  return [...unknown(12), ...ETHERTYPE[family]];
 }
 
 /** The protocol and the addresses; other fields are not known. */
