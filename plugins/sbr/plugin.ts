@@ -1,7 +1,7 @@
 // What does sbr do for each verb?
 
 import { hostsOf } from '../../src/attach/addressing.ts';
-import { reachingGateway } from '../../src/attach/container.ts';
+import { reachingGateway, sameGateway } from '../../src/attach/container.ts';
 import {
   bySubnet,
   type Cidr,
@@ -10,7 +10,6 @@ import {
   type Ip,
   renderCidr,
   renderIp,
-  sameIp,
   sameSubnet,
 } from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
@@ -177,7 +176,7 @@ function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
     const own = present.routes.filter(({ table, oif }) => table === rule.table && oif === link.index);
     const presentTo = bySubnet(own);
     for (const wanted of routes) {
-      if (presentTo(wanted.dst).some(route => hasSameWay(route, wanted))) continue;
+      if (presentTo(wanted.dst).some(({ gateway }) => sameGateway(gateway, wanted.gateway))) continue;
       confirm(`routes in table ${rule.table} for packets from ${from}`, render(wanted), own.map(render));
     }
   }
@@ -238,10 +237,6 @@ function requirePolicyRouting(socket: NetlinkSocket): void {
   listRules(socket);
   // The rule does not exist. The kernel checks permissions before it looks for the rule, so missing rights still show.
   removeRule(socket, { from: UNUSED_SOURCE, table: UNUSED_TABLE });
-}
-
-function hasSameWay({ gateway: found }: Route, { gateway: wanted }: Route): boolean {
-  return found && wanted ? sameIp(found, wanted) : found === wanted;
 }
 
 function render({ dst, gateway }: Route): string {

@@ -227,7 +227,7 @@ function isSameRoute(found: Route, wanted: PlannedRoute): boolean {
   return numbers.every(key => !wanted[key] || wanted[key] === found[key]);
 }
 
-function sameGateway(a: Ip | undefined, b: Ip | undefined): boolean {
+export function sameGateway(a: Ip | undefined, b: Ip | undefined): boolean {
   return a === undefined || b === undefined ? a === b : sameIp(a, b);
 }
 
