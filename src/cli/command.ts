@@ -170,8 +170,6 @@ export interface CommandCall extends Surroundings {
 /** A wrong command line: exit code 2, with a hint to the usage text. */
 export class UsageError extends Error {}
 
-type CommandLine = Pick<CommandCall, 'positionals' | 'text' | 'texts' | 'on' | 'format'>;
-
 /**
  * Reads the command line of a command.
  * @param args without the command's name
@@ -183,7 +181,7 @@ export function readCommandLine(
   args: readonly string[],
   table: CommandTable,
   cwd: string | undefined,
-): CommandLine {
+): Pick<CommandCall, 'positionals' | 'text' | 'texts' | 'on' | 'format'> {
   const { values, positionals } = parse();
   const needsHelp = values.help === true;
   const count = positionals.length;

@@ -24,8 +24,7 @@ import { runtimeOf } from './target.ts';
 import { foldText, styleOf, widthOf } from './terminal/lines.ts';
 import { openProgress } from './terminal/progress.ts';
 
-type Report = AnswerOf<'TrafficReport'>;
-type Seen = Report['probes'][number];
+type Seen = AnswerOf<'TrafficReport'>['probes'][number];
 
 const EXIT_CODES = { ok: SUCCESS, failed: FAILURE, incomplete: INCOMPLETE } as const;
 

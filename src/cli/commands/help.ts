@@ -44,9 +44,7 @@ type CodeExplanation = AnswerOf<'CodeExplanation'>;
 /** From this code on, plugins define the meaning themselves (SPEC "Error"). */
 const FIRST_FREE = 100;
 
-type Texts = Omit<CodeExplanation, 'code'>;
-
-const KNOWN: Readonly<Record<number, Texts>> = {
+const KNOWN: Readonly<Record<number, Omit<CodeExplanation, 'code'>>> = {
   [ErrorCode.unknown]: {
     meaning: 'The runner failed before or between its plugins.',
     causes: ['an executable is missing or cannot be started', 'a plugin printed something that is no JSON'],

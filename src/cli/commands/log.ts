@@ -177,12 +177,10 @@ export function readTimeline(node: NodeModel, history: readonly HistoryEvent[]):
   return withNames(entries, node).sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
 }
 
-type PodName = Pick<LogEntry, 'podNamespace' | 'podName'>;
-
 /** A repair knows the id of a container only; an attachment, or another entry, its name. */
 function withNames(entries: readonly LogEntry[], { attachments }: NodeModel): LogEntry[] {
   const named = [...entries, ...attachments.map(one => ({ ...one, ...podIn(one) }))];
-  const names = new Map<string, PodName>();
+  const names = new Map<string, Pick<LogEntry, 'podNamespace' | 'podName'>>();
   for (const { containerId, podNamespace, podName } of named)
     if (containerId !== undefined && podName !== undefined)
       names.set(containerId, defined({ podName, podNamespace }));

@@ -75,10 +75,8 @@ async function watch(call: CommandCall): Promise<number> {
   return 0;
 }
 
-type Matches = (one: NodeAttachment, value: string) => boolean;
-
 /** By key of `--filter`. */
-const FILTERS: Readonly<Record<string, Matches>> = {
+const FILTERS: Readonly<Record<string, (one: NodeAttachment, value: string) => boolean>> = {
   name: (one, value) => titleOf(one).includes(value),
   id: ({ containerId }, value) => containerId.startsWith(value),
   network: ({ network }, value) => network === value,

@@ -56,9 +56,7 @@ export function findMismatches(
   ]);
 }
 
-type NamedDirectories = Omit<Configured, 'runtime' | 'file'>;
-
-const READERS: Readonly<Record<RuntimeName, (toml: JsonObject) => NamedDirectories>> = {
+const READERS: Readonly<Record<RuntimeName, (toml: JsonObject) => Omit<Configured, 'runtime' | 'file'>>> = {
   containerd(toml) {
     const plugins = tableAt(toml, 'plugins');
     const cni = CONTAINERD_PLUGINS.map(name => tableAt(tableAt(plugins, name), 'cni'));

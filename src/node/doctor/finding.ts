@@ -77,8 +77,6 @@ function isSocket(path: string): boolean {
  */
 export const SEVERITIES = ['error', 'warning', 'unexamined', 'info', 'ok'] as const;
 
-type Severity = (typeof SEVERITIES)[number];
-
 /** Routes to other nodes, planned and in the kernel. */
 export interface BetweenView {
   /** Number of other nodes. */
@@ -178,7 +176,7 @@ export type DoctorVerdict = AnswerOf<'Diagnosis'>['verdict'];
 
 /** Sums up what was found. @param mayBecomeRoot whether root would see more */
 export function judge(findings: readonly Finding[], mayBecomeRoot: boolean): DoctorVerdict {
-  const those = (severity: Severity) => findings.filter(one => one.severity === severity);
+  const those = (severity: (typeof SEVERITIES)[number]) => findings.filter(one => one.severity === severity);
   const [errors, warnings] = [those('error'), those('warning')];
   const thingsToDo = new Set([...errors, ...warnings].map(({ mend, found }) => mend ?? found)).size;
   const unexamined = those('unexamined').length;
