@@ -39,7 +39,6 @@ import {
   addIptablesPorts,
   chainOwnerOf,
   chainsOf,
-  checkForeignPorts,
   checkIptablesPorts,
   forwardInLegacy,
   isChainThere,
@@ -225,15 +224,14 @@ function verify(call: Call<PortmapConf>, wanted: WantedPorts): void {
       !isKnown &&
       wanted.conditions.length === 0 &&
       plans.some(({ family }) => isChainThere(nft, family, attachment));
-    if (isForeign) checkForeignPorts(nft, plans, attachment, options);
+    if (isForeign) checkIptablesPorts(nft, plans, attachment, options, 'reference');
     else checkPorts(nft, wanted);
     return;
   }
   // Here, too, the reference may have made the rules; then our sets do not know about them.
   if (isKnown) checkPorts(nft, wanted);
   const chainOwner = chainOwnerOf(nft, owner, attachment);
-  if (isKnown) checkIptablesPorts(plans, chainOwner, options);
-  else checkForeignPorts(nft, plans, chainOwner, options);
+  checkIptablesPorts(nft, plans, chainOwner, options, isKnown ? 'catena' : 'reference');
 }
 
 /** Replaces rules of the reference that our sets do not record: the same port must not be forwarded to its pod twice. */

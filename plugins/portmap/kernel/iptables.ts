@@ -140,34 +140,22 @@ export function tryIptablesPorts(socket: NetlinkSocket, options: IptablesOptions
 
 /**
  * Has iptables look for every rule, without changing anything.
- * @throws Error naming the first missing rule
- */
-export function checkIptablesPorts(
-  plans: readonly FamilyPlan[],
-  owner: ChainOwner,
-  options: IptablesOptions,
-): void {
-  for (const plan of plans) {
-    confirmRules(plan, owner, options, planEntryRules(plan, owner, options));
-  }
-}
-
-/**
- * Like {@link checkIptablesPorts}, for rules that the reference made: its releases differ in how they group the ports that lead
- * to the container's chain, and also list those of the other IP version.
+ * @param maker the reference's releases differ in how they group the ports that lead to the container's chain, and also list those of the
+ * other IP version
  * @throws Error naming the first missing rule or port
  */
-export function checkForeignPorts(
+export function checkIptablesPorts(
   socket: NetlinkSocket,
   plans: readonly FamilyPlan[],
   owner: ChainOwner,
   options: IptablesOptions,
+  maker: 'catena' | 'reference',
 ): void {
   for (const plan of plans) {
     // With conditions, the rule must match exactly.
-    const entries = options.conditions[plan.family].length ? planEntryRules(plan, owner, options) : [];
-    confirmRules(plan, owner, options, entries);
-    if (entries.length === 0) confirmEntries(socket, plan, dnatChain(owner));
+    const isExact = maker === 'catena' || options.conditions[plan.family].length > 0;
+    confirmRules(plan, owner, options, isExact ? planEntryRules(plan, owner, options) : []);
+    if (!isExact) confirmEntries(socket, plan, dnatChain(owner));
   }
 }
 

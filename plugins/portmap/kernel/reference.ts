@@ -34,7 +34,7 @@ import { type Owner, ownerOfNote, protocolName, renderHostPort } from '../plan.t
 import { SETS } from '../sets.ts';
 import type { WantedPorts } from './claim.ts';
 import type { Lost } from './flows.ts';
-import { addIptablesPorts, chainOwnerOf, checkForeignPorts } from './iptables.ts';
+import { addIptablesPorts, chainOwnerOf, checkIptablesPorts } from './iptables.ts';
 import { findClaims, releasePorts } from './release.ts';
 
 /** Legacy iptables rules are removed by number. A concurrent change shifts the numbers, so the removal is retried. */
@@ -268,7 +268,7 @@ export function handOverPorts(
     const options = iptablesOptionsOf(conf);
     for (const plan of wanted.plans) {
       try {
-        checkForeignPorts(nft, [plan], attachment, options);
+        checkIptablesPorts(nft, [plan], attachment, options, 'reference');
       } catch {
         addIptablesPorts(nft, [plan], attachment, options);
       }
