@@ -269,18 +269,11 @@ export function parseArguments(
   return { values, positionals };
 }
 
-/** An option as typed, its name, and the value behind it, if there is one. */
-interface TypedOption {
-  readonly typed: string;
-  readonly name: string | undefined;
-  readonly given: readonly string[];
-}
-
-/** Of `-p 80`, `-p80`, `-p=80`, `--port 80` and `--port=80` the name is the same. */
-export function typedOption(
-  arg: string,
-  options: Readonly<Record<string, Pick<CommandOption, 'short'>>>,
-): TypedOption {
+/**
+ * Of `-p 80`, `-p80`, `-p=80`, `--port 80` and `--port=80` the name is the same.
+ * @returns the option as typed, its name, and the value behind it, if there is one
+ */
+export function typedOption(arg: string, options: Readonly<Record<string, Pick<CommandOption, 'short'>>>) {
   if (arg.startsWith('--')) {
     const [typed = arg, ...given] = arg.split(/=(.*)/s, 2);
     return { typed, name: typed.slice(2), given };

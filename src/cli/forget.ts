@@ -89,14 +89,8 @@ function failureIn(
   }
 }
 
-interface MadeInterface {
-  readonly name: string;
-  /** Path of its namespace; empty for the host's. */
-  readonly sandbox: string;
-}
-
-/** The interfaces in the result of the ADD, as far as it is on record. */
-function interfacesOf(key: string, runtime: ChainRuntime): MadeInterface[] {
+/** The interfaces in the result of the ADD, as far as it is on record: `sandbox` is empty for those of the host. */
+function interfacesOf(key: string, runtime: ChainRuntime) {
   const result = readRecords(runtime).attachments.find(one => keyOf(one) === key)?.result;
   const listed = result === undefined ? undefined : memberOf(result, 'interfaces');
   return (Array.isArray(listed) ? listed : []).flatMap(one => {

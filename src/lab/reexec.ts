@@ -37,7 +37,7 @@ export async function rerunInNamespaces(
     captured = false,
     terminal,
   }: { readonly captured?: boolean; readonly terminal?: number | undefined } = {},
-): Promise<OwnCommand> {
+) {
   const refusals: string[] = [];
   for (const rights of process.getuid?.() === 0 ? (['root', 'user'] as const) : (['user'] as const)) {
     const child = Bun.spawn(argvFor(rights, env), {
@@ -81,12 +81,6 @@ function executableLine(): string[] {
   return [process.execPath, ...(script.startsWith('/$bunfs/') ? [] : [script])];
 }
 
-interface OwnCommand {
-  readonly exitCode: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
 interface OwnCommandOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Undefined when the directory no longer has a path: the command then inherits this process's directory. */
@@ -99,10 +93,7 @@ interface OwnCommandOptions {
  * are terminated.
  * @throws Error when it was terminated in this way
  */
-export async function runOwnCommand(
-  args: readonly string[],
-  options: OwnCommandOptions,
-): Promise<OwnCommand> {
+export async function runOwnCommand(args: readonly string[], options: OwnCommandOptions) {
   const { signal, cwd, env } = options;
   const child = Bun.spawn([...executableLine(), ...args], {
     // The command creates namespaces of its own, so it must not believe that it already has them.

@@ -73,14 +73,8 @@ async function pack(file: string): Promise<void> {
   }
 }
 
-interface Backup {
-  readonly file: string;
-  /** When it was renamed, in milliseconds. */
-  readonly at: number;
-}
-
-/** The youngest first. */
-function listBackups(path: string): Backup[] {
+/** The youngest first: by when it was renamed, in milliseconds. */
+function listBackups(path: string) {
   const { dir, stem, ending } = partsOf(path);
   return readdirSync(dir)
     .flatMap(name => {

@@ -105,13 +105,6 @@ export interface Box {
   readonly height: number;
 }
 
-interface Layout {
-  readonly width: number;
-  readonly height: number;
-  readonly host: Box;
-  readonly groups: readonly PlacedGroup[];
-}
-
 /** More attachments than that become squares without text. */
 const MOST_LARGE = 48;
 const LARGE = { width: 150, height: 58, gapX: 10, gapY: 22 } as const;
@@ -130,7 +123,7 @@ const NARROW = 560;
 export const STUB = 7;
 
 /** @param width pixels that the page has */
-export function layOut(groups: readonly Group[], width: number): Layout {
+export function layOut(groups: readonly Group[], width: number) {
   const narrow = isNarrow(width);
   const cellsX = narrow ? BOX_X : BOX_X + BOX_WIDTH + 30;
   const half = Math.floor((width - 2 - cellsX - LARGE.gapX) / 2);

@@ -1,6 +1,6 @@
 // Which packets show that the containers of a real node are connected, and where do those from outside come from?
 
-import { type Conflist, parseFrozen } from '../../chain/config/conflist.ts';
+import { parseFrozen } from '../../chain/config/conflist.ts';
 import { keyOf } from '../../cni/attachment.ts';
 import { parseResult } from '../../cni/result.ts';
 import { configurePlugins } from '../../lab/configured.ts';
@@ -13,7 +13,7 @@ import {
   type Namespace,
   openNamespace,
 } from '../../lab/host.ts';
-import { type Attached, type Probe, type Sent, trafficOf } from '../../lab/probes.ts';
+import { type Probe, type Sent, trafficOf } from '../../lab/probes.ts';
 import {
   cidrContains,
   cidrsOverlap,
@@ -36,11 +36,6 @@ import { addressOfNode, type From, type To, uplinkOf } from './why-not.ts';
 export interface Target {
   readonly shown: NodeAttachment;
   readonly known: RecordedAttachment;
-}
-
-/** An attachment whose container can be entered, with its list as it was at ADD. */
-interface Entered extends Attached {
-  readonly list: Conflist;
 }
 
 export interface ExtraTraffic {
@@ -145,7 +140,8 @@ export class Traffic {
     });
   }
 
-  #attached({ shown, known: { source, result } }: Target): Entered | string {
+  /** An attachment whose container can be entered, with its list as it was at ADD. */
+  #attached({ shown, known: { source, result } }: Target) {
     if (shown.state !== 'attached') return `it is ${shown.state}`;
     if (source === '' || result === undefined) return 'the list and the result of its ADD are not on record';
     if (!this.#places.has(shown.netns)) {

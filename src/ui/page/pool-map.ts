@@ -18,13 +18,6 @@ export interface MapCell {
   readonly lease?: ShownLease;
 }
 
-/** Up to {@link BLOCK} consecutive addresses. */
-interface MapBlock {
-  readonly first: string;
-  readonly last: string;
-  readonly cells: readonly MapCell[];
-}
-
 /**
  * The ends of a range as a pool names it: `10.1.0.0/24`, or with its ends, `10.1.0.0/24 10.1.0.5-10.1.0.9`. A list of several parts
  * counts as the whole subnet. Undefined if it is none of these.
@@ -38,7 +31,7 @@ export function boundsOf(range: string): Bounds | undefined {
 }
 
 /** The blocks with leases, and the first one, in the order of addresses. A small range is one block without what is beyond it. */
-export function blocksOf({ start, end }: Bounds, leases: readonly ShownLease[]): MapBlock[] {
+export function blocksOf({ start, end }: Bounds, leases: readonly ShownLease[]) {
   const taken = new Map<bigint, ShownLease>();
   for (const lease of leases) {
     const ip = findIp(lease.address);

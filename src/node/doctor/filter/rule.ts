@@ -179,11 +179,6 @@ interface Judged {
   readonly action: Action | undefined;
 }
 
-/** The judgement about a rule, with the packet behind it: also a rule that does not match may have set its mark. */
-interface JudgedRule extends Judged {
-  readonly behind: Packet;
-}
-
 interface State {
   packet: Packet;
   readonly contents: FilterTable['contents'];
@@ -206,8 +201,11 @@ const COMPARISONS: readonly ((order: number) => boolean)[] = [
   order => order >= 0,
 ];
 
-/** Evaluates the expressions until one does not match. */
-export function judgeRule(rule: Rule, packet: Packet, contents: FilterTable['contents']): JudgedRule {
+/**
+ * Evaluates the expressions until one does not match.
+ * @returns the judgement, with the packet behind the rule: also one that does not match may have set its mark
+ */
+export function judgeRule(rule: Rule, packet: Packet, contents: FilterTable['contents']) {
   const state: State = { packet, contents, registers: new Registers() };
   let matches: Holds = true;
   let action: Action | undefined;
