@@ -94,7 +94,8 @@ export const plugin = definePlugin({
   async del(call) {
     const ipam = ipamOf(call);
     const books = await openBooks(ipam);
-    const holder = holderOf(call);
+    // Whatever CNI_ARGS say: an ADD that refused them is followed by a DEL.
+    const holder = { id: call.env.containerId, ifname: call.env.ifname };
     await releaseAll(call, books, await poolsFor(call, ipam, books, holder), holder);
   },
 
@@ -216,7 +217,12 @@ async function entriesOf(call: Call, ipam: Ipam, books: Books, holder: Holder): 
 }
 
 /** Where entries of this node may be, or those of a holder. */
-async function poolsFor(call: Call, ipam: Ipam, books: Books, holder?: Holder): Promise<readonly Range[]> {
+async function poolsFor(
+  call: Call,
+  ipam: Ipam,
+  books: Books,
+  holder?: Pick<Holder, 'id' | 'ifname'>,
+): Promise<readonly Range[]> {
   const pools = poolsOf(ipam);
   const [whole] = pools;
   if (!ipam.node_slice_size || whole === undefined) return pools;

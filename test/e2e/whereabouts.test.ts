@@ -170,6 +170,19 @@ describe('whereabouts', () => {
     expect((await check('a')).reply.msg).toContain('Cannot find an address of container "a"');
   });
 
+  test('DEL works with CNI_ARGS that ADD refuses', async () => {
+    const { call, path } = network();
+    expect(await call('ADD', 'a')).toMatchObject({ exitCode: 0 });
+    for (const CNI_ARGS of ['OTHER=1', 'OTHER']) {
+      const asked = { CNI_ARGS };
+      expect((await call('ADD', 'b', {}, '', asked)).reply).toMatchObject({ code: 4 });
+      for (const id of ['a', 'b'])
+        expect(await call('DEL', id, {}, '', asked)).toMatchObject({ exitCode: 0 });
+    }
+    const { object } = model.handle('GET', path);
+    expect((object as Row).spec.allocations).toEqual({});
+  });
+
   test('ADD refuses two addresses of one range in CNI_ARGS, before anything is allocated', async () => {
     const { call, at, notes } = network();
     const { reply } = await call('ADD', 'a', {}, `;IP=${at(2)},${at(3)}`);
