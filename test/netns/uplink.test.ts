@@ -89,6 +89,27 @@ describeRoot('bridge with an uplink', () => {
     });
   });
 
+  test('[1.1.0] the bridge stays as long as another device is on it, of the host or of a container', async () => {
+    await withUplink(async place => {
+      const { lab, container } = place;
+      const other = await lab.container();
+      const conf = confOf(lab);
+      const gc = () => call(place, 'GC', { ...conf, 'cni.dev/valid-attachments': [] });
+      await call(place, 'ADD', conf, { container });
+      await lab.ip(lab.host, 'link', 'add', 'upper0', 'link', 'br0', 'type', 'macvlan');
+      expect(await call(place, 'DEL', conf, { container })).toMatchObject({ exitCode: 0 });
+      expect(await linkOf(lab, 'upper0')).toBeDefined();
+      await lab.ip(lab.host, 'link', 'set', 'upper0', 'netns', other.name);
+      expect(await gc()).toMatchObject({ exitCode: 0 });
+      expect(await linkOf(lab, 'upper0', other)).toBeDefined();
+      expect(await linkOf(lab, 'up0')).toMatchObject({ master: 'br0' });
+      await lab.ip(other, 'link', 'delete', 'upper0');
+      expect(await gc()).toMatchObject({ exitCode: 0 });
+      expect(await linkOf(lab, 'br0')).toBeUndefined();
+      expect((await linkOf(lab, 'up0'))?.master).toBeUndefined();
+    });
+  });
+
   test('[1.1.0] refuses a device that has addresses, belongs to another one or does not exist; STATUS says so', async () => {
     await withUplink(async place => {
       const { lab, container } = place;

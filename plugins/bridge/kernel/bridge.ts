@@ -3,6 +3,7 @@
 import { AUTO_MTU, resolveMtu } from '../../../src/attach/mac-and-mtu.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../../src/cni/errors.ts';
+import { findUse } from '../../../src/ipam/holders.ts';
 import { randomMac, renderMac } from '../../../src/net/interface.ts';
 import { renderCidr } from '../../../src/net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
@@ -65,16 +66,25 @@ export function ensureBridge(call: Call<BridgeConf>): Link {
 }
 
 /**
- * Deletes a bridge that this plugin created and on which nothing can depend: it has no port but the uplink, and no address but the
- * kernel's own. One with an address stays, as the reference's does: resolvers and registries of the host are bound to it. Call under
- * `withBridgeLock`.
+ * Deletes a bridge that this plugin created and on which nothing can depend: it has no port but the uplink, no device on it, and no
+ * address but the kernel's own. One with an address stays, as the reference's does: resolvers and registries of the host are bound to it.
+ * Call under `withBridgeLock`.
  */
 export function removeUnusedBridge(socket: NetlinkSocket, name: string, uplink: string | undefined): void {
   const bridge = findLink(socket, name);
   if (bridge?.kind !== 'bridge' || !isOurs(bridge) || hasAddress(socket, bridge)) return;
   const outer = uplink ? findLink(socket, uplink)?.index : undefined;
-  if (listBridgePorts(socket, bridge.index).every(({ index }) => index === outer))
-    removeLink(socket, bridge.index);
+  if (listBridgePorts(socket, bridge.index).some(({ index }) => index !== outer)) return;
+  if (!isLower(socket, bridge)) removeLink(socket, bridge.index);
+}
+
+/**
+ * Whether a device of the host or of a container is on the bridge, such as a VLAN device or a macvlan: the kernel would delete it as well.
+ * True if namespaces cannot be inspected.
+ */
+function isLower(socket: NetlinkSocket, { index }: Link): boolean {
+  const isOn = ({ peer, attrs }: Link) => peer === index && attrs.linkNetnsId === undefined;
+  return listLinks(socket).some(isOn) || (findUse()?.farEnds.has(index) ?? true);
 }
 
 function hasAddress(socket: NetlinkSocket, { index }: Link): boolean {
