@@ -1,5 +1,6 @@
 // Does the bridge plugin get along with bridges, pairs and addresses that others made?
 import { expect, test } from 'bun:test';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference } from '../helpers/skip.ts';
@@ -441,6 +442,56 @@ describeRoot('bridge STATUS', () => {
         code: 51,
         msg: expect.stringContaining('IPv4'),
       });
+    });
+  });
+});
+
+describeRoot('bridge, whose ADD fails after another container has joined', () => {
+  test('[1.0.0] the groups that the other needs are still forwarded', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      await prepare(lab, 'ip link add br0 up type bridge');
+      const conf = confOf(lab, { groupFwdMask: 8 });
+      const [bin, go] = [`${lab.tmp}/bin`, `${lab.tmp}/go`];
+      mkdirSync(bin);
+      const waits = `#!/bin/sh\nwhile [ ! -e ${go} ]; do sleep 0.02; done\nexit 1\n`;
+      writeFileSync(`${bin}/stuck`, waits, { mode: 0o755 });
+      const failing = lab.plugin('bridge', {
+        command: 'ADD',
+        conf: { ...conf, ipam: { type: 'stuck' } },
+        container: one,
+        cniPath: bin,
+      });
+      const mask = async () =>
+        (await lab.ip(lab.host, 'link', 'show', 'br0'))[0]?.linkinfo.info_data.group_fwd_mask;
+      await until(async () => (await mask()) === '0x8');
+      const prevResult = await call(lab, 'ADD', conf, two);
+      writeFileSync(go, '');
+      expect(await failing).toMatchObject({ exitCode: 1 });
+      await call(lab, 'CHECK', conf, two, { prevResult });
+    });
+  });
+
+  test("[1.0.0] the other's IPv6 gateway stays where the host disables IPv6 by default", async () => {
+    await withHost(async lab => {
+      const [holder, one, two] = [await lab.container(), await lab.container(), await lab.container()];
+      await lab.sysctl(lab.host, 'net/ipv6/conf/default/disable_ipv6', 1);
+      await call(lab, 'ADD', confOf(lab, { name: 'other', isGateway: false, ipam: {} }), holder);
+      await prepare(lab, `ip -n ${holder.name} addr add fd88::2/64 dev eth0 nodad`);
+      const withAddress = (address: string, more = {}) =>
+        confOf(lab, {
+          ipam: { type: 'static', addresses: [{ address, gateway: 'fd88::1' }] },
+          ...more,
+        });
+      // It finds out after three seconds that another has its address.
+      await lab.sysctl(one, 'net/ipv6/conf/default/dad_transmits', 3);
+      const conf = withAddress('fd88::2/64', { enabledad: true });
+      const failing = lab.plugin('bridge', { command: 'ADD', conf, container: one });
+      await until(async () => (await globalAddresses(lab, 'br0')).length > 0);
+      const prevResult = await call(lab, 'ADD', withAddress('fd88::3/64'), two);
+      expect((await failing).error?.msg).toContain('another host on the network has that address');
+      await call(lab, 'CHECK', withAddress('fd88::3/64'), two, { prevResult });
+      expect(await ping(lab, two, 'fd88::1')).toBe(true);
     });
   });
 });

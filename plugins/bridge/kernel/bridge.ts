@@ -148,16 +148,21 @@ function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
     ...(conf.promiscMode ? { promisc: (link.flags & IFF_PROMISC) !== 0 } : {}),
   };
   if (JSON.stringify(wanted) === JSON.stringify(before)) return link;
-  // Containers that join before the undo rely on the new flags.
-  const known = new Set(listBridgePorts(host, link.index).map(({ index }) => index));
-  call.onFailure('restore the flags of the bridge', () =>
-    withBridgeLock(link.name, () => {
-      const joined = listBridgePorts(host, link.index).some(({ index }) => !known.has(index));
-      if (!joined) setLink(host, link.index, before);
-    }),
-  );
+  undoUnlessJoined(call, link, 'restore the flags of the bridge', () => setLink(host, link.index, before));
   setLink(host, link.index, wanted);
   return link;
+}
+
+/** Registers how to undo a change of a bridge, which stays if a container joins before that, and relies on it. */
+function undoUnlessJoined(call: Call, { index, name }: Link, what: string, undo: () => void): void {
+  const { host } = call;
+  const known = new Set(listBridgePorts(host, index).map(port => port.index));
+  call.onFailure(what, () =>
+    withBridgeLock(name, () => {
+      const isJoined = listBridgePorts(host, index).some(port => !known.has(port.index));
+      if (!isJoined && findLink(host, index)) undo();
+    }),
+  );
 }
 
 /** Has the bridge forward the configured groups. Registers its own undo step. */
@@ -165,9 +170,9 @@ export function ensureGroupFwdMask(call: Call<BridgeConf>, link: Link): void {
   const { conf, host } = call;
   const before = groupFwdMaskOf(link);
   if (!conf.groupFwdMask || conf.groupFwdMask === before) return;
-  call.onFailure(`restore the groups that "${link.name}" forwards`, () => {
-    if (findLink(host, link.index)) setGroupFwdMask(host, link.index, before);
-  });
+  undoUnlessJoined(call, link, `restore the groups that "${link.name}" forwards`, () =>
+    setGroupFwdMask(host, link.index, before),
+  );
   setGroupFwdMask(host, link.index, conf.groupFwdMask);
 }
 
@@ -318,10 +323,9 @@ function requireFiltering(conf: BridgeConf, bridge: Link, ours: boolean): void {
 /** Turns on VLAN filtering of a bridge if it is off. Registers its own undo steps. */
 export function ensureFiltering(call: Call<BridgeConf>, bridge: Link): void {
   if (vlanFilteringOf(bridge) === 1) return;
-  setVlanFiltering(call.host, bridge.index, true);
-  call.onFailure(`turn VLAN filtering of "${bridge.name}" off`, () =>
-    setVlanFiltering(call.host, bridge.index, false),
-  );
+  const turn = (on: boolean) => setVlanFiltering(call.host, bridge.index, on);
+  undoUnlessJoined(call, bridge, `turn VLAN filtering of "${bridge.name}" off`, () => turn(false));
+  turn(true);
 }
 
 /** 1 when the bridge filters VLANs, 0 when it does not, undefined when the kernel does not support it. */
@@ -364,7 +368,11 @@ export function ensureGatewayPort(call: Call<BridgeConf>, bridge: Link, onFailur
   }
   if ((existing.flags & IFF_UP) === 0) {
     setLink(host, existing.index, { up: true });
-    onFailure(`set "${name}" down`, () => setLink(host, existing.index, { up: false }));
+    onFailure(`set "${name}" down`, () =>
+      withBridgeLock(bridge.name, () => {
+        if (!isVlanUsed(host, bridge, existing, conf.vlan)) setLink(host, existing.index, { up: false });
+      }),
+    );
   }
   return existing;
 }
@@ -425,7 +433,11 @@ function createGatewayPort(
 function removeFailedPort(host: NetlinkSocket, bridge: Link, name: string, vlan: number): void {
   const gateway = findLink(host, name);
   if (gateway === undefined) return;
+  if (!isVlanUsed(host, bridge, gateway, vlan)) removeLink(host, gateway.index);
+}
+
+/** Whether the bridge has a port in the VLAN besides that of its gateway. */
+function isVlanUsed(host: NetlinkSocket, bridge: Link, gateway: Link, vlan: number): boolean {
   const others = listBridgePorts(host, bridge.index).filter(({ index }) => index !== gateway.peer);
-  const used = others.some(({ vlans }) => vlans.some(({ first, last }) => first <= vlan && vlan <= last));
-  if (!used) removeLink(host, gateway.index);
+  return others.some(({ vlans }) => vlans.some(({ first, last }) => first <= vlan && vlan <= last));
 }

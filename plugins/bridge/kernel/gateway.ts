@@ -73,7 +73,7 @@ export function ensureGateways(
     }
     moveFromIdle(call, target, gateway, onFailure);
   }
-  if (missing.some(({ ip }) => ip.family === 6)) allowIpv6(target, onFailure);
+  if (missing.some(({ ip }) => ip.family === 6)) allowIpv6(call, target, onFailure);
   for (const gateway of missing) {
     if (!add(host, target, gateway)) continue;
     onFailure(`remove gateway ${renderCidr(gateway)} from "${target.name}"`, () =>
@@ -134,11 +134,21 @@ function findSubnetProblem(
 }
 
 /** A bridge, or gateway port, of ours gets IPv6 where the host disables it by default; others are their owner's. */
-function allowIpv6(target: Link, onFailure: Call['onFailure']): void {
+function allowIpv6({ conf, host }: Call<BridgeConf>, target: Link, onFailure: Call['onFailure']): void {
   const isMade = isOurs(target) || target.attrs.alias === GATEWAY_PORT_ALIAS;
   if (!isMade) requireHostIpv6(target.name);
   else if (enableHostIpv6(target.name))
-    onFailure(`disable IPv6 on "${target.name}" again`, () => disableHostIpv6(target.name));
+    onFailure(`disable IPv6 on "${target.name}" again`, () =>
+      withBridgeLock(conf.bridge, () => {
+        // A gateway that is left is another container's, too, and the kernel would remove it.
+        const isLeft = listAddresses(host, target.index).some(isOfIpv6);
+        if (!isLeft) disableHostIpv6(target.name);
+      }),
+    );
+}
+
+function isOfIpv6({ cidr, scope }: Address): boolean {
+  return cidr.ip.family === 6 && scope !== RT_SCOPE_LINK;
 }
 
 /**
