@@ -1,5 +1,4 @@
 // What does `catena install` do?
-import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import compare from 'semver/functions/compare.js';
 import valid from 'semver/functions/valid.js';
@@ -7,9 +6,11 @@ import { isFront } from '../../chain/config/find-plugin.ts';
 import { loadFile } from '../../chain/config/load.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { COMMAND_NAME, CORE_NAME, DEFAULT_BIN_DIR } from '../../cni/directories.ts';
+import { attempt } from '../../cni/errors.ts';
 import { defined, didYouMean } from '../../cni/json.ts';
 import { renderOnDemand } from '../../daemon/on-demand.ts';
 import { findRunning, succeed } from '../../daemon/running.ts';
+import { identityOf } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { count } from '../../lab/words.ts';
 import { groupBy } from '../../node/doctor/finding.ts';
@@ -355,18 +356,13 @@ async function finishStarting(
 }
 
 /** Of a daemon that was started from these executables, and is another file than the one that is there now. */
-async function replaceDaemon(
-  call: CommandCall,
-  binDir: string,
-): Promise<Awaited<ReturnType<typeof succeed>> | undefined> {
-  const program = join(binDir, CORE_NAME);
-  const found = statSync(program, { throwIfNoEntry: false });
+async function replaceDaemon(call: CommandCall, binDir: string) {
+  const executable = attempt(() => identityOf(join(binDir, CORE_NAME)));
   const daemon = await findRunning(runDirOf(call)).catch(() => undefined);
   // Built without a C compiler, every name is the same program, and a daemon has been started by one of them.
   const from = daemon?.state?.program;
-  if (found === undefined || daemon?.state === undefined || from === undefined || dirname(from) !== binDir)
+  if (executable === undefined || !daemon?.state || from === undefined || dirname(from) !== binDir)
     return undefined;
-  const executable = `${found.dev}:${found.ino}`;
   if (daemon.state.place?.executable === executable) return undefined;
   return succeed(daemon, executable);
 }
