@@ -5,7 +5,6 @@ import {
   constants,
   copyFileSync,
   lstatSync,
-  mkdtempSync,
   readdirSync,
   realpathSync,
   rmSync,
@@ -38,7 +37,7 @@ import { type AttachmentCheck, checkAll } from '../../watch/examine.ts';
 import { outOfEnvelope } from '../answers/envelope.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, pathOf, UsageError } from '../command.ts';
-import { handoverRuntime, isFile } from '../handover/hand-over-all.ts';
+import { handoverRuntime, isFile, withPluginDir } from '../handover/hand-over-all.ts';
 import {
   findDigest,
   listSwaps,
@@ -485,19 +484,15 @@ async function ask<Reply>(command: string, args: readonly string[], call: Comman
  */
 async function withCopy<T>(candidate: string, name: string, work: (copy: string) => Promise<T>): Promise<T> {
   sweep();
-  const dir = mkdtempSync(join(tmpdir(), `${PREFIX}${Object.values(namesOf(thisProcess())).join('-')}-`));
-  try {
+  const owner = Object.values(namesOf(thisProcess())).join('-');
+  return await withPluginDir(`catena-swap-${owner}-`, async dir => {
     const copy = join(dir, name);
     copyFileSync(candidate, copy, constants.COPYFILE_FICLONE);
-    // It must be accessible from another user's namespace, too.
-    for (const path of [dir, copy]) chmodSync(path, 0o755);
+    chmodSync(copy, 0o755);
     return await work(copy);
-  } finally {
-    rmSync(dir, { recursive: true, force: true });
-  }
+  });
 }
 
-const PREFIX = 'catena-swap-';
 const NAME = /^catena-swap-(\d+)-(\d*)-(\d*)-/;
 
 /** A PID namespace is `pid:[4026531836]`: the number is enough for a file name. */

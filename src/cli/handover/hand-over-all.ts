@@ -63,12 +63,10 @@ export function findExecutables(types: Iterable<string>, dirs: readonly string[]
   return new Map(found);
 }
 
-/** Links them into one temporary directory while the work runs. */
-async function withPluginDir<T>(executables: Executables, work: (dir: string) => Promise<T>): Promise<T> {
-  const dir = mkdtempSync(join(tmpdir(), 'catena-handover-'));
+/** Makes a temporary directory of plugins while the work runs. It is accessible from another user's namespace, too. */
+export async function withPluginDir<T>(prefix: string, work: (dir: string) => Promise<T>): Promise<T> {
+  const dir = mkdtempSync(join(tmpdir(), prefix));
   try {
-    for (const [type, path] of executables) symlinkSync(path, join(dir, type));
-    // It must be accessible from another user's namespace, too.
     chmodSync(dir, 0o755);
     return await work(dir);
   } finally {
@@ -103,7 +101,8 @@ export async function handOverAll(
   call: CommandCall,
   runtime: Runtime,
 ): Promise<Handover[]> {
-  return await withPluginDir(plan.executables, async dir => {
+  return await withPluginDir('catena-handover-', async dir => {
+    for (const [type, path] of plan.executables) symlinkSync(path, join(dir, type));
     const trials = new Map<string, Promise<string | undefined>>();
     const findProblem = async (one: HandedAttachment): Promise<string | undefined> => {
       const { list } = one;
