@@ -7,9 +7,9 @@ import {
   callsFilesOf,
   DAEMON_COMMANDS,
   DAEMON_VERBS,
+  ENGINE_SETTINGS,
   JUDGE_FLAG,
   JUDGED,
-  SELDOM_PURGED,
   SERVED_VARIABLE,
   SILENCE_MS,
   socketPathOf,
@@ -121,8 +121,6 @@ export async function renderTables(): Promise<string> {
       JUDGE_FLAG,
       SEND_FLAG,
     },
-    PURGE_VARIABLE: 'MIMALLOC_PURGE_HOLES_MIN_INTERVAL',
-    PURGE_INTERVAL: SELDOM_PURGED.MIMALLOC_PURGE_HOLES_MIN_INTERVAL,
     // Both begin with a slash, after the run directory.
     WIRE_NAME: wireOf(socketPathOf('')),
     CALLS_NAME: callsFilesOf(socketPathOf('')),
@@ -135,6 +133,12 @@ export async function renderTables(): Promise<string> {
     ...Object.entries(lists).map(([name, list]) => {
       return `static const char *const ${name}[] = { ${list.map(quote).join(', ')}, 0 };\n`;
     }),
+    '/* Variables of a daemon for the engine, and how they are set. */\n',
+    'static const struct { const char *name, *setting; } ENGINE_SETTINGS[] = {\n',
+    ...Object.entries(ENGINE_SETTINGS).map(
+      ([name, value]) => `  { ${quote(name)}, ${quote(`${name}=${value}`)} },\n`,
+    ),
+    '  { 0, 0 },\n};\n',
     '/* Name of the executable, plugin that it is to the daemon, VERSION, about text, and whether it is the command, too. */\n',
     'typedef struct { const char *name, *plugin, *version, *about; int is_command; } Told;\n',
     `static const Told TOLD[] = {\n${rows.join('')}  { 0, 0, 0, 0, 0 },\n};\n`,

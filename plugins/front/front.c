@@ -229,25 +229,28 @@ static void give_input_back(void)
 }
 
 /*
- * Executes the core in this process, and tells it what became of the request to the daemon, unless there was none. The engine reads from its
- * environment how often the daemon gives back what it has freed.
+ * Executes the core in this process, and tells it what became of the request to the daemon, unless there was none. The engine of a
+ * daemon reads from its environment how often it looks for what can be freed.
  */
 static _Noreturn void run_core(const char *verdict)
 {
     static char told[PATH_BYTES + 256];
     const char *first = *arguments ? arguments[1] : 0;
+    int is_daemon = first && same(first, "daemon");
     char **env = environment;
     if (door >= 0) call(CLOSE, door, 0, 0, 0, 0);
     if (input_was_read) give_input_back();
     if (*verdict) {
         const char *parts[] = { UNANSWERED_VARIABLE "=", verdict, " ", key, " ", calls_file };
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) append(told, sizeof told, parts[i]);
-    } else if (first && same(first, "daemon") && !*variable(PURGE_VARIABLE)) append(told, sizeof told, PURGE_VARIABLE "=" PURGE_INTERVAL);
-    if (*told) {
+    }
+    if (*told || is_daemon) {
         /* The buffer of answers is free now, and larger than any environment that the kernel accepts. */
         size_t count = 0, most = sizeof answer / sizeof *env - 2;
         env = (char **)(void *)answer;
-        env[count++] = told;
+        if (*told) env[count++] = told;
+        for (size_t i = 0; is_daemon && ENGINE_SETTINGS[i].name; i++)
+            if (!*variable(ENGINE_SETTINGS[i].name)) env[count++] = (char *)ENGINE_SETTINGS[i].setting;
         for (char **one = environment; *one && count < most; one++) env[count++] = *one;
         env[count] = 0;
     }

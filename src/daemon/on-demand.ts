@@ -16,9 +16,9 @@ import { isObject, tryParse } from '../cni/json.ts';
 import { bootId } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
 import {
+  ENGINE_SETTINGS,
   ON_DEMAND_VARIABLE,
   type ProcessPlace,
-  SELDOM_PURGED,
   START_AGAIN_MS,
   socketPathOf,
   startNoteOf,
@@ -104,7 +104,7 @@ export function startOnDemand(file: string, runDir: string): void {
         ...Object.fromEntries(VARIABLES.map(name => [name, process.env[name]])),
         CATENA_RUN_DIR: runDir,
         [ON_DEMAND_VARIABLE]: '1',
-        ...SELDOM_PURGED,
+        ...ENGINE_SETTINGS,
       },
       cwd: '/',
       stdio: ['ignore', 'ignore', 'ignore'],

@@ -42,10 +42,15 @@ export const ANSWER_DEADLINE_MS = 10 * 60_000;
 export type DeclineReason = 'request' | 'build' | 'namespace' | 'stale' | 'busy' | 'workers' | 'ending';
 
 /**
- * Environment of a daemon. The engine's allocator has a thread that gives freed parts of pages back to the kernel, ten times a second: a fifth of the
- * daemon's processor time beside single pods. Once a minute it gives back as much. The front sets it, too, where it starts a daemon.
+ * Environment of a daemon, in milliseconds. The engine's allocator has a thread that gives freed parts of pages back to the kernel, ten times a
+ * second: a fifth of the daemon's processor time beside single pods. Once a minute it gives back as much. Each second in which a heap has grown
+ * ends with a collection of garbage, in the worker as well: a sixth of that time. A heap that has grown much is collected without that, and one
+ * at rest by rest() of sys/process.ts. The front sets both, too, where it starts a daemon.
  */
-export const SELDOM_PURGED = { MIMALLOC_PURGE_HOLES_MIN_INTERVAL: '60000' } as const;
+export const ENGINE_SETTINGS = {
+  MIMALLOC_PURGE_HOLES_MIN_INTERVAL: '60000',
+  BUN_GC_TIMER_INTERVAL: '30000',
+} as const;
 
 /** Commands that a client forwards to the daemon. The others run no chain. */
 export const DAEMON_COMMANDS: readonly string[] = [

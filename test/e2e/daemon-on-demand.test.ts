@@ -81,6 +81,7 @@ describeRoot('a call where daemons are started on demand', () => {
     const environment = fs.readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
     expect(environment.filter(one => one.startsWith('CNI_'))).toEqual([]);
     expect(environment).toContain('MIMALLOC_PURGE_HOLES_MIN_INTERVAL=60000');
+    expect(environment).toContain('BUN_GC_TIMER_INTERVAL=30000');
     for (const fd of ['0', '1', '2']) expect(fs.readlinkSync(`/proc/${pid}/fd/${fd}`)).toBe('/dev/null');
     const [, , , group, session] = fs
       .readFileSync(`/proc/${pid}/stat`, 'utf8')
