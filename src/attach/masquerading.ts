@@ -2,6 +2,7 @@
 
 import type { AttachmentId } from '../cni/attachment.ts';
 import type { HandoverMode } from '../cni/env.ts';
+import { succeeds } from '../cni/errors.ts';
 import {
   type Cidr,
   cidrContains,
@@ -172,7 +173,7 @@ export function checkMasquerading(call: Call, conf: MasqConf, addresses: readonl
   } catch (thrown) {
     // ADD takes the other packet filter when that leaves more to others.
     const isChosen = cidrs.some(({ source }) => source);
-    if (isChosen || !(passes(other) || countReferenceRules(hostNft, owner) >= cidrs.length)) throw thrown;
+    if (isChosen || !(succeeds(other) || countReferenceRules(hostNft, owner) >= cidrs.length)) throw thrown;
   }
 }
 
@@ -196,15 +197,6 @@ function addressesIfShared(call: Call, owner: AttachmentId): readonly Ip[] | und
   return ips.flatMap(({ address, interface: at }) => (at === own ? parseCidr(address).ip : []));
 }
 
-function passes(check: () => void): boolean {
-  try {
-    check();
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /**
  * Makes iptables masquerade the attachment in the chain that the reference's DEL expects, then removes its elements from
  * our sets. For a moment both masquerade; there is no moment when neither does.
@@ -222,7 +214,7 @@ export function handOverMasquerading(call: Call, cidrs: readonly Cidr[], mode: H
   if (mode === 'do') {
     // Rewriting existing rules would leave connections that start at this moment without them.
     const stands = listMarkedEnds(call).length > 0;
-    const isMade = () => passes(() => checkIptablesMasquerade(hostNft, owner, cidrs));
+    const isMade = () => succeeds(() => checkIptablesMasquerade(hostNft, owner, cidrs));
     if (stands && !isMade()) ensureIptablesMasquerade(hostNft, owner, cidrs);
     removeMasquerade(hostNft, owner, cidrs);
     // A concurrent DEL may have looked for the rules before they existed.

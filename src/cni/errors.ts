@@ -171,6 +171,16 @@ export function attempt<T>(work: () => T): T | undefined {
   }
 }
 
+/** Like {@link attempt}, for work that returns nothing that is needed. */
+export function succeeds(work: () => unknown): boolean {
+  try {
+    work();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * What the work returns, or undefined if it throws a protocol error, which is only told.
  * @param codes of such errors; any other error is thrown

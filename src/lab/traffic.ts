@@ -1,5 +1,5 @@
 // Does an address answer, does traffic pass between two namespaces, which source address does the other side see, and how fast is it?
-import { describeError } from '../cni/errors.ts';
+import { describeError, succeeds } from '../cni/errors.ts';
 import { checksum, type Ip, ipFromBytes, ipToBytes, sameIp } from '../net/ip.ts';
 import { renderErrno } from '../sys/errno.ts';
 import {
@@ -293,15 +293,6 @@ export function ping(
 function trySend(socket: InetSocket, to: Ip, scope: number, sequence: number): boolean {
   const request = encodeRequest(to.family, sequence);
   return succeeds(() => sendBytesTo(socket, request, { address: ipToBytes(to), port: 0, scope }));
-}
-
-function succeeds(work: () => unknown): boolean {
-  try {
-    work();
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** A raw socket receives every ICMP message of the namespace, in IPv4 including the IP header. */

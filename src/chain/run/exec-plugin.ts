@@ -6,6 +6,7 @@ import { ChildProcess } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { execa, type ResultPromise } from 'execa';
 import { workingDirectory } from '../../cni/directories.ts';
+import { succeeds } from '../../cni/errors.ts';
 import { MAX_STDERR_BYTES, type Outcome } from '../../cni/invocation.ts';
 import { defined } from '../../cni/json.ts';
 import { signalGroup } from '../../files/process-stat.ts';
@@ -128,16 +129,7 @@ function spawn(path: string, env: Invocation['env']) {
  */
 function directoryToInherit(): string {
   const names = ['/proc/self/cwd', workingDirectory()];
-  return names.find(name => name !== undefined && isSearchable(name)) ?? '/';
-}
-
-function isSearchable(dir: string): boolean {
-  try {
-    accessSync(dir, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
+  return names.find(name => name !== undefined && succeeds(() => accessSync(name, constants.X_OK))) ?? '/';
 }
 
 async function converse(

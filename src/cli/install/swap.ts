@@ -2,6 +2,7 @@
 import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import * as z from 'zod/mini';
+import { succeeds } from '../../cni/errors.ts';
 import { ifThere } from '../../files/read-file.ts';
 import { type Files, Inspector, REAL_FILES, readNote, replaceNote } from './files.ts';
 import { takeTurn } from './lay.ts';
@@ -121,24 +122,15 @@ function copyOrName(candidate: string, fresh: string, dir: string, digest: strin
     const path = join(dir, entry.name);
     return entry.isFile() && lstatSync(path).size === size && findDigest(path) === digest;
   });
-  if (there && linked(join(dir, there.name), fresh, files)) return;
+  // A file system may have no hard links.
+  if (there && succeeds(() => files.link(join(dir, there.name), fresh))) return;
   files.copy(candidate, fresh);
 }
 
 /** Keeps a symbolic link as a symbolic link. */
 function keep(target: string, kept: string, files: Files): void {
   files.remove(kept);
-  if (!linked(target, kept, files)) files.copy(target, kept);
-}
-
-/** False if the file system has no hard links. */
-function linked(path: string, name: string, files: Files): boolean {
-  try {
-    files.link(path, name);
-    return true;
-  } catch {
-    return false;
-  }
+  if (!succeeds(() => files.link(target, kept))) files.copy(target, kept);
 }
 
 const Swap = z.object({

@@ -4,7 +4,7 @@ import { basename, dirname, isAbsolute, join } from 'node:path';
 import { coreBeside, findPlugin, isFront } from '../../../chain/config/find-plugin.ts';
 import { refusalOf } from '../../../cli/runtimes/libcni.ts';
 import { CORE_NAME } from '../../../cni/directories.ts';
-import { CniError, ErrorCode } from '../../../cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../../../cni/errors.ts';
 import { isObject } from '../../../cni/json.ts';
 import { leaseDirsOf } from '../../../cni/plugin-about.ts';
 import {
@@ -151,15 +151,14 @@ const EXECUTABLE = 0o111;
 
 /** The first bytes of a file, as Latin-1; those of a program if this user may not read it. */
 function beginOf(path: string): string {
-  try {
+  const begin = attempt(() => {
     const file = openSync(path, 'r');
     const bytes = Buffer.alloc(4);
     const length = readSync(file, bytes);
     closeSync(file);
     return bytes.toString('latin1', 0, length);
-  } catch {
-    return '#!';
-  }
+  });
+  return begin ?? '#!';
 }
 
 /** Our executables are one file with many names. A different file under one of these names is of another release, or not ours. */
