@@ -106,14 +106,16 @@ function hasFirstName({ name, attrs: { alias } }: Link, owner: AttachmentId): bo
 function findHostEnds({ host, netnsFd }: Visit, devices: readonly Link[]): ReadonlyMap<number, Link> {
   const pairs = devices.filter(({ kind, peer }) => kind === 'veth' && peer > 0);
   if (pairs.length === 0) return new Map();
+  // The namespace may get its id when the end is shown.
   const questions: Question<Link | number>[] = [
-    netnsIdQuestion(netnsFd),
     ...pairs.map(({ peer }) => linkQuestion(peer)),
+    netnsIdQuestion(netnsFd),
   ];
-  const [netnsId, ...ends] = askAll(host, questions);
+  const answers = askAll(host, questions);
+  const netnsId = answers.at(-1);
   return new Map(
     pairs.flatMap(({ index }, i) => {
-      const end = ends[i];
+      const end = answers[i];
       if (typeof end !== 'object' || end.kind !== 'veth' || end.peer !== index) return [];
       return (end.attrs.linkNetnsId ?? -1) === netnsId ? [[index, end] as const] : [];
     }),

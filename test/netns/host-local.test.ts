@@ -7,7 +7,7 @@ import { bootOf, noteBoot, thisBoot } from '../../src/ipam/lease-files.ts';
 import { rangeUsesOf } from '../../src/ipam/range-use.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { lineReader, within } from '../helpers/lines.ts';
-import { createLab, directories, type Lab } from '../helpers/netns.ts';
+import { createLab, directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
@@ -222,6 +222,23 @@ describeRoot('host-local', () => {
     expect((await again('/run/netns/unused')).error).toMatchObject({ code: 100 });
     expect((await again()).result.ips[0].address).toBe('10.1.9.3/24');
     expect(leases()).toEqual({ '10.1.9.3': 'one\r\neth0' });
+  });
+
+  test('an address is not taken from a container whose pair no program has looked at yet', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const ipam = { type: 'host-local', subnet: '10.1.9.0/24', dataDir: lab.tmp };
+      const conf = { cniVersion: LATEST_SPEC_VERSION, name: 'net', type: 'bridge', ipam };
+      const add = (path: string) =>
+        lab.plugin('host-local', { command: 'ADD', conf, container: { id: 'one', path } });
+      expect((await add(container.path)).exitCode).toBe(0);
+      const anHourAgo = Date.now() / 1000 - 3600;
+      utimesSync(join(lab.tmp, 'net/10.1.9.2'), anHourAgo, anHourAgo);
+      const pair = ['link', 'add', 'veth9', 'type', 'veth', 'peer', 'name', 'eth9', 'netns', container.name];
+      await lab.ip(lab.host, ...pair);
+      await lab.ip(lab.host, 'link', 'set', 'veth9', 'alias', 'catena:net/one/eth0');
+      expect((await add('/run/netns/unused')).error).toMatchObject({ code: 100 });
+    });
   });
 
   test('an address is not taken from a container that cannot be looked at, for want of descriptors', async () => {

@@ -556,8 +556,12 @@ const netnsIdMessage = messages('NSID', rtgenmsg, attrs('namespace id', { nsid: 
  * Same as: `ip netns list-id`
  */
 export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
-  const [id = NO_ID] = askAll(socket, [netnsIdQuestion(netnsFd)]);
-  return id;
+  const ask = () => askAll(socket, [netnsIdQuestion(netnsFd)])[0] ?? NO_ID;
+  const id = ask();
+  if (id !== NO_ID) return id;
+  // The kernel may give a namespace its id only when it first shows a device that leads there.
+  listLinks(socket);
+  return ask();
 }
 
 export function netnsIdQuestion(netnsFd: number): Question<number> {
