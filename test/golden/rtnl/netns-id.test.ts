@@ -1,7 +1,7 @@
 // Is the id of another namespace asked for, and read, byte for byte?
 import { expect, test } from 'bun:test';
-import { netnsIdOf, netnsIdQuestion, rtgenmsg } from '../../../src/netlink/rtnl/link.ts';
-import { bodyOf, bytesOf, sentBy } from './captured.ts';
+import { netnsIdOf, rtgenmsg } from '../../../src/netlink/rtnl/link.ts';
+import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 test('struct rtgenmsg has 1 byte', () => {
   expect(rtgenmsg.size).toBe(1);
@@ -48,7 +48,24 @@ test('netnsIdOf() asks by descriptor', () => {
   expect(sentBy(socket => netnsIdOf(socket, 5))).toEqual(bytesOf(ASK));
 });
 
-test('the answer has the id, or -1 for none', () => {
-  const ids = [ASSIGNED, NOT_ASSIGNED].map(reply => netnsIdQuestion(5).read(bodyOf(reply)));
+const RTM_GETNSID = 0x5a;
+
+test('netnsIdOf() reads the id, or -1 for none', () => {
+  const ids = [ASSIGNED, NOT_ASSIGNED].map(reply =>
+    answering(
+      // Where there is no id, it has the devices shown and asks again.
+      ({ type }) => (type === RTM_GETNSID ? [bodyOf(reply)] : []),
+      socket => netnsIdOf(socket, 5),
+    ),
+  );
   expect(ids).toEqual([0, -1]);
+});
+
+test('netnsIdOf() reads the id that a namespace gets when a device that leads there is shown', () => {
+  const replies = [NOT_ASSIGNED, ASSIGNED];
+  const id = answering(
+    ({ type }) => (type === RTM_GETNSID ? [bodyOf(replies.shift() ?? '')] : []),
+    socket => netnsIdOf(socket, 5),
+  );
+  expect(id).toBe(0);
 });
