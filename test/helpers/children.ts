@@ -1,5 +1,5 @@
 // Which processes has a process started?
-import { readdirSync, readFileSync } from 'node:fs';
+import { namesIn, tryRead } from '../../src/files/read-file.ts';
 
 /**
  * Ids of the processes that a process has started and that still run; none if it has ended.
@@ -8,23 +8,7 @@ import { readdirSync, readFileSync } from 'node:fs';
  * again at 300 after `pid_max`.
  */
 export function childrenOf(pid: number): number[] {
-  return threadsOf(pid).flatMap(thread =>
-    readIfThere(`/proc/${pid}/task/${thread}/children`).split(' ').filter(Boolean).map(Number),
+  return namesIn(`/proc/${pid}/task`).flatMap(thread =>
+    (tryRead(`/proc/${pid}/task/${thread}/children`) ?? '').split(' ').filter(Boolean).map(Number),
   );
-}
-
-function threadsOf(pid: number): string[] {
-  try {
-    return readdirSync(`/proc/${pid}/task`);
-  } catch {
-    return [];
-  }
-}
-
-function readIfThere(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return '';
-  }
 }

@@ -2,6 +2,7 @@
 
 import fs from 'node:fs';
 import path from 'node:path';
+import { tryRead } from '../../src/files/read-file.ts';
 import { childrenOf } from './children.ts';
 import type { Finished, RunOptions } from './command.ts';
 import { deadline } from './deadline.ts';
@@ -229,7 +230,7 @@ function describeMachine(lab: Lab, options: MachineOptions): Running {
       fs.writeFileSync(root(file), content);
     },
     processes: (...programs) => {
-      const program = (pid: string): string => readIfThere(root(`/proc/${pid}/cmdline`)).split('\0')[0] ?? '';
+      const program = (pid: string): string => tryRead(root(`/proc/${pid}/cmdline`))?.split('\0')[0] ?? '';
       return pidsIn(root('/proc')).filter(pid => programs.some(end => program(pid).endsWith(end)));
     },
     netnsOf: pid => ({ name: `of process ${pid}`, path: root(`/proc/${pid}/ns/net`) }),
@@ -269,16 +270,8 @@ function pidsIn(proc: string): string[] {
 
 function commandLines(proc: string): string[] {
   return pidsIn(proc)
-    .map(pid => readIfThere(`${proc}/${pid}/cmdline`).replaceAll('\0', ' '))
+    .map(pid => (tryRead(`${proc}/${pid}/cmdline`) ?? '').replaceAll('\0', ' '))
     .sort();
-}
-
-function readIfThere(file: string): string {
-  try {
-    return fs.readFileSync(file, 'utf8');
-  } catch {
-    return '';
-  }
 }
 
 // Killing the first process kills all others of its namespace, and `unshare` waits for it.

@@ -1,6 +1,6 @@
 // Does every attachment end up in the state reported to its caller when workers and daemon are killed at random?
 
-import fs from 'node:fs';
+import { tryRead } from '../../src/files/read-file.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { childrenOf } from '../helpers/children.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
@@ -204,17 +204,8 @@ function kill(pid: number): void {
 /** Proportional set size of a process and its children (proc(5), smaps_rollup); 0 if it has ended. */
 function proportionalKb(pid: number | undefined): number {
   if (pid === undefined) return 0;
-  const own = /^Pss:\s+(\d+) kB/m.exec(readNow(`/proc/${pid}/smaps_rollup`))?.[1];
+  const own = /^Pss:\s+(\d+) kB/m.exec(tryRead(`/proc/${pid}/smaps_rollup`) ?? '')?.[1];
   return childrenOf(pid).reduce((sum, child) => sum + proportionalKb(child), Number(own ?? 0));
-}
-
-/** It may end while it is being read. */
-function readNow(file: string): string {
-  try {
-    return fs.readFileSync(file, 'utf8');
-  } catch {
-    return '';
-  }
 }
 
 /** Numbers from 0 to 1 that a seed determines (mulberry32). */
