@@ -1,14 +1,13 @@
 // What does one fault in the daemon or one of its workers do to a command that it runs for a client?
 
-import { childrenOf } from '../helpers/children.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { type Actor, parseCalls, WATCHED } from './calls.ts';
-import { type Ground, prepareVerb, succeed, type Verb } from './ground.ts';
+import { type Ground, prepareVerb, settingsOf, succeed, type Verb } from './ground.ts';
 import { judgeUnaided, judgeWhole, viewFor } from './judge.ts';
 import { findPoints, type Point } from './points.ts';
 import { attachTracer, type Tracer } from './strace.ts';
 import { happenedIn, LATE_NEWS_MS, type Outcome } from './trial.ts';
-import { hasEnded } from './victims.ts';
+import { hasEnded, workerOf } from './victims.ts';
 
 /** A ground whose commands are run by a daemon with one worker. */
 export interface Served {
@@ -25,12 +24,6 @@ export async function serve(ground: Ground, verb: Verb): Promise<Served> {
   return served;
 }
 
-/** The daemon starts a second worker while a call takes long, as on a busy machine: then it is not known which one serves the next call. */
-async function withOneWorker(served: Served): Promise<void> {
-  for (let tries = 0; childrenOf(served.daemon.pid).length !== 1 && tries < 5; tries++)
-    await startAgain(served);
-}
-
 async function startAgain(served: Served): Promise<void> {
   await served.daemon.stop();
   served.daemon = await startOne(served.ground);
@@ -40,9 +33,8 @@ async function startAgain(served: Served): Promise<void> {
 /** Every point of a verb in the daemon's processes, where requests fail or a single process is killed. */
 export async function countDaemonPoints(served: Served): Promise<Point[]> {
   const { ground, verb } = served;
-  await withOneWorker(served);
   await prepareVerb(ground, verb);
-  const pids = processesOf(served);
+  const pids = await processesOf(served);
   const tracers = new Map<Actor, Tracer>();
   for (const [actor, pid] of Object.entries(pids) as [Actor, number][])
     tracers.set(actor, await attachTracer(pid, { syscalls: WATCHED }));
@@ -72,10 +64,9 @@ function isNew({ strike, actor, syscall }: Point): boolean {
 export async function tryDaemonPoint(served: Served, point: Point): Promise<Outcome> {
   const ground = viewFor(served.ground, point.verb);
   const wrong: (string | undefined)[] = [];
-  await withOneWorker(served);
   await prepareVerb(ground, point.verb);
   const { syscall, path, nth, error, actor, strike } = point;
-  const pid = processesOf(served)[actor];
+  const pid = (await processesOf(served))[actor];
   const only = path === undefined ? {} : { path: ground.localise(path) };
   const what = error ? `error=${error}` : 'signal=KILL';
   const tracer = await attachTracer(pid, { syscalls: syscall, ...only, inject: { what, nth } });
@@ -97,7 +88,7 @@ export async function tryDaemonPoint(served: Served, point: Point): Promise<Outc
 }
 
 function startOne({ lab }: Ground): Promise<Daemon> {
-  return startDaemon(lab, '--workers', '1');
+  return startDaemon(lab, '--config', settingsOf(lab));
 }
 
 /**
@@ -111,9 +102,6 @@ async function warmUp({ ground, verb }: Served): Promise<void> {
   if (verb === 'gc') await succeed(ground, 'gc');
 }
 
-function processesOf(served: Served): Record<Actor, number> {
-  const [worker, ...others] = childrenOf(served.daemon.pid);
-  if (worker === undefined || others.length > 0)
-    throw new Error(`Cannot identify the daemon's worker: it has ${others.length + 1} children`);
-  return { runner: served.daemon.pid, worker };
+async function processesOf({ daemon: { pid } }: Served): Promise<Record<Actor, number>> {
+  return { runner: pid, worker: await workerOf(pid) };
 }

@@ -97,6 +97,8 @@ async function prepare(lab: Lab, busy: boolean, reshape: Reshape): Promise<Handl
   const [own, other, neighbour] = [await lab.container(), await lab.container(), await lab.container()];
   const gate = `${lab.tmp}/gate`;
   await runOk(['mkfifo', gate]);
+  // The watch has the worker check other attachments, and a death then would not be one of the verb.
+  fs.writeFileSync(settingsOf(lab), JSON.stringify({ watch: 'off', workers: 1 }));
   const full = fullChain(lab);
   const list = { ...full, plugins: await reshape(full.plugins, lab) };
   const chain = writeChain(lab, list);
@@ -144,6 +146,11 @@ async function prepare(lab: Lab, busy: boolean, reshape: Reshape): Promise<Handl
     },
     close: () => lab.close(),
   };
+}
+
+/** The settings of a daemon that only serves, by one worker. */
+export function settingsOf(lab: Lab): string {
+  return `${lab.tmp}/daemon.json`;
 }
 
 /** Prepares a ground without the attachment for a verb; always with the same addresses. */

@@ -12,7 +12,7 @@ import { findPoints } from './points.ts';
 import { findDifferences, type State, settledState, stateReader } from './state.ts';
 import { attachTracer } from './strace.ts';
 import { happenedIn, LATE_NEWS_MS, OUTLIVE_MS } from './trial.ts';
-import { end, hasEnded, signal } from './victims.ts';
+import { end, hasEnded, signal, workerOf } from './victims.ts';
 
 /** Who dies: the daemon before a request of its own, or before one of its worker, together with the worker or not. */
 const DEATHS = ['daemon killed', 'both killed', 'worker outlives'] as const;
@@ -174,17 +174,9 @@ export class RepairedHost {
     await this.#untilRepaired();
   }
 
-  /**
-   * The daemon and its worker. Beside other programs a repair takes so long that the daemon starts a second worker, and either of
-   * them may serve the next repair: all but one are ended.
-   */
   async #processes(): Promise<{ readonly pid: number; readonly worker: number }> {
     const pid = this.#daemon?.pid ?? 0;
-    const [worker, ...spare] = childrenOf(pid);
-    if (worker === undefined) throw new Error('Cannot identify the worker: the daemon has no children');
-    spare.forEach(end);
-    await until(() => childrenOf(pid).length === 1);
-    return { pid, worker };
+    return { pid, worker: await workerOf(pid) };
   }
 
   /** Damages whatever a plugin can put back, in few steps: the daemon acts after 50 ms. */

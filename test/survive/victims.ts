@@ -1,6 +1,8 @@
 // Has a process ended, and what if it has not?
 
 import fs from 'node:fs';
+import { childrenOf } from '../helpers/children.ts';
+import { until } from '../helpers/until.ts';
 
 const END_MS = 10_000;
 
@@ -25,6 +27,18 @@ function isZombie(pid: number): boolean {
   } catch {
     return true;
   }
+}
+
+/**
+ * The worker that serves the daemon's next call. While a call takes long, as beside other programs, a daemon starts a second one, and either
+ * of them may serve the next: all but one are ended.
+ */
+export async function workerOf(daemon: number): Promise<number> {
+  const [worker, ...spare] = childrenOf(daemon);
+  if (worker === undefined) throw new Error('Cannot identify the worker: the daemon has no children');
+  spare.forEach(end);
+  await until(() => childrenOf(daemon).length === 1);
+  return worker;
 }
 
 /** Kills it. */
