@@ -2,7 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { FILE_CLOCK_LAG_MS } from '../../src/attachments/snapshot.ts';
+import { untilBeforeGc } from '../helpers/before-gc.ts';
 import { addByHand, configure, deleteByHand, idOf, PORTS, recordOf } from '../helpers/cnitool.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -95,9 +95,7 @@ describeRoot(
         for (const container of [one, two])
           await addByHand(lab, network, container, { binDir: BIN_DIR, capabilityArgs: {} });
         expect(records(lab)).toHaveLength(2);
-        // When a process began is known to two ticks (startedAt()), and file times are up to one behind: what was written that short a
-        // time before GC may count as written since, and stays.
-        await Bun.sleep(4 * FILE_CLOCK_LAG_MS);
+        await untilBeforeGc();
         expect(await catena(lab, 'gc', undefined, BIN_DIR)).toEqual(DONE);
         expect(records(lab)).toEqual([]);
         expect(leasesIn(lab)).toEqual([]);

@@ -1,6 +1,7 @@
 // Does GC leave concurrent attachments alone, whichever runtime makes them and by whichever way?
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { untilBeforeGc } from '../helpers/before-gc.ts';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
 import { startDaemon } from '../helpers/daemon.ts';
@@ -149,6 +150,7 @@ describeRoot('GC', () => {
         for (const [i, one] of [kept as Container, ...stale].entries())
           await chain.add(one, { cap: capOf(10_000 + i) });
 
+        await untilBeforeGc();
         const gc = gcOf(chain, kept as Container);
         const attached = await attachMeanwhile(others.slice(STALE), attachBy(lab, chain), gc);
         expect(await gc).toMatchObject({ exitCode: 0 });
@@ -238,6 +240,7 @@ describeRoot(
         const [kept, ...others] = await makeContainers(lab, 1 + STALE + MORE);
         const stale = others.slice(0, STALE);
         for (const one of [kept as Container, ...stale]) await chain.add(one);
+        await untilBeforeGc();
         const gc = gcOf(chain, kept as Container);
         const attached = await attachMeanwhile(others.slice(STALE), attach, gc);
         expect(await gc).toMatchObject({ exitCode: 0 });

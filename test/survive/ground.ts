@@ -1,7 +1,7 @@
 // Where do faults happen: a fake host with one attachment that they may strike, and perhaps one that they must not?
 
 import fs from 'node:fs';
-import { FILE_CLOCK_LAG_MS } from '../../src/attachments/snapshot.ts';
+import { untilBeforeGc } from '../helpers/before-gc.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { childrenOf } from '../helpers/children.ts';
 import { exitCodeOf, type Finished, runOk } from '../helpers/command.ts';
@@ -159,8 +159,7 @@ export async function prepareVerb(ground: Ground, verb: Verb): Promise<void> {
   ground.rewindRange();
   if (verb === 'gc') await ground.resetSysctls();
   await succeed(ground, 'add');
-  // GC leaves alone what seems to have begun with it, as the clock of file times is behind.
-  if (verb === 'gc') await Bun.sleep(2 * FILE_CLOCK_LAG_MS);
+  if (verb === 'gc') await untilBeforeGc();
 }
 
 /** Runs a command that must succeed. */
