@@ -85,8 +85,8 @@ export function withFlock<T>(path: string, work: () => T, file: LockFile = {}): 
     const fd = openLock(path, file);
     try {
       lock(fd, path, file.deadlineMs ?? LOCK_DEADLINE_MS);
-      // The holder that this one waited for has removed the file: others would take another one.
-      if (file.transient && isReplaced(fd, path)) continue;
+      // Removed by the holder that this one waited for, or by a person who makes room: others would take another one.
+      if (isReplaced(fd, path)) continue;
       try {
         return work();
       } finally {

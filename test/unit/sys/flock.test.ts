@@ -4,10 +4,18 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { findFlockHolder, withFlock } from '../../../src/sys/flock.ts';
+import { attempt } from '../../../src/cni/errors.ts';
+import { findFlockHolder, holdFlock, withFlock } from '../../../src/sys/flock.ts';
+import { until } from '../../helpers/until.ts';
 
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'holder-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));
+
+/** What a process has open. */
+function filesOf(pid: number): string[] {
+  const fds = `/proc/${pid}/fd`;
+  return fs.readdirSync(fds).flatMap(fd => attempt(() => fs.readlinkSync(`${fds}/${fd}`)) ?? []);
+}
 
 describe('findFlockHolder()', () => {
   test('names the process and its program while it holds the lock', async () => {
@@ -91,6 +99,22 @@ describe('flock', () => {
       expect(waiting).toThrow(
         `Cannot lock "${file}": process ${process.pid} (${comm}) holds it and did not release it within 0.02 s`,
       );
+    });
+
+    test('is the lock of the file that has the name, though the one that was waited for was removed', async () => {
+      const removed = path.join(dir, 'removed');
+      const release = holdFlock(removed);
+      const source = `
+      import { holdFlock, withFlock } from '${path.resolve(import.meta.dir, '../../../src/sys/flock.ts')}';
+      const file = process.argv.at(-1);
+      console.log(withFlock(file, () => holdFlock(file) === undefined));`;
+      const script = path.join(dir, 'wait.ts');
+      fs.writeFileSync(script, source);
+      const child = Bun.spawn([process.execPath, script, removed], { stdout: 'pipe', stderr: 'inherit' });
+      await until(() => filesOf(child.pid).includes(removed));
+      fs.rmSync(removed);
+      release?.();
+      expect(await new Response(child.stdout).text()).toBe('true\n');
     });
 
     test.each([false, true])(
