@@ -4,7 +4,7 @@ import * as z from 'zod/mini';
 import { DEVICE_INFO_DIR } from '../../src/cni/device-info.ts';
 import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/directories.ts';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
-import { describeIssue, foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
+import { foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
 import type { SpecVersion } from '../../src/cni/result.ts';
 import {
   optionalFlag,
@@ -235,26 +235,6 @@ function nodePaths({
   const isSeenByDaemon = type === MULTUS_SHIM || chrootDir;
   const roots = isSeenByDaemon ? ['/host', chrootDir?.replace(/\/+$/, '') || '/host'] : [];
   return path => path?.slice(roots.find(root => path.startsWith(`${root}/`))?.length ?? 0);
-}
-
-/**
- * The valid options: DEL must work whatever has become of the configuration.
- * @returns the options, and what is wrong with the invalid ones
- */
-export function lenientConf(request: JsonObject): { conf: CatenaConf; problems: string[] } {
-  const folded = foldKeys(CatenaConf, request) as JsonObject;
-  const problems: string[] = [];
-  const usable = Object.entries(folded).filter(([key, value]) => {
-    // A key such as `constructor` is not an option.
-    const option = Object.hasOwn(CatenaConf.shape, key)
-      ? CatenaConf.shape[key as keyof typeof CatenaConf.shape]
-      : undefined;
-    const parsed = option && z.safeParse(option as z.core.$ZodType, value, { reportInput: true });
-    if (parsed && !parsed.success)
-      problems.push(`"${key}" ${parsed.error.issues.map(describeIssue).join('; ')}`);
-    return !parsed || parsed.success;
-  });
-  return { conf: z.parse(CatenaConf, { type: RUNNER, ...Object.fromEntries(usable) }), problems };
 }
 
 /** Directories of plugins that are searched before those of CNI_PATH. */

@@ -6,7 +6,7 @@ import type { Deadlines, PluginEvent, Watch, WatchedRequest } from '../../src/ch
 import { withContainerAlone } from '../../src/chain/run/turns.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { findCniArgs, podNamedIn } from '../../src/cni/env.ts';
-import { decode, defined, isObject } from '../../src/cni/json.ts';
+import { decodeFor, defined, isObject } from '../../src/cni/json.ts';
 import { loadAbouts, type PluginCatalog, typesOf } from '../../src/cni/plugin-about.ts';
 import type { PluginConfig } from '../../src/cni/schemas.ts';
 import { type Cluster, type ClusterAccess, isInCluster } from '../../src/delegate/cluster.ts';
@@ -20,15 +20,7 @@ import { findTakenName } from '../../src/sys/netns.ts';
 import { LOCK_DEADLINE_MS } from '../../src/wait.ts';
 import { workerSegments } from '../../src/worker/client.ts';
 import { ownWorker, type WorkerSource } from '../../src/worker/process.ts';
-import {
-  binDirsOf,
-  CatenaConf,
-  lenientConf,
-  optionsOf,
-  placesOf,
-  RUNNER,
-  type RunnerPlaces,
-} from './config.ts';
+import { binDirsOf, CatenaConf, optionsOf, placesOf, RUNNER, type RunnerPlaces } from './config.ts';
 
 /** Multus's names of levels that we do not have. */
 const FOREIGN_LEVELS: Readonly<Record<string, LogLevel>> = { panic: 'error', verbose: 'info' };
@@ -162,7 +154,8 @@ export async function prepareRunner<T>(
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   const { network, version } = call;
-  const { conf, problems } = confOf(call);
+  const what = `configuration of "${RUNNER}" in network "${network}"`;
+  const { conf, problems } = decodeFor(call.env.command, CatenaConf, call.request, what);
   const log = logOf(call, conf);
   for (const problem of problems) log.warn(`Cannot use catena configuration: ${problem}`);
   const places = placesOf(conf, call.environment);
@@ -330,15 +323,6 @@ function withCluster(options: RunnerOptions, cluster: OpenCluster | undefined): 
     ...options,
     places: { ...options.places, fetchDefinition },
     listClaimedDevices: async pod => (await cluster()).listClaimedDevices(pod),
-  };
-}
-
-/** DEL uses whatever is valid. */
-function confOf({ env, request, network }: Call<PluginConfig>): { conf: CatenaConf; problems: string[] } {
-  if (env.command === 'DEL') return lenientConf(request);
-  return {
-    conf: decode(CatenaConf, request, `configuration of "${RUNNER}" in network "${network}"`),
-    problems: [],
   };
 }
 

@@ -1,5 +1,5 @@
 // Which addresses does each range have, and what are its objects called?
-import { type CniError, invalidConfig, tryAgainLater } from '../../src/cni/errors.ts';
+import { type CniError, invalidConfig, orTell, tryAgainLater } from '../../src/cni/errors.ts';
 import { inSearchOrder, parseStretches, type Stretch, without } from '../../src/ipam/stretch.ts';
 import {
   type Cidr,
@@ -54,10 +54,12 @@ export function planRanges(ipam: Ipam): Range[] {
 /**
  * The same ranges without what they hand out, for DEL and GC: what the original has allocated by a list that {@link planRanges} refuses
  * is released as well.
- * @throws CniError 7 for one that is no subnet
+ * @param skip learns of one that is no subnet, which no ADD can have used
+ * @throws CniError 7 for such a one, unless it is skipped
  */
-export function poolsOf(ipam: Ipam): Range[] {
-  return rawRanges(ipam).map(one => ({ ...placeOf(subnetIn(one), ipam.network_name ?? ''), free: [] }));
+export function poolsOf(ipam: Ipam, skip?: (problem: CniError) => void): Range[] {
+  const poolOf = (one: RangeConf) => ({ ...placeOf(subnetIn(one), ipam.network_name ?? ''), free: [] });
+  return rawRanges(ipam).flatMap(one => (skip ? (orTell(skip, () => poolOf(one)) ?? []) : poolOf(one)));
 }
 
 function rawRanges(ipam: Ipam): RangeConf[] {

@@ -9,7 +9,7 @@ import {
   invalidEnvironment,
   tryAgainLater,
 } from '../../src/cni/errors.ts';
-import { decode, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
+import { decodeFor, defined, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import { type Result, renderRoutes, resultIp } from '../../src/cni/result.ts';
 import { fileExists } from '../../src/files/read-file.ts';
 import { leaseDirOf, listLeases, renderAttachment } from '../../src/ipam/lease-files.ts';
@@ -223,7 +223,8 @@ async function poolsFor(
   books: Books,
   holder?: Pick<Holder, 'id' | 'ifname'>,
 ): Promise<readonly Range[]> {
-  const pools = poolsOf(ipam);
+  const skip = call.env.command === 'DEL' ? (problem: CniError) => call.log.warn(problem.message) : undefined;
+  const pools = poolsOf(ipam, skip);
   const [whole] = pools;
   if (!ipam.node_slice_size || whole === undefined) return pools;
   if (holder !== undefined) {
@@ -325,10 +326,11 @@ function resultOf(
   return { ips: [...own, ...extra], ...(routes.length ? { routes } : {}), ...defined({ dns: ipam.dns }) };
 }
 
-function ipamOf({ request, network }: Call): Ipam {
+function ipamOf({ env, request, network }: Call): Ipam {
   const ipam: JsonObject = isObject(request.ipam) ? request.ipam : {};
   const merged = { ...request, ipam: withFlatFile(ipam) };
-  return decode(WhereaboutsConf, merged, `configuration of "whereabouts" in network "${network}"`).ipam;
+  const what = `configuration of "whereabouts" in network "${network}"`;
+  return decodeFor(env.command, WhereaboutsConf, merged, what).conf.ipam;
 }
 
 function argsOf(call: Call) {

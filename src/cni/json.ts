@@ -86,6 +86,47 @@ export function decode<T extends z.core.$ZodType>(
 }
 
 /**
+ * Decodes the configuration of a call. DEL takes what is valid, as who deletes cannot mend the rest.
+ * @returns also what is wrong with the rest
+ * @throws CniError 7 as {@link decode}; for a DEL when the schema takes nothing of it
+ */
+export function decodeFor<T extends z.core.$ZodType>(
+  command: string,
+  schema: T,
+  value: unknown,
+  what: string,
+): { readonly conf: z.output<T>; readonly problems: readonly string[] } {
+  const problems: string[] = [];
+  for (let left = foldKeys(schema, value); command === 'DEL'; ) {
+    const parsed = z.safeParse(schema, left, { reportInput: true });
+    if (parsed.success) return { conf: parsed.data, problems };
+    const { issues } = parsed.error;
+    problems.push(...issues.map(describeIssue));
+    const parts = issues.map(({ path }) => presentPart(left, path));
+    if (parts.some(part => part.length === 0)) break;
+    // The value may still be part of the request.
+    left = structuredClone(left);
+    for (const part of parts) dropPart(left, part);
+  }
+  return { conf: decode(schema, value, what), problems };
+}
+
+/** The part of a path that is there, to a member of an object: the list of a wrong element, and the object that misses one. */
+function presentPart(value: unknown, [key, ...more]: readonly PropertyKey[]): readonly PropertyKey[] {
+  const holder = value as Readonly<Record<PropertyKey, unknown>>;
+  if (key === undefined || typeof value !== 'object' || value === null || !Object.hasOwn(value, key))
+    return [];
+  const rest = presentPart(holder[key], more);
+  return rest.length === 0 && typeof key === 'number' ? [] : [key, ...rest];
+}
+
+function dropPart(value: unknown, [key = '', ...more]: readonly PropertyKey[]): void {
+  const holder = value as Record<PropertyKey, unknown> | undefined;
+  if (more.length > 0) dropPart(holder?.[key], more);
+  else delete holder?.[key];
+}
+
+/**
  * Validates like {@link decode}, but returns the folded value itself instead of the schema's copy. It contains every
  * unknown key, including `__proto__`.
  * @throws CniError as {@link decode}

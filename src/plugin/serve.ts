@@ -27,7 +27,7 @@ import {
   toCniError,
 } from '../cni/errors.ts';
 import { type ChangeReply, FORMER, type HandoverReply, type Reply } from '../cni/invocation.ts';
-import { decode, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
+import { decode, decodeFor, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import {
   atLeast,
   CURRENT_VERSION,
@@ -74,12 +74,15 @@ export async function serve(
     const collection = env.command === 'GC' ? await import('./collection.ts') : undefined;
     const { snapshot, kept } = whatIsKept(collection, definition, invocation, { request, network });
     const what = `configuration of "${definition.name}" in network "${network}"`;
+    // A runner calls DEL with what ADD was called with, and refused, whatever was mended since.
+    const { conf, problems } = decodeFor(env.command, definition.config, request, what);
+    if (problems.length) log.warn(`DEL continues with what is valid in the ${what}: ${problems.join('; ')}`);
     const call = new LiveCall({
       env,
       environment: invocation.env,
       network,
       version: known,
-      conf: decode(definition.config, request, what),
+      conf,
       request,
       requestText,
       prevResult: atPath(prevResultOf(request, known), env),

@@ -2,7 +2,7 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { deadline } from '../helpers/deadline.ts';
-import { type Container, type Lab, type Outside, withHost } from '../helpers/netns.ts';
+import { type Container, type Lab, type Outside, type Row, withHost } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { hasCheck, LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
@@ -131,22 +131,31 @@ describeRoot('the full chain', () => {
 });
 
 describeRoot('the full chain in error cases', () => {
-  test('[1.1.0] undoes the earlier plugins when the last one fails', async () => {
-    await withHost(async lab => {
-      const container = await lab.container();
-      await forward(lab);
-      const list = fullChain(lab);
-      list.plugins[3].sysctl = { 'net.core.no_such_key': '1' };
-      const chain = writeChain(lab, list);
-      const before = await lab.dump(lab.host, SKELETON);
-      const { exitCode, stderr } = await chain.run('add', container, { cap: PORTS });
-      expect(exitCode).toBe(1);
-      expect(stderr).toContain('tuning');
-      expect(stderr).toContain('no_such_key');
-      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
-      expect(await chain.leases()).toEqual([]);
-    });
-  });
+  test.each<[string, Row]>([
+    ['no_such_key', { sysctl: { 'net.core.no_such_key': '1' } }],
+    ['"mtu" must be of type number', { mtu: '1400' }],
+  ])(
+    '[1.1.0] undoes all plugins when the last one says %p, and nothing is left to be deleted',
+    async (words, more) => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await forward(lab);
+        const list = fullChain(lab);
+        const { plugins } = list;
+        const chain = writeChain(lab, { ...list, plugins: plugins.with(3, { ...plugins[3], ...more }) });
+        const before = await lab.dump(lab.host, SKELETON);
+        const { exitCode, stderr } = await chain.run('add', container, { cap: PORTS });
+        expect(exitCode).toBe(1);
+        expect(stderr).toContain('tuning');
+        expect(stderr).toContain(words);
+        expect(stderr).not.toContain('undoing');
+        expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+        expect(await chain.leases()).toEqual([]);
+        // By the list that was mended.
+        await writeChain(lab, list).add(container, { cap: PORTS });
+      });
+    },
+  );
 
   test('[1.1.0] refuses a second ADD, and the first attachment keeps working', async () => {
     await withHost(async lab => {

@@ -183,6 +183,19 @@ describe('whereabouts', () => {
     expect((object as Row).spec.allocations).toEqual({});
   });
 
+  test.each<Row>([{ exclude: 'x' }, { routes: [{ dst: 'x' }] }, { ipRanges: [{ range: 'x' }] }])(
+    'DEL works with %j, which ADD refuses',
+    async more => {
+      const { call, path, conf } = network();
+      expect(await call('ADD', 'a')).toMatchObject({ exitCode: 0 });
+      const refused = { ipam: { ...conf.ipam, ...more } };
+      expect((await call('ADD', 'b', refused)).reply).toMatchObject({ code: 7 });
+      for (const id of ['a', 'b']) expect(await call('DEL', id, refused)).toMatchObject({ exitCode: 0 });
+      const { object } = model.handle('GET', path);
+      expect((object as Row).spec.allocations).toEqual({});
+    },
+  );
+
   test('ADD refuses two addresses of one range in CNI_ARGS, before anything is allocated', async () => {
     const { call, at, notes } = network();
     const { reply } = await call('ADD', 'a', {}, `;IP=${at(2)},${at(3)}`);

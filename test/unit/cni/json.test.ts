@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import {
   checkObject,
   decode,
+  decodeFor,
   defined,
   didYouMean,
   editDistance,
@@ -110,6 +111,44 @@ describe('decode()', () => {
     expect(() => decode(Conf, { type: 1, ports: 2 }, 'x', 2)).toThrow(
       expect.objectContaining({ code: 2, message: expect.stringMatching(/"type" .*; "ports" /) }),
     );
+  });
+});
+
+describe('decodeFor()', () => {
+  const decodeIt = (command: string, value: unknown) => decodeFor(command, Conf, value, 'the thing');
+
+  test.each([
+    [{ type: 't', more: 1 }, { type: 't', more: 1 }, []],
+    [
+      { Type: 't', ports: 'x', Other: 2 },
+      { type: 't', Other: 2 },
+      ['"ports" must be of type array, found "x"'],
+    ],
+    [
+      { type: 't', flags: { a: 1, b: true } },
+      { type: 't', flags: { b: true } },
+      ['"flags.a" must be of type boolean, found 1'],
+    ],
+    [
+      { type: 't', ports: [{ hostPort: 1 }, { hostPort: 2, protocol: 'x' }] },
+      { type: 't', ports: [{ hostPort: 1 }, { hostPort: 2 }] },
+      ['"ports[1].protocol" must be one of "tcp", "udp", found "x"'],
+    ],
+    [
+      { type: 't', ports: [{ hostPort: 0 }, 5] },
+      { type: 't' },
+      ['"ports[0].hostPort" must be at least 1, found 0', '"ports[1]" must be of type object, found 5'],
+    ],
+  ])('of %j, DEL takes what is valid', (value, conf, problems) => {
+    const before = JSON.stringify(value);
+    expect(decodeIt('DEL', value)).toEqual({ conf, problems } as ReturnType<typeof decodeIt>);
+    expect(JSON.stringify(value)).toBe(before);
+    if (problems.length > 0) expect(() => decodeIt('ADD', value)).toThrow(problems[0]);
+  });
+
+  test('DEL refuses a value of which nothing is valid', () => {
+    for (const value of [{ type: 1 }, { ports: 'x' }, []])
+      expect(() => decodeIt('DEL', value)).toThrow(expect.objectContaining({ code: 7 }));
   });
 });
 

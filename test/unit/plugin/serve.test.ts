@@ -4,7 +4,9 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import * as z from 'zod/mini';
+import { PLUGINS } from '../../../plugins/registry.ts';
 import { CniError } from '../../../src/cni/errors.ts';
+import { decodeFor } from '../../../src/cni/json.ts';
 import { PluginConfig } from '../../../src/cni/schemas.ts';
 import { definePlugin, nothingToDo, type PluginDefinition } from '../../../src/plugin/define.ts';
 import { serve } from '../../../src/plugin/serve.ts';
@@ -178,6 +180,25 @@ describe('serve() bad input', () => {
         expect(await call({ env: { CNI_COMMAND }, conf })).toMatchObject({ exitCode: 0 });
       }
     }
+  });
+
+  test('works with what is valid of a configuration on DEL, and on no other verb', async () => {
+    const seen: unknown[] = [];
+    const curious = sample({ del: ({ conf, request }) => void seen.push(conf, request) });
+    const conf = { ...CONF, size: '7', other: 1 };
+    expect(await call({ env: { CNI_COMMAND: 'DEL' }, conf }, curious)).toMatchObject({ exitCode: 0 });
+    expect(seen).toEqual([{ ...CONF, size: 1, other: 1 }, conf]);
+    for (const CNI_COMMAND of ['ADD', 'CHECK', 'GC', 'STATUS'])
+      expect((await call({ env: { CNI_COMMAND }, conf }, curious)).reply).toMatchObject({ code: 7 });
+  });
+
+  test.each(Object.entries(PLUGINS))('so does %s, whatever is wrong', async (_, { load }) => {
+    const { config } = await load();
+    const { shape } = config as z.ZodMiniObject;
+    const wrong = Object.fromEntries(
+      Object.keys(shape).map(key => [key, key === 'ipam' ? { dataDir: [] } : [[]]]),
+    );
+    expect(decodeFor('DEL', config, wrong, 'it').problems.length).toBeGreaterThan(0);
   });
 
   test('ignores an unreadable prevResult on DEL, and on no other verb', async () => {
