@@ -6,12 +6,7 @@ import { decode } from '../../src/cni/json.ts';
 import { LeaseConf } from '../../src/cni/schemas.ts';
 import { fileExists } from '../../src/files/read-file.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/lease-files.ts';
-import {
-  type LeaseStore,
-  refuseSecondLease,
-  refuseUnleased,
-  unusedGarbage,
-} from '../../src/ipam/lease-store.ts';
+import { type LeaseStore, refuseUnleased, releaseDead, unusedGarbage } from '../../src/ipam/lease-store.ts';
 import { findCidr, findIp, type Ip } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held, type HeldBlock, termsOf } from '../../src/pools/held.ts';
@@ -148,8 +143,7 @@ function reserveIn(
   store: LeaseStore,
   held: Held | undefined,
 ): ChosenAddress[] | undefined {
-  const own = store.findKnownLeasesOf(owner);
-  refuseSecondLease(owner, own);
+  releaseDead(store, placeOf(call), call, store.findKnownLeasesOf(owner));
   const present = held && inPresentTerms(held, pool);
   const chosen = chooseAddresses(present, pool.name, store, wish);
   if (chosen === undefined) return undefined;

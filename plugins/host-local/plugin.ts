@@ -11,14 +11,13 @@ import { DEFAULT_DATA_DIR, listLeases } from '../../src/ipam/lease-files.ts';
 import {
   findUnleased,
   type LeaseStore,
-  refuseSecondLease,
   refuseUnleased,
+  releaseDead,
   renderRestored,
   type StoreOptions,
   unusedGarbage,
   withStore,
 } from '../../src/ipam/lease-store.ts';
-import { findDeadLeases } from '../../src/ipam/lease-use.ts';
 import type { Log } from '../../src/log.ts';
 import { findIp, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
@@ -56,11 +55,8 @@ export const plugin = definePlugin({
     const [place, owner] = [placeOf(call), call.env];
     const allocations = inStore(call, { create: true }, store => {
       const held = store.findKnownLeasesOf(owner).filter(address => isIn(plan.sets, address));
-      const dead = releaseDead(call, plan, held, store, place);
-      refuseSecondLease(
-        owner,
-        held.filter(address => !dead.includes(address)),
-      );
+      const taken = plan.requested.filter(ip => store.isTaken(ip)).map(renderIp);
+      releaseDead(store, place, call, held, taken);
       const chosen = choose(plan, store, place);
       store.reserve(chosen, owner);
       return chosen;
@@ -134,25 +130,6 @@ function inStore<T>(
     if (store.reclaimed) call.log.info(`Released ${store.reclaimed} leases of an earlier boot in "${dir}"`);
     return outcome;
   });
-}
-
-/**
- * An ADD is not refused because of a container that no longer exists: one that has an address which was asked for, or itself before it was
- * started again without a DEL.
- * @param held what the attachment holds from an earlier ADD
- */
-function releaseDead(
-  { env, log }: Call<LeaseConf>,
-  plan: Plan,
-  held: readonly string[],
-  store: LeaseStore,
-  { dir, network }: StorePlace,
-): string[] {
-  const taken = plan.requested.filter(ip => store.isTaken(ip)).map(renderIp);
-  const dead = findDeadLeases(dir, network, [...new Set([...held, ...taken])], env.netns);
-  store.release(dead);
-  if (dead.length) log.info(`Released ${dead.join(', ')} in "${dir}": its container no longer exists`);
-  return dead;
 }
 
 function choose(plan: Plan, store: LeaseStore, place: StorePlace): Allocation[] {

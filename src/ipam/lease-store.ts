@@ -27,7 +27,7 @@ import {
   sameOwner,
   writePointer,
 } from './lease-files.ts';
-import { findLostLeases } from './lease-use.ts';
+import { findDeadLeases, findLostLeases } from './lease-use.ts';
 import { OwnerIndex } from './owner-index.ts';
 
 /** So many addresses are tried before the directory is listed: the one after the last that was handed out is nearly always free. */
@@ -416,15 +416,27 @@ export function renderRestored(restored: readonly string[], dir: string): string
 const ALREADY_ALLOCATED = 100;
 
 /**
- * With two addresses for one attachment, nothing would release the first.
- * @param held what it has
- * @throws CniError 100 if that is anything
+ * Releases addresses of containers that no longer exist: of the attachment itself before it was started again without a DEL, or what it
+ * asks for. With two addresses for one attachment, nothing would release the first.
+ * @param held what it has from an earlier ADD
+ * @param asked addresses that others may have
+ * @throws CniError 100 if it still has one
  */
-export function refuseSecondLease(owner: Owner, held: readonly string[]): void {
-  if (held.length === 0) return;
+export function releaseDead(
+  store: LeaseStore,
+  { network, dir }: { readonly network: string; readonly dir: string },
+  { env, log }: { readonly env: Owner & { readonly netns: string }; readonly log: Log },
+  held: readonly string[],
+  asked: readonly string[] = [],
+): void {
+  const dead = findDeadLeases(dir, network, [...new Set([...held, ...asked])], env.netns);
+  store.release(dead);
+  if (dead.length) log.info(`Released ${dead.join(', ')} in "${dir}": its container no longer exists`);
+  const left = held.filter(address => !dead.includes(address));
+  if (left.length === 0) return;
   throw new CniError(
     ALREADY_ALLOCATED,
-    `Cannot allocate an address for ${renderAttachment(owner)}: it already holds ${held.join(', ')}; DEL releases it`,
+    `Cannot allocate an address for ${renderAttachment(env)}: it already holds ${left.join(', ')}; DEL releases it`,
   );
 }
 

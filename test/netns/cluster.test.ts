@@ -1,6 +1,6 @@
 // What does the cluster plugin do on a host without a cluster, and below a bridge?
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Container, createLab, type Lab, type Row } from '../helpers/netns.ts';
 import type { PluginCall, PluginReply } from '../helpers/plugin.ts';
@@ -58,6 +58,21 @@ describeRoot('cluster', () => {
     expect(await call('DEL')).toMatchObject({ exitCode: 0 });
     expect(leases()).toEqual([]);
     expect((await call('CHECK', 'one', { prevResult: result })).error).toMatchObject({ code: 999 });
+  });
+
+  test('a container that is started again without a DEL gets an address, once it has its former one nowhere', async () => {
+    const { call, leases, dir } = network({ subnets: [{ ipv4: '10.3.0.0/24' }] });
+    const again = () => call('ADD', 'one', { env: { CATENA_CNI_CACHE_DIR: join(lab.tmp, 'cache-again') } });
+    expect((await again()).exitCode).toBe(0);
+    const [former = ''] = leases();
+    const anHourAgo = Date.now() / 1000 - 3600;
+    utimesSync(join(dir, former), anHourAgo, anHourAgo);
+    const container = await lab.container();
+    await lab.ip(container, 'addr', 'add', `${former}/32`, 'dev', 'lo');
+    expect((await again()).error).toMatchObject({ code: 100 });
+    await lab.ip(container, 'addr', 'del', `${former}/32`, 'dev', 'lo');
+    const { result } = await again();
+    expect(leases()).toEqual([result.ips[0].address.split('/')[0]]);
   });
 
   test.each([
