@@ -1,7 +1,7 @@
 // Which ports are to be forwarded where, before the current state is considered?
 
 import { type FilterOwner, filterOwnerOf, filterOwnerOfNote } from '../../src/attach/owner.ts';
-import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
+import { type AttachmentId, findOwner, isSameContainer } from '../../src/cni/attachment.ts';
 import { type CniError, invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import { ipsFor, type Result } from '../../src/cni/result.ts';
@@ -210,9 +210,9 @@ export function ownerOfNote(note: string): Owner {
 }
 
 /** Whether the note of an element names the owner's container, perhaps in another network or with another interface. */
-export function isSameContainer(note: string | undefined, owner: Owner): boolean {
-  const holder = findOwner(note);
-  return holder !== undefined && holder.containerId === findOwner(owner.note)?.containerId;
+export function isNoteOfContainer(note: string | undefined, owner: Owner): boolean {
+  const [holder, own] = [findOwner(note), findOwner(owner.note)];
+  return holder !== undefined && own !== undefined && isSameContainer(holder.containerId, own.containerId);
 }
 
 /** The host ports of one IP version, numbered. */

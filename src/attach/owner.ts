@@ -1,6 +1,6 @@
 // Which attachment does the packet filter name, and does an address still belong to another, living one?
 
-import { type AttachmentId, findOwner, renderOwner, shortId } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner, isSameContainer, renderOwner, shortId } from '../cni/attachment.ts';
 import { ADDRESS_TAKEN, CniError } from '../cni/errors.ts';
 import { findUse, type Holder, type Use } from '../ipam/holders.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
@@ -150,7 +150,7 @@ function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witn
   const isOthers = ({ netns }: Holder) =>
     aliases.some(one => {
       if (use?.farEnds.get(one.link.index) !== netns) return false;
-      return attachment === undefined || one.attachment.containerId !== attachment.containerId;
+      return attachment === undefined || !isSameContainer(one.attachment.containerId, attachment.containerId);
     });
   const isItsName = ({ ifname }: Holder) => typeof owner !== 'string' || ifname === findOwner(owner)?.ifname;
   const holder = use?.holders

@@ -66,9 +66,10 @@ export function renderOwner({ network, containerId, ifname }: AttachmentId, maxL
   return line.length <= maxLength ? line : `${PREFIX}${network}/~${digestOf(containerId)}/${ifname}`;
 }
 
-/** Whether a container id matches the one of such a line. */
-export function isContainer(containerId: string, noted: string): boolean {
-  return containerId === noted || (noted.startsWith('~') && `~${digestOf(containerId)}` === noted);
+/** Whether two ids are of one container: either may be from such a line. */
+export function isSameContainer(one: string, other: string): boolean {
+  const isDigest = (id: string, whole: string) => id.startsWith('~') && id === `~${digestOf(whole)}`;
+  return one === other || isDigest(one, other) || isDigest(other, one);
 }
 
 /** The attachment that a note names, or undefined when the note is not ours. */

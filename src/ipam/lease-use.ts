@@ -2,7 +2,7 @@
 
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { findOwner } from '../cni/attachment.ts';
+import { findOwner, isSameContainer } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import { namesIfThere, readIfThere, UNREADABLE } from '../files/read-file.ts';
@@ -113,12 +113,15 @@ export function findDeadLeases(
   const suspects = addresses.filter(address => bootOf(join(dir, address)) === 'this');
   const use = suspects.length ? findUse() : undefined;
   if (use === undefined) return [];
-  const living = containersWithPairs(network, use, asking);
+  const living = [...containersWithPairs(network, use, asking)];
   const witnesses = { holders: use.holders, findRecord: () => undefined };
   return suspects.filter(address => {
     const lease = inspectLease(dir, address, witnesses);
     if (lease?.state !== 'unused' || lease.owner === undefined) return false;
-    return !living.has(lease.owner.containerId) && findOnRecord(lease.owner) === undefined;
+    const { containerId } = lease.owner;
+    return (
+      !living.some(noted => isSameContainer(containerId, noted)) && findOnRecord(lease.owner) === undefined
+    );
   });
 }
 
@@ -137,7 +140,7 @@ export function findOnRecord({ containerId, ifname }: Owner, root = cniCacheDir(
 }
 
 /**
- * Containers to which a pair leads: one may have given its address to a virtual machine.
+ * Containers to which a pair leads, as its alias names them: one may have given its address to a virtual machine.
  * @param except a namespace whose pairs do not count
  */
 function containersWithPairs(network: string, { farEnds }: Use, except = ''): ReadonlySet<string> {

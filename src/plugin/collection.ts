@@ -4,7 +4,7 @@
 
 import { findGeneration, forget, listGenerations } from '../attachments/generation.ts';
 import { hasBegunSince, joinRun, readSnapshot, type Snapshot } from '../attachments/snapshot.ts';
-import { type AttachmentId, isContainer } from '../cni/attachment.ts';
+import { type AttachmentId, isSameContainer } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { ASKED_VARIABLE, SNAPSHOT_VARIABLE } from '../cni/env.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
@@ -65,7 +65,7 @@ export function keptAttachments(
     has({ containerId, ifname }) {
       if (names.has(`${containerId}/${ifname}`)) return true;
       if (containerId.startsWith('~'))
-        return some(one => one.ifname === ifname && isContainer(one.containerId, containerId));
+        return some(one => one.ifname === ifname && isSameContainer(one.containerId, containerId));
       return hasBegunSince(snapshot, runDir, { network, containerId, ifname });
     },
   };

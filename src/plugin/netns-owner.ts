@@ -6,10 +6,10 @@
 // of other interfaces of the namespace. If none of them tells, the runtime is trusted.
 import {
   type AttachmentId,
-  digestOf,
   findOwner,
   hostEndName,
   interimName,
+  isSameContainer,
   renderOwner,
 } from '../cni/attachment.ts';
 import type { Result } from '../cni/result.ts';
@@ -51,7 +51,10 @@ export function findStranger(visit: Visit): string | undefined {
     const named = marked && (hasFirstName(marked, owner) ? owner : findOwner(marked.attrs.alias));
     if (named === undefined) return [];
     // A container can give its own devices any alias: one of an attachment that does not exist says nothing.
-    const isForged = link.kind !== 'veth' && !isSameContainer(named, owner) && !visit.isAttached(named);
+    const isForged =
+      link.kind !== 'veth' &&
+      !isSameContainer(named.containerId, owner.containerId) &&
+      !visit.isAttached(named);
     return isForged ? [] : [{ link, named }];
   });
   const words = ({ link, named }: (typeof noted)[number]) =>
@@ -63,14 +66,15 @@ export function findStranger(visit: Visit): string | undefined {
   if (at) {
     const isExact = renderOwner(at.named, ALIAS_MAX_BYTES) === renderOwner(owner, ALIAS_MAX_BYTES);
     // A plugin that delegates has the interface made under network names that it chooses.
-    const isSameInterface = isSameContainer(at.named, owner) && at.named.ifname === owner.ifname;
+    const isSameInterface =
+      isSameContainer(at.named.containerId, owner.containerId) && at.named.ifname === owner.ifname;
     const isByDelegate = isSameInterface && proof === 'same';
     return isExact || isByDelegate ? undefined : words(at);
   }
   // The container may have taken the name off, and given the device the alias of another.
   const isHidden = link === undefined && devices.some(one => isReported(visit, one));
   if (proof === 'same' || isHidden) return undefined;
-  const isOwnContainer = noted.some(({ named }) => isSameContainer(named, owner));
+  const isOwnContainer = noted.some(({ named }) => isSameContainer(named.containerId, owner.containerId));
   const [stranger] = noted;
   if (stranger && !isOwnContainer) return words(stranger);
   return proof === 'other'
@@ -154,9 +158,4 @@ function compareWithResult(
 /** The kernel gives every interface an address in fe80::/10. */
 function isLinkLocal({ family, value }: Ip): boolean {
   return family === 6 && value >> 118n === 0x3fan;
-}
-
-/** A note that was too long has a digest instead of the container id. */
-function isSameContainer(noted: AttachmentId, { containerId }: AttachmentId): boolean {
-  return noted.containerId === containerId || noted.containerId === `~${digestOf(containerId)}`;
 }

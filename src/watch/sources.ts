@@ -1,7 +1,7 @@
 // From where does the daemon learn that something on this host has changed, and which attachments does that concern?
 import { type FSWatcher, statSync, watch } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
-import { type AttachmentId, findOwner, isContainer, keyOf } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner, isSameContainer, keyOf } from '../cni/attachment.ts';
 import { attempt } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import type { Envelope } from '../netlink/codec.ts';
@@ -416,7 +416,7 @@ export function withDevices(
     }
     for (const owner of owners) {
       const isIt = owner.network === network && owner.ifname === ifname;
-      if (!isIt || !isContainer(containerId, owner.containerId)) continue;
+      if (!isIt || !isSameContainer(containerId, owner.containerId)) continue;
       add();
       unmet.delete(owner);
     }

@@ -159,6 +159,35 @@ describeRoot(
       DEADLINE_MS,
     );
 
+    test(
+      'is refused, though the note of its pod has no room for its id, and the device of another network has',
+      async () => {
+        const lab = await createLab();
+        const [one, two] = [await lab.container(), await lab.container()];
+        const [first, second] = [
+          { ...one, id: 'a'.repeat(64) },
+          { ...two, id: 'b'.repeat(64) },
+        ];
+        const network = 'n'.repeat(60);
+        expect(await bridge(lab, 'ADD', first, 'podnet', { backend: 'nftables' })).toMatchObject({
+          exitCode: 0,
+        });
+        const add = async (container: Container) => {
+          // As of macvlan: no device of the host belongs to it.
+          await lab.ip(container, 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'far1');
+          await lab.ip(container, 'addr', 'add', '10.8.0.2/24', 'dev', 'net1');
+          const interfaces = [{ name: 'net1', sandbox: container.path }];
+          const ips = [{ address: '10.8.0.2/24', interface: 0 }];
+          const conf = { cniVersion: '1.0.0', name: network, type: 'firewall' };
+          const prevResult = { cniVersion: '1.0.0', interfaces, ips };
+          return lab.plugin('firewall', { command: 'ADD', conf, container, ifname: 'net1', prevResult });
+        };
+        expect(await add(first)).toMatchObject({ exitCode: 0 });
+        expect((await add(second)).error).toMatchObject({ code: 101 });
+      },
+      DEADLINE_MS,
+    );
+
     /** A pod with masquerading, a host port and isolation, and a server in it. */
     async function firstPod(backend: Backend, mainDir?: string, portmapDir?: string) {
       const lab = await createLab();

@@ -59,7 +59,7 @@ import {
   type Claim,
   type FamilyPlan,
   type HostPort,
-  isSameContainer,
+  isNoteOfContainer,
   type Means,
   type Owner,
   ownerOfNote,
@@ -446,7 +446,7 @@ function findHolders(
     if (!holder || !pair || !place || isGone(holder.comment)) continue;
     const { backend, family } = pair.rival;
     const ghost = backend === 'iptables' ? ghostOf(socket, family, holder) : undefined;
-    const isOfContainer = isSameContainer(holder.comment, owner);
+    const isOfContainer = isNoteOfContainer(holder.comment, owner);
     if (ghost) ghosts.set(ghost.note, ghost);
     // Also one of this container, such as an ADD that failed: the next container takes the port from it, and so from this attachment.
     else if (holder.comment && isDead(holder.comment, podsOf(socket, holder.comment), isOfContainer))
@@ -514,7 +514,7 @@ export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditi
 
 /** The first network of a container keeps the ports that were passed to all of them. */
 function isShared({ set }: Entry, found: Element | undefined, owner: Owner): boolean {
-  return found?.comment !== owner.note && isForward(set) && isSameContainer(found?.comment, owner);
+  return found?.comment !== owner.note && isForward(set) && isNoteOfContainer(found?.comment, owner);
 }
 
 function isForward({ name }: NftSet): boolean {

@@ -36,7 +36,7 @@ import {
   decodeClaim,
   decodeWay,
   type FamilyPlan,
-  isSameContainer,
+  isNoteOfContainer,
   type Owner,
   ownerOfNote,
   PROTOCOLS,
@@ -84,7 +84,7 @@ export function transferOwnership(
   return FAMILIES.flatMap(family => {
     const { successors, means } = SETS[family];
     return listElements(socket, successors).flatMap(successor => {
-      if (successor.comment === owner.note || !isSameContainer(successor.comment, owner)) return [];
+      if (successor.comment === owner.note || !isNoteOfContainer(successor.comment, owner)) return [];
       const way = decodeWay(findElement(socket, means, [successor.key[0] ?? '']));
       const [ip, protocol, port, pod, containerPort] = successor.data as readonly [
         Ip,

@@ -11,7 +11,7 @@ import {
   digestOf,
   findContainerIdProblem,
   findOwner,
-  isContainer,
+  isSameContainer,
 } from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { isObject, tryParse } from '../../cni/json.ts';
@@ -248,7 +248,7 @@ function unused(why: string): Judgement {
 }
 
 function isSame(a: Interface, b: Interface): boolean {
-  return isContainer(a.containerId, b.containerId) && a.ifname === b.ifname;
+  return isSameContainer(a.containerId, b.containerId) && a.ifname === b.ifname;
 }
 
 /** A container's interface on the network. */

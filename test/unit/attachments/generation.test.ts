@@ -9,7 +9,7 @@ import {
   listRecentlyBegun,
   noteGeneration,
 } from '../../../src/attachments/generation.ts';
-import { digestOf, isContainer } from '../../../src/cni/attachment.ts';
+import { digestOf, isSameContainer } from '../../../src/cni/attachment.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -64,8 +64,10 @@ test('listRecentlyBegun() leaves out notes that are too old to be in progress', 
   expect(listRecentlyBegun(dir, 'podnet').map(({ containerId }) => containerId)).toEqual(['c2']);
 });
 
-test('isContainer() recognises a long container id by its digest', () => {
-  expect(isContainer('c1', 'c1')).toBe(true);
-  expect(isContainer('c1', `~${digestOf('c1')}`)).toBe(true);
-  expect(isContainer('c2', `~${digestOf('c1')}`)).toBe(false);
+test('isSameContainer() recognises a long container id by its digest', () => {
+  const digest = `~${digestOf('c1')}`;
+  for (const id of ['c1', digest]) {
+    for (const other of ['c1', digest]) expect(isSameContainer(id, other)).toBe(true);
+    for (const other of ['c2', `~${digestOf('c2')}`]) expect(isSameContainer(id, other)).toBe(false);
+  }
 });

@@ -6,6 +6,7 @@ import {
   decodeWay,
   type FamilyPlan,
   findIdle,
+  isNoteOfContainer,
   type Means,
   MOST_MAPPINGS,
   ownerOf,
@@ -179,6 +180,16 @@ describe('ownerOf()', () => {
     expect(ownerOfNote(owner.note)).toEqual(owner);
     const long = ownerOf({ network: 'podnet', containerId: 'x'.repeat(200), ifname: 'eth0' });
     expect(ownerOfNote(long.note)).toEqual({ note: long.note, handle: long.handle });
+  });
+
+  test('a note names its container on every network, also with a digest', () => {
+    const on = (network: string, containerId = 'x'.repeat(64)) =>
+      ownerOf({ network, containerId, ifname: 'eth0' });
+    const [short, long] = [on('podnet'), on('n'.repeat(60))];
+    for (const note of [short.note, long.note])
+      for (const own of [short, long]) expect(isNoteOfContainer(note, own)).toBe(true);
+    for (const { note } of [on('podnet', 'y'.repeat(64)), on('n'.repeat(60), 'y'.repeat(64))])
+      for (const own of [short, long]) expect(isNoteOfContainer(note, own)).toBe(false);
   });
 });
 
