@@ -125,6 +125,8 @@ export const IpsResult = z.looseObject({
 export const AttachmentKey = z.object({ containerID: z.string(), ifname: z.string() });
 export type AttachmentKey = z.output<typeof AttachmentKey>;
 
+export const AttachmentKeys = z.array(AttachmentKey);
+
 /** The key under which GC passes the attachments to keep (SPEC "GC"). */
 export const VALID_ATTACHMENTS = 'cni.dev/valid-attachments';
 
@@ -148,7 +150,7 @@ export const PluginConfig = z.looseObject({
   /** Result of the previous plugin; set by the runtime. */
   prevResult: optionalObject,
   /** Attachments that GC keeps; set by the runtime. */
-  [VALID_ATTACHMENTS]: z.optional(z.array(AttachmentKey)),
+  [VALID_ATTACHMENTS]: z.optional(AttachmentKeys),
 });
 export type PluginConfig = z.output<typeof PluginConfig>;
 

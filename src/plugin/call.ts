@@ -12,9 +12,9 @@ import { startPlugin } from '../chain/run/segment.ts';
 import { type CniArgs, type CniEnv, type Command, parseCniArgs } from '../cni/env.ts';
 import { type CalledPlugin, CniError, decodingFailure, ErrorCode } from '../cni/errors.ts';
 import { failureOf, type Outcome, parseHandoverReply, parseReply } from '../cni/invocation.ts';
-import { type JsonObject, memberOf } from '../cni/json.ts';
+import { decode, type JsonObject, memberOf } from '../cni/json.ts';
 import { parseResult, type Result, type SpecVersion } from '../cni/result.ts';
-import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/schemas.ts';
+import { type AttachmentKey, AttachmentKeys, VALID_ATTACHMENTS } from '../cni/schemas.ts';
 import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
@@ -118,13 +118,14 @@ interface KnownCall extends CallFacts {
   readonly kept: KeptAttachments | undefined;
 }
 
-/** The attachments that a request of GC lists, if it does. */
+/** The attachments that a request of GC lists, if it does. @throws CniError 7 for a list with anything else in it: that would not be kept */
 export function validAttachmentsIn(request: JsonObject): readonly AttachmentKey[] | undefined {
   // libcni sent the second name by mistake before it adopted the specification's.
   const lists = [request[VALID_ATTACHMENTS], request['cni.dev/attachments']];
-  const found = lists.find(Array.isArray) as AttachmentKey[] | undefined;
+  const found = lists.find(Array.isArray);
+  if (found) return decode(AttachmentKeys, found, `"${VALID_ATTACHMENTS}"`);
   // What Go makes of a list without entries, which CRI-O sends for a network without pods.
-  return found ?? (lists.includes(null) ? [] : undefined);
+  return lists.includes(null) ? [] : undefined;
 }
 
 /** Verbs whose device removals may wait until the chain's last plugin was called: no plugin depends on them before that. */

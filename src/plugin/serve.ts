@@ -121,7 +121,7 @@ function whatIsKept(
   { request, network }: { readonly request: JsonObject; readonly network: string },
 ) {
   const snapshot = outer?.snapshot ?? collection?.snapshotOf({ environment, request, network }, name);
-  const listed = validAttachmentsIn(request);
+  const listed = collection && validAttachmentsIn(request);
   if (collection === undefined || snapshot === undefined || listed === undefined)
     return { snapshot, kept: undefined };
   const place = { network, runDir: runDir(environment), snapshot };

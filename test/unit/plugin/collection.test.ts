@@ -213,6 +213,20 @@ describe('GC', () => {
     expect(tokenOf()).toBeString();
   });
 
+  test.each(['cni.dev/valid-attachments', 'cni.dev/attachments'])(
+    'keeps what %s lists in any letter case, and refuses a list with anything else',
+    async key => {
+      await call('ADD');
+      const listed = { containerId: 'c1', IfName: 'eth0' };
+      expect(await call('GC', pluginWith(), { [key]: [listed] })).toMatchObject({ exitCode: 0 });
+      expect(tokenOf()).toBeString();
+      for (const wrong of [null, 'c1', {}, { ...listed, containerId: 1 }]) {
+        const { exitCode, stdout } = await call('GC', pluginWith(), { [key]: [listed, wrong] });
+        expect({ exitCode, code: JSON.parse(stdout).code }).toEqual({ exitCode: 1, code: 7 });
+      }
+    },
+  );
+
   test('takes null for a list without entries: CRI-O sends that for a network without pods', async () => {
     await call('ADD');
     await call('GC', pluginWith(), { 'cni.dev/valid-attachments': null, 'cni.dev/attachments': null });
