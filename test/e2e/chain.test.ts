@@ -157,6 +157,24 @@ describeRoot('the full chain in error cases', () => {
     },
   );
 
+  test('[1.1.0] begins nothing without an IPAM plugin, which DEL would need as well', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const list = fullChain(lab);
+      const { plugins } = list;
+      const [first] = plugins;
+      const misspelt = { ...first, ipam: { ...first.ipam, type: 'host-loca' } };
+      const chain = writeChain(lab, { ...list, plugins: plugins.with(0, misspelt) });
+      const before = await lab.dump(lab.host, SKELETON);
+      const { exitCode, stderr } = await chain.run('add', container, { cap: PORTS });
+      expect(exitCode).toBe(1);
+      expect(stderr).toContain('Cannot find plugin "host-loca"');
+      expect(stderr).not.toContain('undoing');
+      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+      await writeChain(lab, list).add(container, { cap: PORTS });
+    });
+  });
+
   test('[1.1.0] refuses a second ADD, and the first attachment keeps working', async () => {
     await withHost(async lab => {
       const container = await lab.container();

@@ -3,10 +3,16 @@
 import { type KnownAttachment, pastOf, readAttachment } from '../../attachments/store.ts';
 import { type AttachmentId, cacheFileOf, describeAttachment } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import type { JsonObject } from '../../cni/json.ts';
+import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
 import { atLeast, convertResult, type ResultOf, SINCE } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { findExecutable, isOwnPlugin, ownExecutables } from '../config/find-plugin.ts';
+import {
+  type FoundPlugin,
+  findExecutable,
+  isOwnExecutable,
+  isOwnPlugin,
+  ownExecutables,
+} from '../config/find-plugin.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
 import { prepare, recover, rollback } from '../records/recover.ts';
@@ -27,6 +33,7 @@ export function addNetwork(list: Conflist, attachment: Attachment, runtime: Chai
 async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
   checkAttachment(attachment, 'ADD', runtime);
   const executables = list.plugins.map(({ type }) => findExecutable(type, runtime));
+  refuseMissingIpam(list, executables, runtime);
   const paths = executables.map(({ path }) => path);
   const prepared = await prepare(list, attachment, runtime, paths);
   if ('answer' in prepared) return prepared.answer;
@@ -47,6 +54,30 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
     prepared.held.release();
   }
   return result as ResultOf;
+}
+
+/**
+ * A plugin of ours calls its IPAM plugin for DEL as well, which would fail for ever without one, by the list that ADD had. Where a foreign
+ * plugin looks is not known.
+ * @throws CniError 7 and 0 as {@link findExecutable}
+ */
+function refuseMissingIpam(
+  { plugins }: Conflist,
+  executables: readonly FoundPlugin[],
+  runtime: ChainRuntime,
+): void {
+  const { isOwn = isOwnExecutable } = runtime;
+  for (const [i, { conf }] of plugins.entries()) {
+    const ipam = memberOf(conf, 'ipam');
+    const type = isObject(ipam) ? memberOf(ipam, 'type') : undefined;
+    if (typeof type !== 'string' || type === '') continue;
+    try {
+      findExecutable(type, runtime);
+    } catch (error) {
+      const { path = '', stat } = executables[i] ?? {};
+      if (isOwn(path, stat)) throw error;
+    }
+  }
 }
 
 /**
