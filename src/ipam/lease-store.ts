@@ -338,7 +338,13 @@ export class LeaseStore {
     const isEmpty = !names.some(name => isLease(name) && !gone.includes(name));
     // Not what we have released: its container may be about to lose the address.
     const lost = isEmpty && this.#network !== undefined ? (this.#index?.listed() ?? 'all') : undefined;
-    const index = known ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
+    const isLeft = lost !== undefined && !this.#restores;
+    // Until they are written again, what is on disk goes on saying what was lost.
+    if (lost && !isLeft) owners.push(...this.#restore(lost));
+    const index = known ?? OwnerIndex.make(this.#dir, owners, this.#reclaim, !isLeft);
+    this.#index = index;
+    this.#isCurrent = true;
+    if (isLeft) return index;
     if (index === known) {
       known.forget([...listed].filter(name => !present.has(name)).concat(gone));
       known.add(owners);
@@ -346,25 +352,29 @@ export class LeaseStore {
     }
     // From now on the index lists their owners.
     for (const address of unnoted) noteBoot(join(this.#dir, address));
-    this.#index = index;
-    this.#isCurrent = true;
-    if (lost && !this.#restores) return index;
     this.#changed = true;
-    if (lost) this.#restore(index, lost);
     // Save now: the call itself may still fail, and the next one needs this as well.
     this.save();
     return index;
   }
 
   /** Who makes room by deleting the files of leases must not give the addresses of living containers to others. */
-  #restore(index: OwnerIndex, lost: ReadonlySet<string> | 'all'): void {
-    if (lost !== 'all' && lost.size === 0) return;
-    for (const { ip, owner } of findLostLeases(this.#network ?? '')) {
-      const address = renderIp(ip);
-      if (this.isTaken(ip) || (lost !== 'all' && !lost.has(address))) continue;
-      index.add([[address, owner]]);
-      createLease(this.#dir, address, renderOwner(owner));
-      this.restored.push(address);
+  #restore(lost: ReadonlySet<string> | 'all'): [address: string, owner: Owner][] {
+    if (lost !== 'all' && lost.size === 0) return [];
+    const owners: [address: string, owner: Owner][] = [];
+    try {
+      for (const { ip, owner } of findLostLeases(this.#network ?? '')) {
+        const address = renderIp(ip);
+        if (this.isTaken(ip) || (lost !== 'all' && !lost.has(address))) continue;
+        createLease(this.#dir, address, renderOwner(owner));
+        this.restored.push(address);
+        owners.push([address, owner]);
+      }
+      return owners;
+    } catch (cause) {
+      // The next call has to find all missing.
+      for (const address of this.restored) removeLease(this.#dir, address);
+      throw cause;
     }
   }
 

@@ -87,23 +87,29 @@ export class OwnerIndex {
     return new OwnerIndex(dir, mtimeNs === BigInt(header.stampMs) * 1_000_000n, header, text);
   }
 
-  /** Makes a new index of all leases; {@link save} makes it valid. */
+  /**
+   * Makes a new index of all leases; {@link save} makes it valid.
+   * @param isKept false for one that is for this call only, and stays in memory
+   */
   static make(
     dir: string,
     leases: Iterable<readonly [address: string, owner: Owner]>,
     swept: boolean,
+    isKept = true,
   ): OwnerIndex {
     const lines = Array.from(leases, ([address, owner]) => renderLine(address, owner));
     const madeBytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), HEADER_BYTES);
     const { bootId } = thisBoot();
     const header = { bootId, stampMs: 0, madeBytes, savedBytes: madeBytes, swept, complete: true };
     const text = [renderHeader(header), ...lines].join('');
+    const inMemory = () => new OwnerIndex(dir, true, header, Buffer.from(text), false);
+    if (!isKept) return inMemory();
     try {
       putFile(join(dir, INDEX), text, { unfinished: join(dir, UNFINISHED_INDEX) });
     } catch {
       // A full disk must not prevent releasing a lease. The old file would not know of notes still to come.
       removeFile(join(dir, INDEX));
-      return new OwnerIndex(dir, true, header, Buffer.from(text), false);
+      return inMemory();
     }
     return new OwnerIndex(dir, true, header);
   }

@@ -1,8 +1,8 @@
 // Does `catena ipam` distinguish used addresses from forgotten ones, and free only the latter?
 
 import { expect, test } from 'bun:test';
-import { existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { noteBoot, thisBoot } from '../../src/ipam/lease-files.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { type Chain, writeChain } from '../helpers/chain.ts';
@@ -185,8 +185,11 @@ describeRoot('catena ipam', () => {
   test.each([
     ['host-local', 'the directory', 3],
     ['host-local', 'the leases, then a container,', 4],
+    ['host-local', 'the leases, which CHECK and STATUS have missed,', 4],
+    ['host-local', 'all in the directory, which CHECK and STATUS have missed,', 3],
     ['cluster', 'the directory', 3],
     ['cluster', 'the leases, then a container,', 4],
+    ['cluster', 'the leases, which CHECK and STATUS have missed,', 4],
   ] as const)(
     'the addresses of living containers are leased again (%s) once %s was deleted',
     (type, what, next) =>
@@ -202,8 +205,17 @@ describeRoot('catena ipam', () => {
         const at = (last: number) => [`10.88.0.${last}`, `fd88::${last}`];
         const leased = async () => (await chain.leases()).map(file => basename(file)).sort();
         await lab.remove(two);
-        if (what === 'the directory') rmSync(`${lab.tmp}/leases/podnet`, { recursive: true });
-        else {
+        const dir = `${lab.tmp}/leases/podnet`;
+        if (what === 'the directory') rmSync(dir, { recursive: true });
+        else if (what.includes('STATUS')) {
+          const files = what.startsWith('all')
+            ? readdirSync(dir).map(name => join(dir, name))
+            : await chain.leases();
+          for (const file of files) rmSync(file);
+          expect((await chain.run('check', one)).exitCode).toBe(1);
+          expect((await chain.run('status', one)).exitCode).toBe(0);
+          expect(await leased()).toEqual([]);
+        } else {
           for (const file of await chain.leases()) rmSync(file);
           expect((await chain.run('del', two)).exitCode).toBe(0);
           expect(await leased()).toEqual(at(2));

@@ -31,6 +31,7 @@ import {
   unusedGarbage,
   withStore,
 } from '../../../src/ipam/lease-store.ts';
+import { OwnerIndex } from '../../../src/ipam/owner-index.ts';
 import type { Log } from '../../../src/log.ts';
 import { offsetIp, parseIp, renderIp } from '../../../src/net/ip.ts';
 import { keptWith } from '../../helpers/kept.ts';
@@ -301,6 +302,38 @@ describe('LeaseStore.findLeasesOf()', () => {
     writeFileSync(lost, earlier);
     expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.2']);
   });
+});
+
+test.each([
+  ['an index', ['.catena-owners', 'lock']],
+  ['no index', ['lock']],
+])('who only looks leaves it known which leases others have deleted: with %s', (_, left) => {
+  const network = 'podnet';
+  withStore(dir, { reclaim: true, network }, store => store.reserve([give('10.0.0.2')], OWNER));
+  for (const name of readdirSync(dir)) if (!left.includes(name)) rmSync(join(dir, name));
+  const known = left.map(name => readFileSync(join(dir, name)));
+  for (const look of [
+    (store: LeaseStore) => store.findLeasesOf(OWNER).length,
+    (store: LeaseStore) => store.countTaken(parseIp('10.0.0.2'), parseIp('10.0.0.9')),
+  ])
+    expect(withStore(dir, { reclaim: true, network, restores: false }, look)).toBe(0);
+  expect(readdirSync(dir).sort()).toEqual(left);
+  expect(left.map(name => readFileSync(join(dir, name)))).toEqual(known);
+});
+
+test('who cannot look who lost leases leaves it known that they were deleted', () => {
+  const network = 'podnet';
+  const store = (work: (store: LeaseStore) => unknown) => withStore(dir, { reclaim: true, network }, work);
+  store(one => one.reserve([give('10.0.0.2')], OWNER));
+  rmSync(join(dir, '10.0.0.2'));
+  const cache = process.env.CATENA_CNI_CACHE_DIR;
+  process.env.CATENA_CNI_CACHE_DIR = 'no\0path';
+  const other = { ...OWNER, containerId: 'other' };
+  expect(() => store(one => one.reserve([give('10.0.0.2')], other))).toThrow('cached results');
+  if (cache === undefined) delete process.env.CATENA_CNI_CACHE_DIR;
+  else process.env.CATENA_CNI_CACHE_DIR = cache;
+  expect(listLeases(dir)).toEqual([]);
+  expect(OwnerIndex.find(dir)?.listed()).toEqual(new Set(['10.0.0.2']));
 });
 
 describe('LeaseStore.findLastReserved()', () => {
