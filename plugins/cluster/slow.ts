@@ -2,7 +2,7 @@
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { LeaseStore } from '../../src/ipam/lease-store.ts';
 import { obtain } from '../../src/pools/claim.ts';
-import { findPool } from '../../src/pools/find-pool.ts';
+import { findPool, lookAtPool } from '../../src/pools/find-pool.ts';
 import {
   type Held,
   type HeldBlock,
@@ -67,7 +67,7 @@ export function giveBackAtOnce(claimant: Claimant, deadlineMs: number): Promise<
 /** @throws CniError when the next ADD would not get a block */
 export async function tryToFind(claimant: Claimant, { name, spec }: ConfiguredPool): Promise<void> {
   const { store } = claimant;
-  const pool = await findPool(store, name, spec);
+  const pool = await lookAtPool(store, name, spec);
   const taken = await listAll(store, kindOf({ size: pool.blockSize }), { [POOL_LABEL]: labelOf(name) });
   if (anyFree(pool, new Set(taken.map(block => block.name)), claimant.random)) return;
   // Nothing is leased from its own since the boot.

@@ -2,7 +2,7 @@
 
 import type { PoolInventory } from '../../src/cni/plugin-about.ts';
 import { completeBegun } from '../../src/pools/claim.ts';
-import { findPool } from '../../src/pools/find-pool.ts';
+import { lookAtPool } from '../../src/pools/find-pool.ts';
 import {
   blockSpecOf,
   kindOf,
@@ -28,13 +28,13 @@ export async function takeInventory(conf: ClusterConf): Promise<PoolInventory[]>
   const store = await openStore(kubeconfig, timeout * 1000, dataDir);
   const all: PoolInventory[] = [];
   for (const { name, spec } of poolsOf(conf))
-    all.push(await inventoryOf(store, await findPool(store, name, spec)));
+    all.push(await inventoryOf(store, await lookAtPool(store, name, spec)));
   return all;
 }
 
 async function inventoryOf(
   store: ObjectStore,
-  pool: Awaited<ReturnType<typeof findPool>>,
+  pool: Awaited<ReturnType<typeof lookAtPool>>,
 ): Promise<PoolInventory> {
   const listed = await listAll(store, kindOf({ size: pool.blockSize }), { [POOL_LABEL]: labelOf(pool.name) });
   const nodes = new Map<string, PoolInventory['nodes'][number]>();

@@ -27,10 +27,9 @@ const ATTEMPTS = 5;
 type Pair = readonly Cidr[];
 
 /**
- * The pool of that name, as the configuration defines it or else its object.
+ * The pool of that name, as the configuration defines it or else its object, to claim blocks of it: its division is noted in the object.
  * @param configured creates the object if there is none
- * @throws CniError 7 when there is no definition, it is invalid, its blocks have had another size, or nodes may hold its addresses already
- *   from another pool or in other pairs
+ * @throws CniError as {@link lookAtPool}
  */
 export async function findPool(
   store: ObjectStore,
@@ -38,20 +37,39 @@ export async function findPool(
   configured: PoolSpec | undefined,
 ): Promise<Pool> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    const all = await listAll(store, 'pools', {});
-    const object = all.find(one => one.name === name);
-    if (object === undefined && configured === undefined) {
-      const text = `Cannot find pool "${name}": the store has no object of that name`;
-      const details = 'create one of kind Pool, or give "subnets" in the configuration';
-      throw invalidConfig(text, { details });
-    }
-    const pool = parsed(name, configured ?? object?.spec);
-    refuseTaken(pool, all);
+    const { object, pool } = await definedPool(store, name, configured);
     const noted = await noteIn(store, object, pool);
     const restored = noted?.annotations[RESTORED_ANNOTATION];
     if (noted) return { ...pool, uid: noted.uid, ...defined({ restored }) };
   }
   throw tryAgainLater(`Cannot use pool "${name}": its object keeps changing`);
+}
+
+/**
+ * The same for who claims nothing: a size that was never used must not become the only one.
+ * @throws CniError 7 when there is no definition, it is invalid, its blocks have had another size, or nodes may hold its addresses already
+ *   from another pool or in other pairs
+ */
+export async function lookAtPool(
+  store: ObjectStore,
+  name: string,
+  configured: PoolSpec | undefined,
+): Promise<Pool> {
+  return (await definedPool(store, name, configured)).pool;
+}
+
+async function definedPool(store: ObjectStore, name: string, configured: PoolSpec | undefined) {
+  const all = await listAll(store, 'pools', {});
+  const object = all.find(one => one.name === name);
+  if (object === undefined && configured === undefined) {
+    const text = `Cannot find pool "${name}": the store has no object of that name`;
+    const details = 'create one of kind Pool, or give "subnets" in the configuration';
+    throw invalidConfig(text, { details });
+  }
+  const pool = parsed(name, configured ?? object?.spec);
+  refuseTaken(pool, all);
+  refuseOtherSize(pool, object);
+  return { object, pool };
 }
 
 /** How a Pool object says that its addresses are divided. */
@@ -109,6 +127,17 @@ function refuseTaken(pool: Pool, all: readonly StoredObject[]): void {
   }
 }
 
+function refuseOtherSize({ name, blockSize }: Pool, object: StoredObject | undefined): void {
+  const former = object?.annotations[SIZE_ANNOTATION];
+  if (former === undefined || former === String(blockSize)) return;
+  throw invalidConfig(
+    `Cannot use pool "${name}": its blocks had ${former} addresses before, and now "blockSize" is ${blockSize}`,
+    {
+      details: `the new blocks would overlap the old ones; make another pool for the new size, or, if no node holds a block any longer, remove annotation "${SIZE_ANNOTATION}" of Pool "${name}"`,
+    },
+  );
+}
+
 function overlap(one: Pair, other: Pair): boolean {
   return one.some(a => other.some(b => cidrsOverlap(a, b)));
 }
@@ -142,12 +171,6 @@ async function noteIn(
   const former = object.annotations[SIZE_ANNOTATION];
   const noted = notedIn(object.annotations).map(textOf);
   if (former === size && pairs.every(pair => noted.includes(pair))) return object;
-  if (former !== undefined && former !== size) {
-    throw invalidConfig(
-      `Cannot use pool "${name}": its blocks had ${former} addresses before, and now "blockSize" is ${size}`,
-      { details: 'the new blocks would overlap the old ones; make another pool for the new size' },
-    );
-  }
   const all = [...new Set([...noted, ...pairs])].join(' ');
   const annotations = { ...object.annotations, [SIZE_ANNOTATION]: size, [SUBNETS_ANNOTATION]: all };
   return store.replace('pools', { ...object, annotations });
