@@ -130,13 +130,20 @@ export function findDeadLeases(
  * it, in a virtual machine, or on a device that a program drives itself. Multus and others keep their records in a directory of their own.
  */
 export function findOnRecord({ containerId, ifname }: Owner, root = cniCacheDir()): string | undefined {
-  const dirs = ['', ...recordsIn(root)].map(name => join(root, name, 'results'));
-  const paths = dirs.flatMap(dir =>
-    recordsIn(dir)
-      .filter(name => name.includes(`-${containerId}-`))
-      .flatMap(name => netnsIn(readRecord(join(dir, name)), ifname) ?? []),
+  const paths = recordsOf(name => name.includes(`-${containerId}-`), root).flatMap(
+    record => netnsIn(record, ifname) ?? [],
   );
   return paths.find(exists);
+}
+
+/** Records of libcni by the names of their files, of whichever program. */
+function recordsOf(isMeant: (name: string) => boolean, root = cniCacheDir()): JsonObject[] {
+  const dirs = ['', ...recordsIn(root)].map(name => join(root, name, 'results'));
+  return dirs.flatMap(dir =>
+    recordsIn(dir)
+      .filter(isMeant)
+      .map(name => readRecord(join(dir, name))),
+  );
 }
 
 /**
@@ -168,9 +175,7 @@ interface LostLease {
  * the namespace that it names has an interface with the address.
  */
 export function findLostLeases(network: string): LostLease[] {
-  const dir = join(cniCacheDir(), 'results');
-  const files = recordsIn(dir).filter(name => name.startsWith(`${network}-`));
-  return files.flatMap(name => lostIn(readRecord(join(dir, name)), network));
+  return recordsOf(name => name.startsWith(`${network}-`)).flatMap(record => lostIn(record, network));
 }
 
 function lostIn(record: JsonObject, network: string): LostLease[] {

@@ -262,6 +262,29 @@ describeRoot('host-local', () => {
     },
   );
 
+  test.each(['', 'multus', 'catena'])(
+    'once all leases were deleted, those of living containers are written again: with records in "%s"',
+    async program => {
+      const { name, call, leases, dir } = network({ subnet: '10.1.7.0/24' });
+      expect((await call('ADD', 'one')).exitCode).toBe(0);
+      const container = await lab.container();
+      await lab.ip(container, 'addr', 'add', '10.1.7.2/24', 'dev', 'lo');
+      const cache = join(lab.tmp, `cache-${name}`);
+      const results = join(cache, program, 'results');
+      mkdirSync(results, { recursive: true });
+      const ids = { containerId: 'one', ifName: 'eth0', networkName: name, netns: container.path };
+      const result = { cniVersion: '1.0.0', ips: [{ address: '10.1.7.2/24' }] };
+      writeFileSync(
+        join(results, `${name}-one-eth0`),
+        JSON.stringify({ kind: 'cniCacheV1', ...ids, result }),
+      );
+      for (const file of readdirSync(dir)) rmSync(join(dir, file));
+      const env = { CATENA_CNI_CACHE_DIR: cache };
+      expect((await call('ADD', 'two', { env })).result.ips[0].address).toBe('10.1.7.3/24');
+      expect(leases()).toEqual({ '10.1.7.2': 'one\r\neth0', '10.1.7.3': 'two\r\neth0' });
+    },
+  );
+
   test('an address is not taken from a container that cannot be looked at, for want of descriptors', async () => {
     const { name, call, dir } = network({ ranges: [[{ subnet: '10.1.8.0/24' }]] });
     expect((await call('ADD', 'one', { args: 'IP=10.1.8.50' })).exitCode).toBe(0);
