@@ -2,11 +2,11 @@
 
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { findOwner, isSameContainer } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner, isSameContainer } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import { namesIfThere, readIfThere, UNREADABLE } from '../files/read-file.ts';
-import { findCidr, type Ip, renderIp } from '../net/ip.ts';
+import { findCidr, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
@@ -113,14 +113,18 @@ export function findDeadLeases(
   const suspects = addresses.filter(address => bootOf(join(dir, address)) === 'this');
   const use = suspects.length ? findUse() : undefined;
   if (use === undefined) return [];
-  const living = [...containersWithPairs(network, use, asking)];
+  const excepted = asking === undefined ? undefined : findNetnsIdentity(asking);
+  const isOther = (path: string) => excepted === undefined || findNetnsIdentity(path) !== excepted;
+  // One may have given its address to a virtual machine.
+  const living = pairsOf(network, use).filter(({ path }) => isOther(path));
   const witnesses = { holders: use.holders, findRecord: () => undefined };
   return suspects.filter(address => {
     const lease = inspectLease(dir, address, witnesses);
     if (lease?.state !== 'unused' || lease.owner === undefined) return false;
     const { containerId } = lease.owner;
     return (
-      !living.some(noted => isSameContainer(containerId, noted)) && findOnRecord(lease.owner) === undefined
+      !living.some(({ owner }) => isSameContainer(containerId, owner.containerId)) &&
+      findOnRecord(lease.owner) === undefined
     );
   });
 }
@@ -146,20 +150,17 @@ function recordsOf(isMeant: (name: string) => boolean, root = cniCacheDir()): Js
   );
 }
 
-/**
- * Containers to which a pair leads, as its alias names them: one may have given its address to a virtual machine.
- * @param except a namespace whose pairs do not count
- */
-function containersWithPairs(network: string, { farEnds }: Use, except = ''): ReadonlySet<string> {
-  const excepted = findNetnsIdentity(except);
-  const isOther = (path: string) => excepted === undefined || findNetnsIdentity(path) !== excepted;
+/** Attachments to which a pair leads, by the alias of the host's end, and the paths of their namespaces. */
+function pairsOf(
+  network: string,
+  { farEnds }: Use,
+): { readonly owner: AttachmentId; readonly path: string }[] {
   const socket = new NetlinkSocket(NETLINK_ROUTE);
   try {
-    const owners = listLinks(socket).flatMap(({ index, attrs: { alias } }) => {
-      const path = farEnds.get(index);
-      return path !== undefined && isOther(path) ? (findOwner(alias) ?? []) : [];
+    return listLinks(socket).flatMap(({ index, attrs: { alias } }) => {
+      const [path, owner] = [farEnds.get(index), findOwner(alias)];
+      return path !== undefined && owner?.network === network ? [{ owner, path }] : [];
     });
-    return new Set(owners.filter(one => one.network === network).map(({ containerId }) => containerId));
   } finally {
     socket.close();
   }
@@ -172,10 +173,23 @@ interface LostLease {
 
 /**
  * Leases of the network that containers need and that are gone, as when files were deleted to make room: libcni has a record of the ADD, and
- * the namespace that it names has an interface with the address.
+ * the namespace that it names has an interface with the address; or, as records are deleted as well, a pair leads to such an interface.
  */
 export function findLostLeases(network: string): LostLease[] {
-  return recordsOf(name => name.startsWith(`${network}-`)).flatMap(record => lostIn(record, network));
+  const recorded = recordsOf(name => name.startsWith(`${network}-`)).flatMap(one => lostIn(one, network));
+  return [...recorded, ...lostBehindPairs(network)];
+}
+
+function lostBehindPairs(network: string): LostLease[] {
+  const use = findUse();
+  if (use === undefined) return [];
+  const holders = [...use.holders].filter(([address]) => !address.startsWith('fe80:'));
+  // A digest in place of an id is no owner.
+  const pairs = pairsOf(network, use).filter(({ owner }) => !owner.containerId.startsWith('~'));
+  return pairs.flatMap(({ owner: { containerId, ifname }, path }) => {
+    const own = holders.filter(([, all]) => all.some(one => one.netns === path && one.ifname === ifname));
+    return own.map(([address]) => ({ ip: parseIp(address), owner: { containerId, ifname } }));
+  });
 }
 
 function lostIn(record: JsonObject, network: string): LostLease[] {

@@ -285,6 +285,22 @@ describeRoot('host-local', () => {
     },
   );
 
+  test('once all leases and records were deleted, those of living containers behind a pair are written again', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const ipam = { type: 'host-local', subnet: '10.1.6.0/24', dataDir: `${lab.tmp}/leases` };
+      const conf = { cniVersion: LATEST_SPEC_VERSION, name: 'net', type: 'bridge', ipam };
+      const added = await lab.plugin('bridge', { command: 'ADD', conf, container });
+      expect(added).toMatchObject({ exitCode: 0 });
+      rmSync(`${lab.tmp}/leases`, { recursive: true });
+      const other = await lab.plugin('bridge', { command: 'ADD', conf, container: await lab.container() });
+      expect(other.result.ips[0].address).toBe('10.1.6.3/24');
+      expect(readdirSync(`${lab.tmp}/leases/net`)).toContainEqual('10.1.6.2');
+      expect(await lab.plugin('bridge', { command: 'DEL', conf, container })).toMatchObject({ exitCode: 0 });
+      expect(readdirSync(`${lab.tmp}/leases/net`)).not.toContain('10.1.6.2');
+    });
+  });
+
   test('an address is not taken from a container that cannot be looked at, for want of descriptors', async () => {
     const { name, call, dir } = network({ ranges: [[{ subnet: '10.1.8.0/24' }]] });
     expect((await call('ADD', 'one', { args: 'IP=10.1.8.50' })).exitCode).toBe(0);
