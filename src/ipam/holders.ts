@@ -64,6 +64,20 @@ export function findUse(): Use | undefined {
   return looked ? { holders, farEnds } : undefined;
 }
 
+/**
+ * Why a device must stay: another one of the host or of a container is on it, such as a VLAN device or a macvlan, which the kernel would
+ * delete as well; or that cannot be seen.
+ * @param links of the host that count
+ */
+export function findUpper(index: number, links: readonly Link[]): string | undefined {
+  const upper = links.find(({ peer, attrs }) => peer === index && attrs.linkNetnsId === undefined);
+  if (upper) return `"${upper.name}" is on it`;
+  const use = findUse();
+  if (use === undefined) return 'a device in a namespace that is not accessible from here may be on it';
+  const path = use.farEnds.get(index);
+  return path && `a device in ${path} is on it`;
+}
+
 export interface NamespaceVisit {
   readonly path: string;
   readonly pids: readonly number[];

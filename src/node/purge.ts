@@ -6,6 +6,7 @@ import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { findOwner } from '../cni/attachment.ts';
 import type { SharedChain } from '../cni/plugin-about.ts';
 import { namesIn } from '../files/read-file.ts';
+import { findUpper } from '../ipam/holders.ts';
 import { listLeases } from '../ipam/lease-files.ts';
 import { FAMILIES } from '../net/ip.ts';
 import { isInstalled, restoreTable, type SavedTable, saveTable } from '../netlink/iptables/program.ts';
@@ -66,7 +67,7 @@ export function purgeFiles(places: PurgePlaces, dryRun: boolean): PurgeStep[] {
   }
   for (const dir of leaseDirs) purgeLeases(dir, remover);
   for (const dir of binDirs) if (namesIn(dir).includes(SWAPS)) remover.remove(join(dir, SWAPS));
-  for (const dir of shared) remover.prune(dir);
+  for (const dir of new Set(shared)) remover.prune(dir);
   return remover.steps;
 }
 
@@ -186,8 +187,8 @@ export function listElementOwners(): string[] {
 }
 
 /**
- * Removes our tables, with all that is in them, and the devices that we made for networks: bridges without a port of an attachment,
- * their own ports, and the host's macvlans.
+ * Removes our tables, with all that is in them, and the devices that we made for networks: bridges without a port of an attachment or
+ * another's device on them, their own ports, and the host's macvlans.
  * @param dryRun only look
  * @throws NetlinkError when the kernel refuses
  */
@@ -196,12 +197,11 @@ export function purgeKernel(dryRun: boolean): PurgeStep[] {
   const own = kernel.nftTables.filter(isOwnTable);
   if (!dryRun) kernel.ask(NETLINK_NETFILTER, socket => commit(socket, own.map(deleteTable)));
   const judged = judgeDevices(kernel.links);
-  const free = judged.filter(({ port }) => port === undefined).map(({ link }) => link.index);
+  const free = judged.filter(({ why }) => why === undefined).map(({ link }) => link.index);
   if (!dryRun) kernel.ask(NETLINK_ROUTE, socket => removeLinks(socket, free));
-  const devices = judged.map(({ link, port }): PurgeStep => {
+  const devices = judged.map(({ link, why }): PurgeStep => {
     const what = `device "${link.name}" of kind "${link.kind}"`;
-    if (port === undefined) return { action: 'remove', what };
-    return { action: 'keep', what, why: `"${port}" is a port of it` };
+    return why === undefined ? { action: 'remove', what } : { action: 'keep', what, why };
   });
   return [
     ...own.map(table => ({ action: 'remove' as const, what: `table ${renderTable(table)}` })),
@@ -209,16 +209,20 @@ export function purgeKernel(dryRun: boolean): PurgeStep[] {
   ];
 }
 
-/** Devices of networks, with a port of the bridge that an attachment, or another program, has. */
-function judgeDevices(links: readonly Link[]): { readonly link: Link; readonly port: string | undefined }[] {
+/** Devices of networks, with what an attachment, or another program, has in the bridge or on it. */
+function judgeDevices(links: readonly Link[]): { readonly link: Link; readonly why: string | undefined }[] {
   const own = links.filter(({ attrs: { alias } }) => alias?.startsWith(ALIAS_PREFIX) && !findOwner(alias));
   const indexes = new Set(own.map(({ index }) => index));
-  const portOf = (bridge: number) =>
-    links.find(one => indexes.has(bridge) && one.master === bridge && !indexes.has(one.index))?.name;
+  const others = links.filter(({ index }) => !indexes.has(index));
+  const useOf = (device: number): string | undefined => {
+    if (!indexes.has(device)) return undefined;
+    const port = others.find(({ master }) => master === device);
+    return port ? `"${port.name}" is a port of it` : findUpper(device, others);
+  };
   return own.map(link => {
     // Either end of a pair that carries the gateway of a VLAN.
     const ends = [link, ...own.filter(one => one.index === link.peer)];
-    const [port] = ends.flatMap(({ index, master }) => portOf(index) ?? portOf(master) ?? []);
-    return { link, port };
+    const [why] = ends.flatMap(({ index, master }) => useOf(index) ?? useOf(master) ?? []);
+    return { link, why };
   });
 }

@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import { CATENA } from '../helpers/catena.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 
@@ -108,6 +109,24 @@ describeRoot(
           expect(purged.stdout).toContain(what);
         expect(machine.processes('catena', 'catena-core')).toEqual([]);
         expect(await snapshot(machine)).toEqual(before);
+      });
+    });
+
+    test("leaves a bridge with another's device on it, which the kernel would delete as well", async () => {
+      await withMachine(async machine => {
+        const catena = (...args: string[]) => machine.ok([CATENA, ...args], { timeoutMs: 120_000 });
+        const plain = { ...NETWORK, plugins: NETWORK.plugins.slice(0, 1) };
+        // It is the build, which would be uninstalled.
+        await machine.ok(['umount', '/opt/cni/bin']);
+        machine.write('/etc/cni/net.d/podnet.conflist', JSON.stringify(plain));
+        for (const name of ['web', 'other']) await newNamespace(machine, name);
+        for (const verb of ['add', 'del']) await catena(verb, 'podnet', 'web', '--bin-dir', BIN_DIR);
+        const macvlan = ['link', 'cni0', 'name', 'net1', 'netns', 'other', 'type', 'macvlan'];
+        await machine.ok(['ip', 'link', 'add', ...macvlan]);
+        const purged = await catena('uninstall', '--purge');
+        const why = 'a device in /run/netns/other is on it';
+        expect(purged).toContain(`keep     device "cni0" of kind "bridge": ${why}`);
+        await machine.ok(['ip', '-n', 'other', 'link', 'show', 'net1']);
       });
     });
   },

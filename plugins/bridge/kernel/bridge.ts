@@ -3,7 +3,7 @@
 import { AUTO_MTU, resolveMtu } from '../../../src/attach/mac-and-mtu.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../../src/cni/errors.ts';
-import { findUse } from '../../../src/ipam/holders.ts';
+import { findUpper } from '../../../src/ipam/holders.ts';
 import { randomMac, renderMac } from '../../../src/net/interface.ts';
 import { renderCidr } from '../../../src/net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
@@ -75,16 +75,7 @@ export function removeUnusedBridge(socket: NetlinkSocket, name: string, uplink: 
   if (bridge?.kind !== 'bridge' || !isOurs(bridge) || hasAddress(socket, bridge)) return;
   const outer = uplink ? findLink(socket, uplink)?.index : undefined;
   if (listBridgePorts(socket, bridge.index).some(({ index }) => index !== outer)) return;
-  if (!isLower(socket, bridge)) removeLink(socket, bridge.index);
-}
-
-/**
- * Whether a device of the host or of a container is on the bridge, such as a VLAN device or a macvlan: the kernel would delete it as well.
- * True if namespaces cannot be inspected.
- */
-function isLower(socket: NetlinkSocket, { index }: Link): boolean {
-  const isOn = ({ peer, attrs }: Link) => peer === index && attrs.linkNetnsId === undefined;
-  return listLinks(socket).some(isOn) || (findUse()?.farEnds.has(index) ?? true);
+  if (findUpper(bridge.index, listLinks(socket)) === undefined) removeLink(socket, bridge.index);
 }
 
 function hasAddress(socket: NetlinkSocket, { index }: Link): boolean {
