@@ -65,7 +65,8 @@ export const plugin = definePlugin({
     const conf = findKept(call);
     if (conf === 'broken')
       call.log.warn('the delegate configuration of ADD is unknown; using the current configuration');
-    const today = conf === 'broken' ? tryRender(call) : conf;
+    // Without a subnet file as well, as after a power loss: what the delegate holds carries the attachment's name.
+    const today = conf === 'broken' ? (tryRender(call) ?? planDelegate(call.conf, NO_SUBNETS)) : conf;
     if (today !== undefined) await delegateOf(call, withPrevResult(call, today)).del();
     // A repeated DEL knows by it what the delegate has not deleted yet.
     await call.onceDeleted(() => removeRecord(dataDirOf(call), call.env));
@@ -282,6 +283,8 @@ interface SubnetEnv {
   /** Whether flanneld itself masquerades. */
   readonly ipMasq: boolean;
 }
+
+const NO_SUBNETS: SubnetEnv = { networks: [], subnets: [], mtu: 0, ipMasq: false };
 
 /**
  * Reads the file.

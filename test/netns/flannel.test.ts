@@ -240,12 +240,17 @@ describeRoot('flannel', () => {
       const del = { command: 'DEL', conf, container };
       expect(await lab.plugin('flannel', del)).toMatchObject({ exitCode: 0, stdout: '' });
       const shared = `${lab.tmp}/flannel/${container.id}`;
-      for (const text of [undefined, '']) {
+      for (const [text, hasSubnets] of [
+        [undefined, true],
+        ['', true],
+        ['', false],
+      ] as const) {
         await add(lab, container, conf);
         const file = readFileSync(shared, 'utf8');
         rmSync(`${shared}:eth0`);
         rmSync(shared);
         writeFileSync(shared, text ?? file);
+        if (!hasSubnets) rmSync(`${lab.tmp}/subnet.env`);
         const reply = await lab.plugin('flannel', del);
         expect(reply).toMatchObject({ exitCode: 0, stdout: '' });
         expect((await lab.ip(container, 'link')).map(link => link.ifname)).toEqual(['lo']);
