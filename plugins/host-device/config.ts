@@ -8,7 +8,7 @@ import { findIfnameProblem, parseMac, renderMac } from '../../src/net/interface.
 export const HostDeviceConf = z.extend(PluginConfig, {
   /** Name of the device; takes precedence over the other keys that name one. */
   device: z.optional(z.string()),
-  /** Hardware address of the device, six bytes. */
+  /** Hardware address of the device, six bytes. Of several that share it, such as a bridge and its port, the lowest one. */
   hwaddr: z.optional(z.string()),
   /** Directory of the device in sysfs, below `/sys/devices/`. */
   kernelpath: z.optional(z.string()),

@@ -27,7 +27,11 @@ export type Selected =
 export function select(host: NetlinkSocket, selector: Selector, sys = SYS): Selected {
   if (selector.by === 'name') return linkOf(host, selector.name);
   if (selector.by === 'mac') {
-    const link = listLinks(host).find(({ mac }) => mac === selector.mac);
+    const all = listLinks(host).filter(({ mac }) => mac === selector.mac);
+    // A bridge has the address of its port, and a VLAN device that of the device below: the lowest one is meant.
+    const isUpper = ({ index, peer, attrs }: Link) =>
+      all.some(one => one.master === index || (one.index === peer && attrs.linkNetnsId === undefined));
+    const link = all.find(one => !isUpper(one)) ?? all[0];
     return link
       ? { kind: 'interface', link }
       : absent(`no interface has the hardware address ${selector.mac}`);

@@ -189,7 +189,10 @@ describeRoot('host-device', () => {
 
   test('[1.1.0] ADD finds the device by its hardware address, and without IPAM only brings it up', async () => {
     await withHost(async lab => {
+      // Its port gives it the address.
+      await lab.ip(lab.host, 'link', 'add', 'br0', 'type', 'bridge');
       await withDevice(lab);
+      await lab.ip(lab.host, 'link', 'set', 'up0', 'master', 'br0');
       const container = await lab.container();
       const { device: _, ipam: __, ...rest } = confOf(lab);
       const conf = { ...rest, hwaddr: MAC.toUpperCase() };
