@@ -3,7 +3,7 @@
 import { type ChainOwner, chainOwnerIn } from '../../src/attach/owner.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { ANYWHERE, IP_BITS, renderCidr, renderIp, subnetOf } from '../../src/net/ip.ts';
-import { quote } from '../../src/netlink/iptables/nat.ts';
+import { COMMENT_MAX_BYTES, quote } from '../../src/netlink/iptables/nat.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 import type { FamilyPlan, Forward, Protocol } from './plan.ts';
 
@@ -19,8 +19,6 @@ export const SHARED = {
 /** Hexadecimal digits that fit into a chain's name after its prefix. */
 const HASH_DIGITS = 21;
 const KEY_DIGITS = 15;
-/** linux/netfilter/xt_comment.h, XT_MAX_COMMENT_LEN, less the terminating zero. */
-const COMMENT_MAX_BYTES = 255;
 
 export function dnatChain(owner: ChainOwner): string {
   return `CNI-DN-${hash(owner)}`;

@@ -15,7 +15,14 @@ import {
   renderIp,
   subnetOf,
 } from '../net/ip.ts';
-import { listLegacyNat, listNftNat, type NatRule, natTable, renderRule } from '../netlink/iptables/nat.ts';
+import {
+  COMMENT_MAX_BYTES,
+  listLegacyNat,
+  listNftNat,
+  type NatRule,
+  natTable,
+  renderRule,
+} from '../netlink/iptables/nat.ts';
 import { findExemption, findOvertaken } from '../netlink/iptables/precedence.ts';
 import { doProgramsChange, getRestore, restoreNat } from '../netlink/iptables/program.ts';
 import { commitAfterReading, renderTable, tryOut } from '../netlink/nft/message.ts';
@@ -309,7 +316,7 @@ function checkIptablesMasquerade(socket: NetlinkSocket, owner: AttachmentId, cid
 /** The rules that the reference would add, in an order that exempts every subnet before masquerading. */
 function rulesFor(owner: AttachmentId, family: Family, cidrs: readonly Cidr[]): NatRule[] {
   const chain = attachmentChain(owner);
-  const comment = `name: "${owner.network}" id: "${owner.containerId}"`;
+  const comment = `name: "${owner.network}" id: "${owner.containerId}"`.slice(0, COMMENT_MAX_BYTES);
   const accepted = cidrs.map(cidr => ({ cidr: subnetOf(cidr), not: false }));
   return [
     ...accepted.map(destination => ({ chain, target: 'ACCEPT', destination, comment })),

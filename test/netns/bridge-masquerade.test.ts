@@ -79,6 +79,18 @@ describeRoot(
       });
     });
 
+    test.each(MODES)('[1.0.0] %s: CHECK knows rules whose comment iptables has cut', async mode => {
+      await withHost(async lab => {
+        const container = { ...(await lab.container()), id: 'c'.repeat(64) };
+        const env = systemWith(lab, mode);
+        const conf = confOf(lab, { name: 'n'.repeat(180) });
+        const prevResult = await call(lab, 'ADD', conf, container, { env });
+        await call(lab, 'CHECK', conf, container, { env, prevResult });
+        await call(lab, 'DEL', conf, container, { env, prevResult });
+        expect(await linesOf(lab)).toEqual([]);
+      });
+    });
+
     test('[1.0.0] DEL keeps the rules of another interface of the container', async () => {
       await withHost(async lab => {
         const container = await lab.container();

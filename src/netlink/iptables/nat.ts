@@ -368,6 +368,9 @@ function textAt(bytes: Uint8Array, at: number): string {
   return str.decode(bytes.subarray(at), {});
 }
 
+/** linux/netfilter/xt_comment.h, XT_MAX_COMMENT_LEN, less the terminating zero: iptables cuts a longer comment. */
+export const COMMENT_MAX_BYTES = 255;
+
 /**
  * The rule in `iptables-save` syntax, without the command before its chain.
  * Same as: `<chain> -s <source> -d <destination> -m comment --comment <comment> -j <target>`
