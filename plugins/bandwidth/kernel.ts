@@ -87,9 +87,16 @@ function ownAmong(links: readonly (Link | undefined)[], attachment: AttachmentId
   return links.flatMap(link => (link && isOwn(link, attachment) ? [link] : []));
 }
 
-/** Devices whose names look like those of bandwidth. */
+/** Devices whose names look like those of bandwidth, or that have been renamed since and still name their attachment. */
 export function listIfbs(host: NetlinkSocket): Link[] {
-  return listLinks(host).filter(link => link.kind === 'ifb' && NAME.test(link.name));
+  return listLinks(host).filter(
+    ({ kind, name, attrs }) => kind === 'ifb' && (NAME.test(name) || findOwner(attrs.alias)),
+  );
+}
+
+/** The attachment's devices by whatever name. */
+export function findRenamedIfbs(host: NetlinkSocket, attachment: AttachmentId): Link[] {
+  return listIfbs(host).filter(({ attrs }) => attrs.alias && attrs.alias === aliasOf(attachment));
 }
 
 interface WantedIfb {

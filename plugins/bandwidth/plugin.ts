@@ -22,6 +22,7 @@ import {
 import {
   applyShaping,
   findIfbs,
+  findRenamedIfbs,
   findShapedDevices,
   getShapedDevice,
   ifbNamesOf,
@@ -122,7 +123,10 @@ export const plugin = definePlugin({
       removeLinks(call.container, left);
     }
     const { host } = call;
-    const ifbs = findIfbs(host, attachment);
+    const named = findIfbs(host, attachment);
+    // Without the result it may be the DEL of what an earlier one has left.
+    const isThorough = named.length === 0 && call.prevResult === undefined;
+    const ifbs = isThorough ? findRenamedIfbs(host, attachment) : named;
     const veths = devices.filter(({ netns }) => !netns);
     await call.removeDevices(ifbs, () => {
       // With a main plugin of ours, they have disappeared together with the IFB device.

@@ -33,6 +33,12 @@ async function succeed(lab: Lab, call: PluginCall) {
   return reply.result;
 }
 
+/** As another program might do. */
+async function rename(lab: Lab, ifb: string): Promise<void> {
+  await lab.ip(lab.host, 'link', 'set', ifb, 'down');
+  await lab.ip(lab.host, 'link', 'set', ifb, 'name', 'shaper0');
+}
+
 async function fail(lab: Lab, call: PluginCall): Promise<string> {
   const reply = await lab.plugin('bandwidth', call);
   expect(reply.exitCode).toBe(1);
@@ -653,6 +659,17 @@ describeKernel('bandwidth DEL', () => {
     });
   });
 
+  test('without a result finds a device that was renamed', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const { interfaces } = await succeed(lab, callOf('ADD', pod));
+      await rename(lab, interfaces[2].name);
+      const { prevResult: _, ...del } = callOf('DEL', pod);
+      await succeed(lab, del);
+      expect(await ifbsOf(lab)).toEqual([]);
+    });
+  });
+
   test('of an attachment without limits changes nothing', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
@@ -670,7 +687,7 @@ describeKernel('bandwidth GC', () => {
     await withHost(async lab => {
       const [kept, gone, foreign] = [await connect(lab, 1), await connect(lab, 2), await connect(lab, 3)];
       await succeed(lab, callOf('ADD', kept));
-      await succeed(lab, callOf('ADD', gone));
+      await rename(lab, (await succeed(lab, callOf('ADD', gone))).interfaces[2].name);
       await succeed(lab, callOf('ADD', foreign, { ...BOTH, name: 'othernet' }));
       await lab.ip(lab.host, 'link', 'add', 'bwp-of-others', 'type', 'ifb');
       const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth', ...BOTH };
