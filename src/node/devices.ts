@@ -4,7 +4,7 @@ import { defined } from '../cni/json.ts';
 import { renderCidr, renderIp } from '../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { IFF_UP, type Link, netnsIdOf } from '../netlink/rtnl/link.ts';
-import { RT_TABLE_MAIN, waysOf } from '../netlink/rtnl/route.ts';
+import { RT_TABLE_MAIN, RTPROT_KERNEL, waysOf } from '../netlink/rtnl/route.ts';
 import type { Rule } from '../netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
@@ -34,6 +34,8 @@ export interface HostRoute {
   /** With prefix length; `0.0.0.0/0` and `::/0` are default routes. */
   readonly destination: string;
   readonly device: string;
+  /** The kernel made it for an address of the device: without it the node has lost that link. */
+  readonly isOfAddress?: true;
 }
 
 /** Needs two tables. */
@@ -44,7 +46,8 @@ export function readHostRoutes({ links, routes }: Tables): HostRoute[] {
     .flatMap(route => {
       const destination = renderCidr(route.dst);
       const devices = new Set(waysOf(route).map(({ oif }) => nameOf.get(oif) ?? ''));
-      return [...devices].map(device => ({ destination, device }));
+      const origin = route.protocol === RTPROT_KERNEL ? { isOfAddress: true as const } : {};
+      return [...devices].map(device => ({ destination, device, ...origin }));
     });
 }
 

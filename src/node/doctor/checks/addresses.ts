@@ -32,7 +32,7 @@ export const subnets: Check = node => {
       rangesOf(list, findAbout).map(({ range }) => [renderCidr(range.subnet), range.subnet]),
     );
     return [...own.values()].flatMap(subnet =>
-      routes.flatMap(({ destination, device }) => {
+      routes.flatMap(({ destination, device, isOfAddress }) => {
         const other = findCidr(destination);
         const isApart = !other || other.prefix === 0 || !cidrsOverlap(subnet, other);
         if (isApart || devices.includes(device)) return [];
@@ -43,12 +43,18 @@ export const subnets: Check = node => {
         if (others.length < attached.length && led.length === 0) return [];
         const found = `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} on "${device}"`;
         if (led.length === 0 || other.prefix <= subnet.prefix) {
-          const mend = `ip route show ${destination}; use another subnet for the network, unless the route is for it`;
+          const show = other.ip.family === 6 ? 'ip -6 route show' : 'ip route show';
+          const mend = `${show} ${destination}; use another subnet for the network, unless the route is for it`;
           return problem('warning', found, mend);
         }
         const those = `${found}, which takes packets to ${led.map(renderIp).join(', ')} of its containers`;
         const holder = standing().find(({ hostEnds }) => hostEnds.includes(device));
-        if (holder === undefined) return problem('error', those, `ip route del ${destination} dev ${device}`);
+        if (holder === undefined) {
+          const mend = isOfAddress
+            ? `use another subnet for network "${list.name}", and start its containers again: the node reaches its neighbours on "${device}" by this route`
+            : `ip route del ${destination} dev ${device}`;
+          return problem('error', those, mend);
+        }
         const [one] = others.filter(({ ips }) => ips.some(ip => cidrContains(other, ip)));
         const mend =
           one?.network === holder.network

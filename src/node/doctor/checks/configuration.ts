@@ -33,7 +33,8 @@ export const shadowed: Check = ({ confDir, facts }) => {
   const [first, ...others] = networks.map(({ file }) => basename(file)).sort();
   if (first === undefined) {
     const found = `there is no network in "${confDir}": runtimes report "not ready"`;
-    return [problem('error', found, 'catena install --conf-dir <dir>')];
+    const mend = `catena init podnet --kind bridge --subnet auto && catena install podnet.conflist --conf-dir ${confDir}`;
+    return [problem('error', found, mend)];
   }
   if (others.length === 0) return `"${first}" is the only file, so every runtime uses it`;
   const found = `runtimes that use one file use "${first}"; they ignore ${others.map(name => `"${name}"`).join(', ')}`;

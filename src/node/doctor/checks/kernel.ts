@@ -27,7 +27,8 @@ export const bridgeNetfilter: Check = ({ read }) => {
   if (v4 === undefined && v6 === undefined) return 'bridged packets do not pass iptables';
   if (v4 === v6) return `bridged packets ${v4 === '1' ? 'pass' : 'do not pass'} iptables, in both families`;
   const found = `bridge-nf-call-iptables is ${v4}, bridge-nf-call-ip6tables is ${v6}: the families are filtered differently`;
-  return [problem('warning', found, 'sysctl -w net.bridge.bridge-nf-call-ip6tables=1')];
+  const off = v4 === '1' ? 'ip6tables' : 'iptables';
+  return [problem('warning', found, `sysctl -w net.bridge.bridge-nf-call-${off}=1`)];
 };
 
 /** Names of the tables of the iptables before nf_tables. */

@@ -123,7 +123,12 @@ describeNeeding(
     });
 
     test('reports a missing network, and a broken one', async () => {
-      expect(await idsOf(node())).toEqual(['configuration.shadowed']);
+      expect(await problemsOf(node())).toMatchObject([
+        {
+          id: 'configuration.shadowed',
+          mend: `catena init podnet --kind bridge --subnet auto && catena install podnet.conflist --conf-dir ${dir}/conf`,
+        },
+      ]);
       fs.writeFileSync(`${dir}/conf/10-bad.conflist`, '{');
       writeList('podnet');
       const [worst] = await problemsOf(node());
@@ -382,6 +387,12 @@ describeNeeding(
         { severity: 'error', mend: 'ip route del 10.1.0.2/32 dev eth0' },
         { severity: 'warning' },
       ]);
+      // Without it the node would not reach its own neighbours.
+      const lan = { destination: '10.1.0.2/31', device: 'eth0', isOfAddress: true } as const;
+      const [uplink = lan] = routes().routes;
+      expect(await problemsOf(node({}, { routes: [uplink, lan] }))).toMatchObject([
+        { severity: 'error', mend: expect.stringMatching(/^use another subnet for network "podnet", and/) },
+      ]);
       const other = { ...id, network: 'other', containerId: 'c2' };
       const theirs = { ...result, interfaces: [{ name: 'veth2' }] };
       writeEntry(`${dir}/cni`, { ...other, args: [], capabilityArgs: {}, source: '', result: theirs });
@@ -500,6 +511,16 @@ describeNeeding(
     ])('reports %s', async (_what, id, files) => {
       writeList('podnet');
       expect(await idsOf(node(files as unknown as Record<string, string>))).toEqual([id]);
+    });
+
+    test.each([
+      ['iptables', 'ip6tables'],
+      ['ip6tables', 'iptables'],
+    ])('where %s alone gets bridged packets, %s is to get them as well', async (passes, lacks) => {
+      writeList('podnet');
+      const path = '/proc/sys/net/bridge/bridge-nf-call';
+      const found = await problemsOf(node({ [`${path}-${passes}`]: '1\n', [`${path}-${lacks}`]: '0\n' }));
+      expect(found).toMatchObject([{ mend: `sysctl -w net.bridge.bridge-nf-call-${lacks}=1` }]);
     });
 
     test('reports a check that cannot be made, and makes the others', async () => {
