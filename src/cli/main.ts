@@ -1,7 +1,7 @@
 // What does the tool do with its command line, and how does it report failure?
 import { writeSync } from 'node:fs';
 import { workingDirectory } from '../cni/directories.ts';
-import { CniError, invalidEnvironment } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidEnvironment } from '../cni/errors.ts';
 import { fileFailure } from '../files/read-file.ts';
 import { oneLine } from '../lab/words.ts';
 import { inEnvelope } from './answers/envelope.ts';
@@ -123,6 +123,13 @@ function onSignal(): AbortSignal {
   return controller.signal;
 }
 
+/** A command prints when it is done. */
+function unwritten(fd: 1 | 2, cause: Error): CniError {
+  const where = fd === 1 ? 'standard output' : 'standard error';
+  const text = `Cannot write to ${where}: ${cause.message}; what the command has done stands`;
+  return new CniError(ErrorCode.ioFailure, text, { cause });
+}
+
 /** Writes to the descriptor, not to the process's stream: the streams cost 9 ms. */
 function writeOut(fd: 1 | 2, text: string): void {
   let rest = Buffer.from(text);
@@ -133,7 +140,7 @@ function writeOut(fd: 1 | 2, text: string): void {
       const { code } = error as NodeJS.ErrnoException;
       // The reader has closed its end.
       if (code === 'EPIPE') return;
-      if (code !== 'EAGAIN') throw error;
+      if (code !== 'EAGAIN') throw unwritten(fd, error as Error);
     }
   }
 }

@@ -17,7 +17,7 @@ export function fileFailure(action: string, path: string, cause: unknown): CniEr
 }
 
 const ROOM = 'free space on its file system';
-const IN_THE_WAY = 'remove the file at that path';
+const IN_THE_WAY = 'use another path, or move away what is at that one';
 
 /** System calls that only read. */
 const LOOKS = ['scandir', 'opendir', 'stat', 'lstat', 'readlink', 'read'];
@@ -32,10 +32,12 @@ const ADVICE: Readonly<Record<string, string>> = {
   EEXIST: IN_THE_WAY,
   ELOOP: IN_THE_WAY,
   EIO: 'the disk may be faulty, see the kernel log',
+  ENOEXEC: 'the file is no program: name another one',
 };
 
 function adviceFor(action: string, { code = '', syscall = '' }: NodeJS.ErrnoException): string | undefined {
   if (code !== 'EACCES' && code !== 'EPERM') return ADVICE[code];
+  if (syscall === 'posix_spawn') return 'make that file executable, or name another one';
   const isReading = LOOKS.includes(syscall) || /^(read|list|look|find)\b/.test(action);
   return `let this user ${isReading ? 'read' : 'write'} there, or run as root`;
 }

@@ -3,7 +3,7 @@
 // unshare(2) refuses to create a user namespace for a process with more than one thread. So the program is started a second
 // time by unshare(1) of util-linux, which creates the namespaces first.
 
-import { defined } from '../cni/json.ts';
+import { defined, isObject, tryParse } from '../cni/json.ts';
 import { signalGroup } from '../files/process-stat.ts';
 import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
 import { GRACE_MS } from '../wait.ts';
@@ -88,6 +88,12 @@ interface OwnCommandOptions {
   readonly signal: AbortSignal;
 }
 
+/** What a command says of its failure; with `--json` that is an error object. */
+function problemIn(stderr: string): string {
+  const said = tryParse(stderr);
+  return isObject(said) && typeof said.msg === 'string' ? said.msg : stderr.trim();
+}
+
 /**
  * Runs a command line of this executable. When the signal fires, or after ten minutes, the command and everything it started
  * are terminated.
@@ -117,7 +123,7 @@ export async function runOwnCommand(args: readonly string[], options: OwnCommand
     const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
     const exitCode = await child.exited;
     if (ended) throw new Error(`Cannot finish "catena ${args[0]}": ${ended}`);
-    return { exitCode, stdout, stderr };
+    return { exitCode, stdout, problem: problemIn(stderr) || `exit code ${exitCode}` };
   } finally {
     clearTimeout(late);
     clearTimeout(kill);

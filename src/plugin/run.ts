@@ -1,7 +1,7 @@
 // How does a process serve one plugin call?
 import fs from 'node:fs';
 import { ASKED_VARIABLE } from '../cni/env.ts';
-import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { startedAt } from '../files/process-stat.ts';
 import type { PluginDefinition } from './define.ts';
 import type { PluginLookup } from './invocation.ts';
@@ -32,9 +32,20 @@ export async function runPlugin(
     await serve(definition, { env: { ...env, CNI_COMMAND: 'DEL' }, readStdin: readRequest }, siblings);
   const asked = env.CNI_COMMAND === 'GC' ? { [ASKED_VARIABLE]: String(startedAt()) } : {};
   const reply = await serve(definition, { env: { ...env, ...asked }, readStdin: readRequest }, siblings);
-  if (reply.stdout) writeAll(1, reply.stdout);
+  const problem = attemptToWrite(reply.stdout);
+  if (problem) reply.log.error(`Cannot write the reply to standard output: ${problem}`);
   await reply.log.flush();
-  process.exit(reply.exitCode);
+  process.exit(problem ? 1 : reply.exitCode);
+}
+
+/** @returns why it could not: the caller has ended, or what it reads into is full */
+function attemptToWrite(reply: string): string | undefined {
+  try {
+    writeAll(1, reply);
+    return undefined;
+  } catch (cause) {
+    return (cause as Error).message;
+  }
 }
 
 function readRequest(): string {
@@ -48,8 +59,8 @@ function readRequest(): string {
 }
 
 function endWith(error: CniError, thrown: unknown): never {
-  writeAll(1, JSON.stringify(error.toReply(), null, 4));
-  writeAll(2, `${thrown instanceof Error ? thrown.stack : String(thrown)}\n`);
+  attempt(() => writeAll(1, JSON.stringify(error.toReply(), null, 4)));
+  attempt(() => writeAll(2, `${thrown instanceof Error ? thrown.stack : String(thrown)}\n`));
   process.exit(1);
 }
 

@@ -42,6 +42,20 @@ test.each(PLUGIN_NAMES)('%s answers bad input with an error object and exit stat
   expect(JSON.parse(stdout)).toMatchObject({ code: 6, msg: expect.stringContaining('Cannot decode') });
 });
 
+test('what cannot be written is told in a line, without a stack trace', async () => {
+  const intoFull = (name: string) =>
+    run(['sh', '-c', `exec ${BIN_DIR}/${name} > /dev/full`], {
+      env: { PATH: TEST_PATH, ...(name === 'bridge' ? { CNI_COMMAND: 'DEL' } : {}) },
+      timeoutMs: 10_000,
+    });
+  const [plugin, tool] = await Promise.all(['bridge', 'catena help'].map(intoFull));
+  const words = 'Cannot write the reply to standard output: ENOSPC';
+  expect([plugin?.exitCode, plugin?.stderr]).toEqual([1, expect.stringContaining(words)]);
+  expect(plugin?.stderr.trim().split('\n')).toHaveLength(1);
+  const told = /^catena: Cannot write to standard output: ENOSPC.*; what the command has done stands$/m;
+  expect([tool?.exitCode, tool?.stderr]).toEqual([1, expect.stringMatching(told)]);
+});
+
 test('an environment file in the working directory is not read', async () => {
   const { stderr } = await run([`${BIN_DIR}/bridge`], {
     cwd: `${import.meta.dir}/../fixtures/hostile-directory`,

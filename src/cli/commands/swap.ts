@@ -472,10 +472,10 @@ function capOf(call: CommandCall): string[] {
 }
 
 async function ask<Reply>(command: string, args: readonly string[], call: CommandCall): Promise<Reply> {
-  const { stdout, stderr, exitCode } = await runOwnCommand([command, '--json', ...args], call);
+  const { stdout, problem } = await runOwnCommand([command, '--json', ...args], call);
   // With exit code 1 there is a verdict as well.
   if (stdout.startsWith('{')) return outOfEnvelope(JSON.parse(stdout)) as Reply;
-  throw new Error(`Cannot examine with "catena ${command}": ${stderr.trim() || `exit code ${exitCode}`}`);
+  throw new Error(`Cannot examine with "catena ${command}": ${problem}`);
 }
 
 /**

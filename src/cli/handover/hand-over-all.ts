@@ -161,8 +161,8 @@ async function findTrialProblem(
     ...dirs.flatMap(one => ['--bin-dir', one]),
     file,
   ];
-  const { stdout, stderr, exitCode } = await runOwnCommand(argv, call);
-  if (!stdout.startsWith('{')) return `the trial failed: ${stderr.trim() || `exit code ${exitCode}`}`;
+  const { stdout, problem } = await runOwnCommand(argv, call);
+  if (!stdout.startsWith('{')) return `the trial failed: ${problem}`;
   const { crossings } = JSON.parse(stdout) as CompareReport;
   const [crossing] = crossings;
   if (crossing === undefined) return 'the trial gave no result';

@@ -56,7 +56,7 @@ describe('putFile()', () => {
     const problem = `Cannot write record "${file}": ${code}: `;
     const attempt = () => putFile(file, 'text', { what: 'record' });
     expect(attempt).toThrow(problem);
-    expect(attempt).toThrow('; remove the file at that path');
+    expect(attempt).toThrow('; use another path, or move away what is at that one');
     expect(fs.readdirSync(dir, { recursive: true })).toEqual(before);
   });
 });

@@ -132,7 +132,7 @@ describe('addNetwork() with a journal', () => {
     await expect(addNetwork(threePlugins(), ATTACHMENT, runtime)).rejects.toMatchObject({
       code: 5,
       message: expect.stringMatching(
-        /^Cannot note where entries are in ".*caches.*; remove the file at that path$/,
+        /^Cannot note where entries are in ".*caches.*; use another path, or move away what is at that one$/,
       ),
     });
   });
