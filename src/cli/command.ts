@@ -137,8 +137,8 @@ export interface CommandContext extends Surroundings {
   readonly cwd?: string;
   /** Aborted when the command is to end; by default on a signal to this process. */
   readonly signal?: AbortSignal;
-  /** Writes to file descriptor 1 or 2 on behalf of the command. */
-  readonly write?: (fd: 1 | 2, text: string) => void;
+  /** Writes to file descriptor 1 or 2 on behalf of the command. Returns `unread` if the reader has closed its end. */
+  readonly write?: (fd: 1 | 2, text: string) => unknown;
 }
 
 export interface CommandCall extends Surroundings {
@@ -161,6 +161,8 @@ export interface CommandCall extends Surroundings {
   readonly signal: AbortSignal;
   /** Writes the text to standard output unchanged. */
   out(text: string): void;
+  /** The reader of standard output has closed its end: what follows is not read. */
+  readonly isUnread: boolean;
   /** Writes the text to standard error, on a terminal with lines that fit it. */
   err(text: string): void;
   /** Reports a problem that did not stop the command: a line, of JSON if the output is for programs. */

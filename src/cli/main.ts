@@ -87,6 +87,7 @@ function toCall(typed: ReturnType<typeof readCommandLine>, surroundings: Command
   const { env = process.env, cwd = workingDirectory(), signal: given, write: _, ...shared } = surroundings;
   const write = writerOf(surroundings);
   let signal = given;
+  let isUnread = false;
   const err = (text: string) => write(2, isData(typed) ? text : foldText(text, widthOf({ env }, 2)));
   return {
     ...shared,
@@ -100,7 +101,12 @@ function toCall(typed: ReturnType<typeof readCommandLine>, surroundings: Command
       signal ??= onSignal();
       return signal;
     },
-    out: text => write(1, text),
+    out: text => {
+      isUnread ||= write(1, text) === 'unread';
+    },
+    get isUnread() {
+      return isUnread;
+    },
     err,
     warn: ({ code, message }) =>
       err(
@@ -112,7 +118,7 @@ function toCall(typed: ReturnType<typeof readCommandLine>, surroundings: Command
 }
 
 /** Much of the output comes from plugins and files, and must not be able to control the terminal. */
-function writerOf({ write = writeOut }: CommandContext): typeof writeOut {
+function writerOf({ write = writeOut }: CommandContext): NonNullable<CommandContext['write']> {
   return (fd, text) => write(fd, showable(text));
 }
 
@@ -131,7 +137,7 @@ function unwritten(fd: 1 | 2, cause: Error): CniError {
 }
 
 /** Writes to the descriptor, not to the process's stream: the streams cost 9 ms. */
-function writeOut(fd: 1 | 2, text: string): void {
+function writeOut(fd: 1 | 2, text: string): 'unread' | undefined {
   let rest = Buffer.from(text);
   while (rest.length) {
     try {
@@ -139,8 +145,9 @@ function writeOut(fd: 1 | 2, text: string): void {
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       // The reader has closed its end.
-      if (code === 'EPIPE') return;
+      if (code === 'EPIPE') return 'unread';
       if (code !== 'EAGAIN') throw unwritten(fd, error as Error);
     }
   }
+  return undefined;
 }

@@ -81,7 +81,7 @@ function recordedIn(one: NodeAttachment, { text, ip, mac, port, protocol }: Quer
   );
   const pod = one.podName === undefined ? undefined : `${one.podNamespace}/${one.podName}`;
   const isName = [pod, one.podName, one.containerName].includes(text);
-  const isId = text.length >= LEAST_OF_ID && containerId.startsWith(text);
+  const isId = text === containerId || (text.length >= LEAST_OF_ID && containerId.startsWith(text));
   const relation = isBelow(one) ? 'device below' : 'other end of';
   return [
     ...one.addresses.filter(isOwn).map(address => `the result of its ADD has ${address}`),

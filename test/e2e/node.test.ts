@@ -170,6 +170,9 @@ describeRoot('a node', () => {
       const { stdout } = await run('who', '10.88.0.2');
       expect(stdout).toMatch(/^shop\/web-0\n {2}network {4}podnet, interface eth0\n/);
       expect(stdout).toMatch(/ {2}since {6}\d+ s ago, 20\d\d-/);
+      const other = await lab.container();
+      await run('add', 'podnet', other.path, '--container-id', 'db');
+      expect((await run('who', 'db')).stdout).toContain('its container id is "db"');
       const none = await run('who', '198.51.100.1');
       expect([none.exitCode, none.stdout]).toEqual([1, 'nothing on this node has, or is, "198.51.100.1"\n']);
     }));

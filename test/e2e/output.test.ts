@@ -252,6 +252,24 @@ describeRoot('for programs', () => {
       for (const text of documents) expectAnswer('LogEntry', Bun.YAML.parse(text));
     }));
 
+  test.each(['log --follow', 'ls --watch'])('%s ends when its reader has closed the pipe', command =>
+    onNode(async ({ lab, pod }) => {
+      const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+      const line = `(timeout 60 ${CATENA} ${command}; echo "ended with $?" >&2) | head -1`;
+      const child = lab.start(lab.host, [
+        'env',
+        ...Object.entries(env).map(one => one.join('=')),
+        'sh',
+        '-c',
+        line,
+      ]);
+      const shown = follow(child);
+      await until(() => shown.said().includes('\n'));
+      await lab.run(lab.host, [CATENA, 'set', pod, 'podnet', '-p', '8081:80'], { env });
+      expect(await child.stderr.text()).toBe('ended with 0\n');
+    }),
+  );
+
   test('YAML has the same value, results and errors keep the form of the specification', () =>
     onNode(async ({ lab }) => {
       const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };

@@ -90,7 +90,7 @@ async function follow(
   before: HistoryEvent | undefined,
 ): Promise<number> {
   let last = before;
-  while (!call.signal.aborted) {
+  while (!call.signal.aborted && !call.isUnread) {
     await pause(LOOK_AGAIN_MS, undefined, { signal: call.signal }).catch(() => undefined);
     const fresh = eventsAfter(last, readHistory(stateDir));
     last = fresh.at(-1) ?? last;

@@ -64,7 +64,7 @@ async function print(call: CommandCall, node: NodeModel, shown: readonly NodeAtt
 async function watch(call: CommandCall): Promise<number> {
   const clear = isatty(1) ? '\u001b[H\u001b[2J' : '';
   let before: string | undefined;
-  while (!call.signal.aborted) {
+  while (!call.signal.aborted && !call.isUnread) {
     const { node, shown } = await look(call);
     const now = JSON.stringify(shown);
     if (clear !== '') process.stdout.write(clear);

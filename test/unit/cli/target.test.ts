@@ -24,6 +24,7 @@ function call(
     plugins: { types: [], find: () => undefined, schemas: async () => ({}) },
     signal: new AbortController().signal,
     out() {},
+    isUnread: false,
     err: text => said.push(text),
     warn: ({ message }) => said.push(message),
     said,
