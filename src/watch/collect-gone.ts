@@ -22,7 +22,7 @@ interface GoneScope {
 }
 
 export interface GoneAttachment extends AttachmentId {
-  /** `kept`: its path is gone, but nothing proves that its namespace is. `failed`: what is left is deleted by the next attempt. */
+  /** `kept`: its path is gone, but nothing proves that its namespace is, or `why` says what else. `failed`: what is left is deleted by the next attempt. */
   readonly state: 'found' | 'deleted' | 'kept' | 'failed';
   readonly why: string;
   readonly error?: CniError;
@@ -55,13 +55,19 @@ export async function collectGone(
   if (!dryRun && first.some(({ isSure, isEarlier }) => isSure && !isEarlier)) await pause(graceMs);
   const before = new Map(first.map(({ one, life }) => [one.key, life]));
   const still = (dryRun ? first : look()).filter(({ one, life }) => before.get(one.key) === life);
-  const limits = { groupOf: ({ one }: Gone) => one.network, signal: runtime.signal };
+  const limits = {
+    groupOf: ({ one }: Gone) => one.network,
+    signal: runtime.signal,
+    instead: ({ one }: Gone): GoneAttachment => ({ ...toId(one), why: INTERRUPTED, state: 'kept' }),
+  };
   return await visitAll(still, limits, async (gone): Promise<GoneAttachment> => {
     const found = { ...toId(gone.one), why: gone.why };
     if (!gone.isSure) return { ...found, state: 'kept' };
     return dryRun ? { ...found, state: 'found' } : { ...found, ...(await gone.mend(runtime)) };
   });
 }
+
+const INTERRUPTED = 'the command was interrupted before its turn came';
 
 /** @param present names of the devices of the host */
 export function findGone(

@@ -235,7 +235,11 @@ export async function checkAll(
   const atOnce = openSegments || !runtime.segments ? AT_ONCE : 1;
   const limits = { atOnce, groupOf: ({ network }: WatchedAttachment) => network };
   const checks = await visitAll(chosen, limits, async (one, rest): Promise<AttachmentCheck[]> => {
-    if (own.signal.aborted) return [{ ...toId(one), state: 'unknown', problem: UNREACHED, late: true }];
+    const late = (problem: string): AttachmentCheck[] =>
+      runtime.signal?.aborted
+        ? [{ ...toId(one), state: 'unknown', problem: INTERRUPTED }]
+        : [{ ...toId(one), state: 'unknown', problem, late: true }];
+    if (own.signal.aborted) return late(UNREACHED);
     const segments = idle.pop() ?? openSegments?.();
     const resting = (ms: number) => rest(Math.min(ms, MOST_REST_MS));
     const outcome = await examine(one, { ...own, ...defined({ segments }) }, resting);
@@ -246,7 +250,7 @@ export async function checkAll(
       const { problem } = outcome;
       return [{ ...toId(one), state: 'broken', problem, mend: mendFor(one, [...present()], problem) }];
     }
-    if (own.signal.aborted) return [{ ...toId(one), state: 'unknown', problem: UNANSWERED, late: true }];
+    if (own.signal.aborted) return late(UNANSWERED);
     if (state !== 'unknown') return [];
     return [{ ...toId(one), state, problem: outcome.why, ...defined({ unchecked: outcome.unchecked }) }];
   });
@@ -254,6 +258,7 @@ export async function checkAll(
 }
 
 const UNREACHED = 'the time for checks was over before its turn came';
+const INTERRUPTED = 'the command was interrupted before its CHECK had ended';
 const UNANSWERED = 'its CHECK did not answer in the time for checks';
 
 /** Also as its IPAM plugin, or as one that another calls. */

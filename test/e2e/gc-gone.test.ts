@@ -2,6 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
+import { constants } from 'node:os';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { runOk } from '../helpers/command.ts';
 import { withoutOurs } from '../helpers/journal.ts';
@@ -9,6 +10,16 @@ import { type Container, directories, type Row, useLabs } from '../helpers/netns
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresUpperKind } from '../helpers/skip.ts';
 import { until, untilExecuted } from '../helpers/until.ts';
+
+/** Until the process has a handler for the signal, which ends it before. */
+async function untilCaught(pid: number, signal: 'SIGINT'): Promise<void> {
+  const bit = 1n << BigInt(constants.signals[signal] - 1);
+  await until(() => {
+    const [, caught = '0'] =
+      /^SigCgt:\s*([\da-f]+)$/m.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+    return (BigInt(`0x${caught}`) & bit) !== 0n;
+  });
+}
 
 describeRoot('catena gc --gone', () => {
   const makeLab = useLabs();
@@ -78,6 +89,14 @@ describeRoot('catena gc --gone', () => {
       ['unnamed', 'kept'],
     ];
     expect(await gone({}, '--dry-run')).toEqual({ exitCode: 0, found });
+    // What it was interrupted in is no sign that there is nothing.
+    const env = Object.entries(directories(lab.tmp)).map(one => one.join('='));
+    const line = [`${BIN_DIR}/catena`, 'gc', '--gone', '--grace', '2', '--bin-dir', BIN_DIR];
+    const interrupted = lab.start(lab.host, ['env', ...env, ...line]);
+    await untilCaught(interrupted.pid, 'SIGINT');
+    interrupted.kill('SIGINT');
+    expect(await interrupted.stdout.text()).toMatch(/^keep .*: the command was interrupted before its turn/m);
+    expect(await interrupted.exited).toBe(1);
     expect(await gone({}, 'othernet', '--grace', '0')).toEqual({ exitCode: 0, found: [] });
     expect(await leased()).toEqual(['others', 'ours', 'standing', 'unnamed']);
     expect(await gone({}, '--grace', '0')).toEqual({

@@ -54,7 +54,7 @@ export interface PluginCondition {
 }
 
 export interface AttachmentCondition extends AttachmentId {
-  /** `skipped`: its plugins were not called. */
+  /** `skipped`: its plugins were not called, or not all of them. */
   readonly state: PluginCondition['state'] | 'skipped';
   /** Why it was skipped, or why none of its plugins could be called. */
   readonly why?: string;
@@ -93,7 +93,11 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
     return inParts?.has(keyOf(one)) !== true && one.netns !== '' && one.ifname !== LOOPBACK;
   };
   const chosen = attachments.filter(isChosen);
-  const limits = { groupOf: (one: KnownAttachment) => one.network, signal: runtime.signal };
+  const limits = {
+    groupOf: (one: KnownAttachment) => one.network,
+    signal: runtime.signal,
+    instead: (one: KnownAttachment) => skipped(one, INTERRUPTED),
+  };
   const conditions = await visitAll(chosen, limits, (one, rest) =>
     repairOne(one, scope, runtime, undefined, rest),
   );
@@ -142,6 +146,8 @@ export async function repairOne(
   }
 }
 
+const INTERRUPTED = 'the repair was interrupted';
+
 interface Work extends PutBack {
   /** What its plugins are called with: a change may have ended since it was read. */
   known: KnownAttachment;
@@ -186,6 +192,11 @@ async function repairHeld(
     const begun = performance.now();
     const links = await repairPlugins(list, known, { ...scope, dryRun }, reaching);
     if (links.some(({ state }) => state !== 'sound')) work.begun ??= begun;
+    if (runtime.signal?.aborted) {
+      // A CHECK that was ended says nothing of its plugin.
+      const told = links.filter(({ error }) => error?.plugin?.ended !== 'interrupt');
+      return { ...skipped(seen, INTERRUPTED), links: told };
+    }
     const isAny = (state: PluginCondition['state']) => links.some(one => one.state === state);
     return { ...toId(seen), state: isAny('broken') ? 'broken' : isAny('mended') ? 'mended' : 'sound', links };
   } finally {

@@ -122,7 +122,7 @@ export class VisitQueue {
 }
 
 /**
- * Visits each once, in order, and ends with the last visit. After the signal none begins.
+ * Visits each once, in order, and ends with the last visit. After the signal none begins: `instead` says what it is then.
  * @returns what the visits returned, in the order of `all`
  * @throws what the first visit threw that failed, after all of them
  */
@@ -132,15 +132,21 @@ export async function visitAll<T, R>(
     groupOf,
     atOnce = 1,
     signal,
-  }: { groupOf(one: T): string; readonly atOnce?: number; readonly signal?: AbortSignal | undefined },
+    instead,
+  }: {
+    groupOf(one: T): string;
+    readonly atOnce?: number;
+    readonly signal?: AbortSignal | undefined;
+    instead?(one: T): R;
+  },
   visit: (one: T, rest: Rest) => Promise<R>,
 ): Promise<R[]> {
   const visits = new Map<string, Promise<R>>();
   const oneOf = (key: string) => all[Number(key)] as T;
   const queue = new VisitQueue(
     async (key, rest) => {
-      if (signal?.aborted) return;
-      visits.set(key, visit(oneOf(key), rest));
+      if (!signal?.aborted) visits.set(key, visit(oneOf(key), rest));
+      else if (instead) visits.set(key, Promise.resolve(instead(oneOf(key))));
       await visits.get(key)?.catch(() => {});
     },
     { atOnce, groupOf: key => groupOf(oneOf(key)) },

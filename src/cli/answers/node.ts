@@ -272,7 +272,7 @@ export const PluginCondition = z.strictObject({
 /** An attachment after a repair. */
 export const AttachmentCondition = z.strictObject({
   ...ATTACHMENT_ID,
-  /** `skipped`: its plugins were not called. */
+  /** `skipped`: its plugins were not called, or not all of them. */
   state: z.enum(['sound', 'mended', 'broken', 'skipped']),
   /** Why it was skipped, or why none of its plugins could be called. */
   why: z.optional(z.string()),
@@ -324,7 +324,7 @@ export const GarbagePlan = z.strictObject({
 /** An attachment that outlived its namespace. */
 export const GoneAttachment = z.strictObject({
   ...ATTACHMENT_ID,
-  /** `found`: with `--dry-run`. `kept`: nothing proves that its namespace is gone. `failed`: the next attempt deletes the rest. */
+  /** `found`: with `--dry-run`. `kept`: nothing proves that its namespace is gone, or `why` says what else. `failed`: the next attempt deletes the rest. */
   state: z.enum(['found', 'deleted', 'kept', 'failed']),
   why: z.string(),
   error: z.optional(SpecError),

@@ -171,7 +171,7 @@ async function gcGone(call: CommandCall): Promise<number> {
       noteDone(call, 'DEL', error ? `${why}: ${error.message}` : why, { code, id });
     }
   await printList(call, 'GoneList', report.map(withReply), () => render(report, titleOf));
-  return report.some(({ state }) => state === 'failed') ? 1 : 0;
+  return call.signal.aborted || report.some(({ state }) => state === 'failed') ? 1 : 0;
 }
 
 const WORDS = { found: 'DEL', deleted: 'DEL', kept: 'keep', failed: 'stuck' } as const;

@@ -46,7 +46,8 @@ export async function run(call: CommandCall): Promise<number> {
   const isWrong =
     report.recovered.some(({ error }) => error) ||
     report.attachments.some(({ state }) => state === 'broken') ||
-    report.damaged.length > 0;
+    report.damaged.length > 0 ||
+    call.signal.aborted;
   return isWrong ? 1 : 0;
 }
 

@@ -116,7 +116,16 @@ export async function handOverAll(
       trials.set(kind, trial);
       return trial;
     };
-    const limits = { groupOf: ({ network }: HandedAttachment) => network, signal: call.signal };
+    const limits = {
+      groupOf: ({ network }: HandedAttachment) => network,
+      signal: call.signal,
+      instead: (one: HandedAttachment): Handover => ({
+        ...toId(one),
+        state: 'refused',
+        links: [],
+        why: INTERRUPTED,
+      }),
+    };
     const look = async (one: HandedAttachment): Promise<Handover> => {
       const why = await findProblem(one);
       if (why === undefined) return handOverOne(one, 'look', runtime);
@@ -124,7 +133,7 @@ export async function handOverAll(
     };
     const found = await visitAll(attached, limits, look);
     const isRefused = !plan.force && found.some(({ state }) => state === 'refused');
-    if (plan.mode === 'look' || isRefused || call.signal.aborted) return found;
+    if (plan.mode === 'look' || isRefused) return found;
     // Of those that are ready, the note of the ADD goes.
     const next = attached.filter((_, place) => found[place]?.state !== 'refused');
     const done = await visitAll(next, limits, async one => {
@@ -136,6 +145,8 @@ export async function handOverAll(
     return found.map(one => after.get(keyOf(one)) ?? one);
   });
 }
+
+const INTERRUPTED = 'the command was interrupted before its turn came';
 
 /**
  * Runs the conflist with our plugins, hands over, and has the other executables delete.

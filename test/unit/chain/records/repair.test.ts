@@ -81,6 +81,18 @@ describe('repair()', () => {
     expect(chain.order().slice(3)).not.toContain('ADD two');
   });
 
+  test('does not call broken what it was interrupted in, and says what it has not looked at', async () => {
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
+    const ending = new AbortController();
+    const within = { ...runtime, signal: ending.signal, onPlugin: () => ending.abort() };
+    const why = 'the repair was interrupted';
+    expect((await repair({}, within)).attachments).toMatchObject([
+      { ...ID, state: 'skipped', why, links: [{ index: 0, state: 'sound' }] },
+    ]);
+    const { attachments } = await repair({}, { ...runtime, signal: AbortSignal.abort() });
+    expect(attachments).toEqual([{ ...ID, state: 'skipped', why, links: [] }]);
+  });
+
   test('repairs what another runtime made, of which no journal has a record, and not those that it is told to leave', async () => {
     const netns = noted('netns');
     await addNetwork(threePlugins(), { ...ATTACHMENT, netns }, runtime);

@@ -1,4 +1,4 @@
-// Does each trial of a handover try the list of its own network, although several take place at the same time?
+// Does each trial of a handover try the list of its own network, although several take place at the same time, and what if it is interrupted?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,27 +15,29 @@ const { name } = JSON.parse(readFileSync(process.argv.at(-1), 'utf8'));
 console.log(JSON.stringify({ crossings: [{ fails: [name], left: [] }] }));
 `;
 
+function attachedTo(name: string) {
+  const list = parseNetwork(JSON.stringify({ cniVersion: '1.0.0', name, plugins: [{ type: 'ptp' }] }));
+  const id = { network: name, containerId: 'web', ifname: 'eth0', netns: '/run/netns/web' };
+  const made = { list, types: ['ptp'], isGone: false, pluginDirs: undefined };
+  return { ...id, args: [], capabilityArgs: {}, file: '', source: list.source, result: undefined, ...made };
+}
+
+test('handOverAll() refuses what it has not handed over when it is interrupted: an uninstallation would go on', async () => {
+  const executables = new Map([['ptp', '/usr/lib/cni/ptp']]);
+  const plan = { executables, place: 'there', visible: [], mode: 'do', force: false } as const;
+  const call = { env: process.env, signal: AbortSignal.abort() } as unknown as CommandCall;
+  const handovers = await handOverAll([attachedTo('one')] as never, plan, call, { pluginDirs: [] });
+  const why = 'the command was interrupted before its turn came';
+  expect(handovers).toMatchObject([{ network: 'one', state: 'refused', why }]);
+});
+
 test('handOverAll() tries each list, also while the trial of another network takes long', async () => {
   const dir = fs.mkdtempSync(join(tmpdir(), 'cat-handover-'));
   const [, script = ''] = process.argv;
   try {
     process.argv[1] = join(dir, 'trial.ts');
     fs.writeFileSync(process.argv[1], TRIAL);
-    const networks = ['one', 'two'];
-    const attached = networks.map(name => {
-      const list = parseNetwork(JSON.stringify({ cniVersion: '1.0.0', name, plugins: [{ type: 'ptp' }] }));
-      const id = { network: name, containerId: 'web', ifname: 'eth0', netns: '/run/netns/web' };
-      const made = { list, types: ['ptp'], isGone: false, pluginDirs: undefined };
-      return {
-        ...id,
-        args: [],
-        capabilityArgs: {},
-        file: '',
-        source: list.source,
-        result: undefined,
-        ...made,
-      };
-    });
+    const attached = ['one', 'two'].map(attachedTo);
     const executables = new Map([['ptp', '/usr/lib/cni/ptp']]);
     const plan = { executables, place: 'there', visible: [], mode: 'look', force: false } as const;
     const { signal } = new AbortController();
