@@ -607,6 +607,22 @@ describeRoot(
       }
     }
 
+    test('prints no repair of a route that no ADD has made, and of an address that no container has', async () => {
+      const lab = await makeLab();
+      const { ask } = operator(lab);
+      const web = await lab.container();
+      const ipam = { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` };
+      const plugins = [{ type: 'bridge', bridge: 'br0', isGateway: true, ipam }];
+      await writeChain(lab, { cniVersion: '1.1.0', name: 'podnet', plugins }).add(web);
+      for (const [address, name, words] of [
+        ['192.0.2.1', 'route', 'no route leads to 192.0.2.1, and its ADD made none'],
+        ['10.88.0.77', 'neighbour', 'no device on "br0" has 10.88.0.77, to which it sends'],
+      ] as const) {
+        const { outcome, last } = await ask(web.id, `${address}:80`);
+        expect([outcome, last.name, last.evidence, last.mend]).toEqual(['stopped', name, words, undefined]);
+      }
+    });
+
     test('names the first that a packet from outside meets', () =>
       pileUp(['outside', ':8080'], ({ path }, port) => {
         const inside = (line: string) => `nsenter --net=${path} ${line}`;

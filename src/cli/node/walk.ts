@@ -1,6 +1,8 @@
 // How are the hops of a packet shown, and which commands mend them?
 import { keyOf } from '../../cni/attachment.ts';
+import { isObject } from '../../cni/json.ts';
 import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
+import { cidrContains, findCidr, parseIp } from '../../net/ip.ts';
 import { readRecords } from '../../node/facts.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import type { Advice, Hop } from '../../node/packet/site.ts';
@@ -24,11 +26,22 @@ export function adviceFor(call: CommandCall): Advice {
   return {
     repair: repairCommand,
     remake,
+    reaches(attachment, address) {
+      const { ips, routes = [] } = find(attachment)?.result ?? {};
+      const ways = [...listOf(ips, 'address'), ...listOf(routes, 'dst')].map(one => findCidr(one));
+      return (
+        !Array.isArray(ips) || ways.some(one => one === undefined || cidrContains(one, parseIp(address)))
+      );
+    },
     restore(attachment, present) {
       const one = find(attachment);
       return one ? mendFor(one, present) : repairCommand(attachment);
     },
   };
+}
+
+function listOf(value: unknown, key: string): string[] {
+  return (Array.isArray(value) ? value : []).map(one => (isObject(one) ? String(one[key]) : ''));
 }
 
 const MARKS: Readonly<Record<Hop['state'], readonly [mark: string, colour: Colour]>> = {

@@ -119,7 +119,8 @@ function noRoute(site: Site, packet: Packet, repair: string | undefined) {
     .toSorted((a, b) => b.dst.prefix - a.dst.prefix);
   const [first] = refusing;
   if (first === undefined) {
-    return stops(site, packet, 'route', `no route leads to ${destination}`, repair);
+    const never = site.isNode || repair !== undefined ? '' : ', and its ADD made none';
+    return stops(site, packet, 'route', `no route leads to ${destination}${never}`, repair);
   }
   const { kind, dst, table, protocol } = first;
   if (protocol === PROTOCOL) {

@@ -60,7 +60,8 @@ export class Journey {
   *leave(site: Site, sent: Packet): Walk<boolean> {
     this.#count();
     const undone = this.#connections.enter(site, sent);
-    const repair = this.world.repairOf(site) ?? this.world.routeCommand(site, undone.destination ?? '');
+    const { destination = '' } = undone;
+    const repair = this.world.repairOf(site, destination) ?? this.world.routeCommand(site, destination);
     const way = yield* this.#routeOut(site, undone, repair);
     const source = undone.source ?? (way.source && renderIp(way.source));
     const oif = site.link(way.oif);
@@ -517,7 +518,9 @@ function* crossToNode(
   const known = new Set(world.attachments.map(({ hostDevice }) => hostDevice?.index));
   const isClosed = node.links.every(one => one.master !== bridge.index || known.has(one.index));
   const words = `no device on "${bridge.name}" has ${to}, to which it sends`;
-  if (isClosed) yield stops(site, packet, 'neighbour', words, world.advice.repair(from));
+  // What another container would have, no repair makes; the gateway's address it does.
+  const mend = to === packet.destination ? undefined : world.advice.repair(from);
+  if (isClosed) yield stops(site, packet, 'neighbour', words, mend);
   yield unsure(site, packet, 'neighbour', `${words}, as far as containers go`);
   return undefined;
 }

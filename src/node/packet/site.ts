@@ -155,6 +155,8 @@ function findUnread(kernel: Tables): Unread {
 export interface Advice {
   /** Puts back addresses, routes, rules and queues. */
   repair(attachment: NodeAttachment): string;
+  /** Whether its ADD made a way to the address, as far as is known: a repair puts back no other. */
+  reaches(attachment: NodeAttachment, address: string): boolean;
   /** DEL and ADD. */
   remake(attachment: NodeAttachment): string;
   /** `remake` if a device of the host is not present, which `repair` does not make; else `repair`. */
@@ -202,9 +204,10 @@ export class World {
     return this.attachments.find(one => addressesOf(one).includes(address));
   }
 
-  /** Command that makes again what the ADD of a container made. */
-  repairOf({ path }: Site): string | undefined {
-    const own = this.attachments.filter(({ netns }) => netns === path);
+  /** Command that makes again what the ADD of a container made. @param to undefined if that was no way to this address */
+  repairOf({ path }: Site, to?: string): string | undefined {
+    const all = this.attachments.filter(({ netns }) => netns === path);
+    const own = to === undefined ? all : all.filter(one => this.advice.reaches(one, to));
     const lines = new Set(own.map(one => this.advice.repair(one)));
     return lines.size ? [...lines].join(' && ') : undefined;
   }
