@@ -125,6 +125,11 @@ describeRoot(
               'gateway 10.88.0.1',
               'rules',
             ],
+            [
+              `nft 'table ip own { chain in { type filter hook input priority 0; policy drop; ct state established accept; }; }'`,
+              'gateway 10.88.0.1',
+              'rules',
+            ],
             ['ip addr del 10.88.0.1/16 dev br0', 'gateway 10.88.0.1', 'neighbour'],
           ];
           for (const [make, what, hop] of damages) {

@@ -2,7 +2,7 @@
 import { keyOf } from '../../cni/attachment.ts';
 import { isObject } from '../../cni/json.ts';
 import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
-import { cidrContains, findCidr, parseIp } from '../../net/ip.ts';
+import { cidrContains, findCidr, findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { readRecords } from '../../node/facts.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import type { Advice, Hop } from '../../node/packet/site.ts';
@@ -32,6 +32,11 @@ export function adviceFor(call: CommandCall): Advice {
       return (
         !Array.isArray(ips) || ways.some(one => one === undefined || cidrContains(one, parseIp(address)))
       );
+    },
+    hasGateway(attachment, address) {
+      const { ips, routes } = find(attachment)?.result ?? {};
+      const gateways = [...listOf(ips, 'gateway'), ...listOf(routes, 'gw')].flatMap(one => findIp(one) ?? []);
+      return !Array.isArray(ips) || gateways.some(ip => renderIp(ip) === address);
     },
     restore(attachment, present) {
       const one = find(attachment);

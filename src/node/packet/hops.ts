@@ -14,7 +14,7 @@ import {
 import { renderRule, ruleDeletion } from '../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
 import { earlyDrops } from '../devices.ts';
-import type { Packet } from '../doctor/filter/packet.ts';
+import { type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
 import {
   acceptDevices,
   type BaseChain,
@@ -373,6 +373,13 @@ function doubtOf({ doubt }: Fate): string {
   return doubt === undefined ? '' : `: rule ${doubt.handle} of chain "${doubt.chain}" cannot be judged`;
 }
 
+/** What a rule of nft knows the first packet of such a connection by. */
+function firstOf({ protocol, port }: Packet): string {
+  if (protocol === PROTOCOLS.icmp) return 'icmp type echo-request';
+  if (protocol === PROTOCOLS.icmpv6) return 'icmpv6 type echo-request';
+  return `${protocol === PROTOCOLS.udp ? 'udp' : 'tcp'} dport ${port}`;
+}
+
 /** Undefined for our own rules, which keep to what the network's list says. */
 function mendDrop(
   site: Site,
@@ -391,8 +398,6 @@ function mendDrop(
     const device = packet.iif === undefined ? `oifname ${packet.oif}` : `iifname ${packet.iif}`;
     return site.command(`nft insert rule ${name} ${fate.base} ${device} accept`);
   }
-  const protocol = packet.protocol === 17 ? 'udp' : 'tcp';
-  const what =
-    packet.isReply || packet.isEstablished ? 'ct state established' : `${protocol} dport ${packet.port}`;
+  const what = packet.isReply || packet.isEstablished ? 'ct state established' : firstOf(packet);
   return site.command(`nft insert rule ${name} ${fate.base} ${what} accept`);
 }

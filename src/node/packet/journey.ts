@@ -518,8 +518,8 @@ function* crossToNode(
   const known = new Set(world.attachments.map(({ hostDevice }) => hostDevice?.index));
   const isClosed = node.links.every(one => one.master !== bridge.index || known.has(one.index));
   const words = `no device on "${bridge.name}" has ${to}, to which it sends`;
-  // What another container would have, no repair makes; the gateway's address it does.
-  const mend = to === packet.destination ? undefined : world.advice.repair(from);
+  // The gateway's address is made again by a repair, what another container would have is not.
+  const mend = world.advice.hasGateway(from, to) ? world.advice.repair(from) : undefined;
   if (isClosed) yield stops(site, packet, 'neighbour', words, mend);
   yield unsure(site, packet, 'neighbour', `${words}, as far as containers go`);
   return undefined;

@@ -157,6 +157,8 @@ export interface Advice {
   repair(attachment: NodeAttachment): string;
   /** Whether its ADD made a way to the address, as far as is known: a repair puts back no other. */
   reaches(attachment: NodeAttachment, address: string): boolean;
+  /** Whether the address is that of a gateway which its ADD reported, as far as is known. */
+  hasGateway(attachment: NodeAttachment, address: string): boolean;
   /** DEL and ADD. */
   remake(attachment: NodeAttachment): string;
   /** `remake` if a device of the host is not present, which `repair` does not make; else `repair`. */
