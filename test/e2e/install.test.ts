@@ -249,6 +249,19 @@ test.skipIf(!(await mayMount))(
   },
 );
 
+test.skipIf(!(await mayMount))(
+  'catena install on a full disk leaves no part of an executable there (needs a mount namespace)',
+  async () => {
+    const bin = join(root, 'bin');
+    fs.mkdirSync(bin);
+    const install = `${BIN_DIR}/catena install --bin-dir ${bin} --conf-dir ${join(root, 'net.d')}`;
+    const line = `mount -t tmpfs -o size=1m none ${bin}; ${install}; ls -A ${bin}`;
+    const { stdout, stderr } = await run(['unshare', '--mount', 'sh', '-c', line], { timeoutMs: 60_000 });
+    expect(stderr).toContain('ENOSPC');
+    expect(stdout).toBe('.catena-install.json\n');
+  },
+);
+
 test('catena install --print prints the units', async () => {
   const { exitCode, stdout } = await catena('install', '--print', 'systemd');
   expect([exitCode, stdout]).toEqual([0, expect.stringContaining(`ExecStart=${root}/bin/catena daemon`)]);

@@ -59,7 +59,7 @@ export function nameUsually(network: string): string {
 /** Every file operation of an installation; the machine may lose power between any two of them. */
 export interface Files {
   makeDir(path: string, mode?: number): void;
-  /** Copies an executable and fsyncs the copy. */
+  /** Copies an executable and fsyncs the copy. @throws the system error; then there is no part of it */
   copy(source: string, target: string): void;
   /** Writes and fsyncs a new file with exactly this mode. @throws the system error; then there is no such file */
   write(target: string, text: string, mode?: number): void;
@@ -80,7 +80,13 @@ export const REAL_FILES: Files = {
     mkdirSync(path, { recursive: true, mode });
   },
   copy(source, target) {
-    copyFileSync(source, target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+    try {
+      copyFileSync(source, target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+    } catch (cause) {
+      // A part of it would keep a full disk full.
+      if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') rmSync(target, { force: true });
+      throw cause;
+    }
     chmodSync(target, 0o755);
     syncPath(target);
   },
