@@ -141,6 +141,14 @@ test('catena install --dry-run touches nothing, and predicts the outcome', async
   expect([fs.existsSync(join(root, 'bin')), names('net.d')]).toEqual([false, ['05-lo.conflist']]);
 });
 
+test('catena install --dry-run of a list under another name does not count on the one that goes', async () => {
+  fs.rmSync(join(root, 'net.d/05-lo.conflist'));
+  await catena('install', LIST);
+  const { stdout } = await catena('install', LIST, '--conf-name', '20-later.conflist', '--dry-run');
+  expect(stdout).toContain('retire   10-bridge-full.conflist');
+  expect(stdout).toMatch(/^containerd {2}uses it/m);
+});
+
 test('catena install keeps third-party files, and fails when one of them is the list', async () => {
   fs.mkdirSync(join(root, 'bin'));
   fs.writeFileSync(join(root, 'bin/bridge'), 'foreign');

@@ -61,7 +61,10 @@ export async function run(call: CommandCall): Promise<number> {
   const { conf, confDir } = wanted;
   const configured = readConfigured(call.text('etc') || '/etc');
   const place = { confDir, configured, ...(dryRun ? {} : { runtime: { pluginDirs } }) };
-  const picks = conf ? await checkPick(place, conf.name, dryRun ? conf.text : undefined) : [];
+  const retired = plan.steps.flatMap(({ action, name }) => (action === 'retire' ? name : []));
+  const picks = conf
+    ? await checkPick(place, conf.name, dryRun ? { text: conf.text, retired } : undefined)
+    : [];
   const after = dryRun ? { ok: true, notes: [] } : await finishStarting(call, plan, starter);
   const count = plan.steps.filter(({ action }) => action !== 'keep').length;
   if (!dryRun)
@@ -167,7 +170,10 @@ async function nameOf(
   if (!call.on('as-default')) return { name: nameUsually(network) };
   const ours = Object.keys(findManifest(binDir)?.configurations ?? {});
   const others = (await readCandidates(confDir))
-    .filter(({ name, extension }) => extension !== undefined && !ours.includes(name))
+    .filter(({ name, extension, list }) => {
+      const isRetired = ours.includes(name) && list?.name === network;
+      return extension !== undefined && !isRetired;
+    })
     .map(({ name }) => name);
   const name = nameFirst(network, others);
   const first =
@@ -380,11 +386,11 @@ type RuntimePick = AnswerOf<'Installation'>['picks'][number];
 async function checkPick(
   lookup: { confDir: string; configured: readonly Configured[]; runtime?: Runtime },
   name: string,
-  planned?: string,
+  planned?: { readonly text: string; readonly retired: readonly string[] },
 ): Promise<RuntimePick[]> {
   const there = await readCandidates(lookup.confDir, lookup.runtime);
-  const others = there.filter(file => planned === undefined || file.name !== name);
-  const files = planned === undefined ? others : [...others, candidateOf(name, planned)];
+  const others = there.filter(file => ![name, ...(planned?.retired ?? [])].includes(file.name));
+  const files = planned === undefined ? there : [...others, candidateOf(name, planned.text)];
   files.sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
   const choices = choicesOf(files, lookup.configured).filter(({ runtime }) => BY_ORDER.includes(runtime));
   return choices.map(({ runtime, files: taken, verdicts, problem }) => {

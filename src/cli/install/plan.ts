@@ -1,6 +1,8 @@
 // What must be done to install our files without losing any file of other programs?
 
 import { basename, join, resolve } from 'node:path';
+import { isObject, tryParse } from '../../cni/json.ts';
+import { tryRead } from '../../files/read-file.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import {
   digestOfText,
@@ -101,6 +103,8 @@ export function planInstall(wanted: InstallOptions): InstallPlan {
     for (const [path, kept] of known) {
       const found = inspector.find(path);
       const isChanged = !kept.includes(found?.digest ?? '');
+      // Another network stays beside this one.
+      if (place === 'conf' && networkIn(tryRead(path)) !== networkIn(wanted.conf?.text)) continue;
       // A list that was changed is its editor's; a unit would still start the daemon.
       if (found === undefined || (isChanged && place === 'conf')) continue;
       const changed = `${why}; it was changed after it was installed, and is kept with the suffix "${EDITED}"`;
@@ -109,6 +113,11 @@ export function planInstall(wanted: InstallOptions): InstallPlan {
     }
   }
   return { wanted, steps, digests, texts, edited, before };
+}
+
+function networkIn(text = ''): unknown {
+  const list = tryParse(text);
+  return isObject(list) ? list.name : undefined;
 }
 
 /** The text files of each place, those that are noted there, and why one that is no longer wanted goes. */

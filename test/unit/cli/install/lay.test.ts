@@ -138,6 +138,17 @@ describe('install()', () => {
     expect(fs.readdirSync(places.confDir).sort()).toEqual(['20-net.conflist', '50-other.conflist']);
   });
 
+  test('leaves the list of another network, and an uninstallation removes both', () => {
+    const places = makePlaces();
+    const text = LIST(1).replace('"net"', '"two"');
+    install(wantedIn(places, 1), '0.0.0');
+    install(wantedIn(places, 1, { conf: { name: '20-two.conflist', text } }), '0.0.0');
+    const others = ['50-other.conflist'];
+    expect(fs.readdirSync(places.confDir).sort()).toEqual(['10-net.conflist', '20-two.conflist', ...others]);
+    uninstall(wantedIn(places, 1));
+    expect(fs.readdirSync(places.confDir)).toEqual(others);
+  });
+
   test('keeps a changed file that starts the daemon where no uninstallation puts it back', () => {
     const places = makePlaces();
     const starter = join(places.binDir, 'starter');
