@@ -93,6 +93,10 @@ describeRoot('for programs', () => {
       await ask('Lease', `ipam why podnet ${items[0].address}`);
       expect((await ask('ClusterPoolList', 'ipam pools')).items).toEqual([]);
       const [{ id, startedAt, links }] = (await ask('RequestList', 'log --requests')).items;
+      for (const one of ['--network podnet', '--container {pod}', '--since 1d'])
+        expect((await ask('RequestList', `log --requests ${one}`)).items).toHaveLength(1);
+      for (const none of ['--network nope', '--container nope', '--since 2100-01-01'])
+        expect((await ask('RequestList', `log --requests ${none}`)).items).toEqual([]);
       expect([new Date(startedAt).toISOString(), links.length > 2]).toEqual([startedAt, true]);
       expect(await ask('Request', `log ${id}`)).toMatchObject({ id, containerId: pod });
       expect(await ask('NetworkVersions', 'networks --versions podnet')).toMatchObject({ usable: true });

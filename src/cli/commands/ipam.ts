@@ -5,6 +5,7 @@ import { listAttachments } from '../../attachments/store.ts';
 import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
+import { parseNetworkName } from '../../cni/env.ts';
 import { attempt, invalidConfig, tryAgainLater } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { inventoriesOf, leaseDirsOf, loadAbouts, notesLeases, typesOf } from '../../cni/plugin-about.ts';
@@ -149,9 +150,10 @@ interface LeasePlace {
 
 /**
  * Where the network keeps its leases: in `--data-dir`, else where its conflist says, else in the default directory.
- * @throws CniError 7 if nothing was ever leased there
+ * @throws CniError 7 for what is no name, and if nothing was ever leased there
  */
 async function placeOf(call: CommandCall, network: string): Promise<LeasePlace> {
+  parseNetworkName(network);
   const dataDir = call.text('data-dir');
   const configured = dataDir === undefined ? await findLeaseDir(call, network) : undefined;
   const dir = configured ?? join(dataDir ?? DEFAULT_DATA_DIR, network);

@@ -6,7 +6,7 @@ import { runDir } from '../../cni/directories.ts';
 import { decodingFailure } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { listLeases, parseOwner, readLease } from '../../ipam/lease-files.ts';
-import { localTime, oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
+import { count, localTime, oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
 import { viewDaemon } from '../../node/doctor/finding.ts';
 import type { NodeModel } from '../../node/model.ts';
 import { titleOf, withoutElements } from '../../node/words.ts';
@@ -122,14 +122,14 @@ function namesIn(entries: readonly LogEntry[]): string[] {
   return [...new Set(entries.map(nameIn))].filter(Boolean);
 }
 
-function isWanted(call: CommandCall, entry: LogEntry): boolean {
+function isWanted(call: CommandCall, entry: Concerned): boolean {
   const [network, container] = [call.text('network'), call.text('container')];
   if (network !== undefined && entry.network !== network) return false;
   return container === undefined || isOf(entry, container);
 }
 
 /** Whether an entry is about a container: by the beginning of its id, or by a name, with its namespace or without. */
-export function isOf(entry: LogEntry, container: string): boolean {
+export function isOf(entry: Concerned, container: string): boolean {
   return (
     entry.containerId?.startsWith(container) === true || [entry.podName, nameIn(entry)].includes(container)
   );
@@ -142,7 +142,7 @@ export function renderLog(entries: readonly LogEntry[], style: Style, wide = fal
 }
 
 /** What people call the container: its pod, its name, or the beginning of its id. */
-function nameIn({ containerId = '', podNamespace, podName }: LogEntry): string {
+function nameIn({ containerId = '', podNamespace, podName }: Concerned): string {
   return titleOf({ containerId, podNamespace, podName });
 }
 
@@ -161,6 +161,9 @@ function renderEntry(entry: LogEntry, wide: boolean, paint: Paint): string {
 }
 
 type LogEntry = AnswerOf<'LogEntry'>;
+
+/** What an entry or a request is about. */
+type Concerned = Pick<LogEntry, 'network' | 'containerId' | 'podNamespace' | 'podName'>;
 
 /** Two reports of one operation differ by its duration, at most by that of the slowest plugin. */
 const SAME_MS = 60_000;
@@ -272,9 +275,13 @@ async function showRequests(call: CommandCall): Promise<number> {
     });
     return 0;
   }
-  const { records, damaged } = listTraces(dir);
+  const { records: all, damaged } = listTraces(dir);
+  const since = call.text('since');
+  const begin = since === undefined ? 0 : parseMoment(since);
+  const records = all.filter(one => one.startedAt >= begin && isWanted(call, one));
+  const nothing = all.length ? `none of ${count(all.length, 'request')} matches\n` : NO_REQUESTS;
   await printList(call, 'RequestList', records.map(toRequest), {
-    text: () => (records.length ? renderRequests(records, widthOf(call)) : NO_REQUESTS),
+    text: () => (records.length ? renderRequests(records, widthOf(call)) : nothing),
     names: () => records.map(({ id: one }) => one),
   });
   for (const file of damaged) call.warn(decodingFailure(`Cannot read trace "${file}"`));

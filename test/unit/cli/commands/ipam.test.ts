@@ -44,3 +44,8 @@ test('a record that Multus keeps in its own directory is one', async () => {
   const evidence = expect.arrayContaining([`an ADD is recorded for namespace "${netns}", which exists`]);
   expect(await list('web')).toMatchObject([{ state: 'live', evidence }]);
 });
+
+test('what is no name of a network has no leases', async () => {
+  // As of an unset variable of a shell; the directory itself is that of all networks.
+  for (const name of ['', '.', '../other']) expect(list(name)).rejects.toThrow('network name');
+});
