@@ -129,7 +129,9 @@ describe('addNetwork()', () => {
   test('what interrupts an ADD does not interrupt its undo', async () => {
     const interrupt = new AbortController();
     const list = listOf('1.1.0', [chain.noop('one'), { type: 'hang' }]);
-    const runtime = { ...chain.runtime, signal: interrupt.signal };
+    // The second may have begun by then, and is undone as well.
+    const env = { ...process.env, HANG_ON: 'ADD' };
+    const runtime = { ...chain.runtime, env, signal: interrupt.signal };
     const adding = errorOf(addNetwork(list, ATTACHMENT, runtime));
     await until(() => chain.order().includes('ADD one'));
     interrupt.abort();
