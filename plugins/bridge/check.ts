@@ -88,8 +88,9 @@ function checkBridge({ conf, host }: Call<BridgeConf>, prevResult: Result): Link
   if (wantsFiltering(conf)) confirm(`VLAN filtering of ${name}`, 1, vlanFilteringOf(link));
   if (conf.groupFwdMask) confirm(`group_fwd_mask of ${name}`, conf.groupFwdMask, groupFwdMaskOf(link));
   if (conf.uplinkInterface) checkUplink(host, conf.uplinkInterface, link);
-  const reported = prevResult.interfaces?.find(one => one.name === conf.bridge && !one.sandbox);
-  confirm(`${name} in the result`, conf.bridge, reported?.name);
+  // The configuration may have another name of it.
+  const reported = prevResult.interfaces?.find(one => one.name === link.name && !one.sandbox);
+  confirm(`${name} in the result`, link.name, reported?.name);
   // A bridge that was made again for another container has a new hardware address, for which containers ask.
   return link;
 }

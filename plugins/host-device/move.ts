@@ -134,7 +134,7 @@ function find(call: Call<HostDeviceConf>, selector: Selector): Present {
 }
 
 export function isMeant(record: DeviceRecord, selector: Selector): boolean {
-  if (selector.by === 'name') return record.name === selector.name;
+  if (selector.by === 'name') return [record.name, ...record.altNames].includes(selector.name);
   if (selector.by === 'mac') return record.mac === selector.mac;
   return record.parent !== undefined && record.parent.name === findPciAddress(selector);
 }

@@ -211,7 +211,8 @@ function checkMaster({ conf, container, host }: Call<UpperConf>, link: Link): Li
   confirm(`namespace of the ${name}`, expected, link.attrs.linkNetnsId);
   const master = findLink(socket, link.peer);
   if (master === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
-  if (conf.master) confirm(name, conf.master, master.name);
+  // The configuration may have another name of it (`ip link property add dev eth0 altname enp3s0`).
+  if (conf.master) confirm(name, findLink(socket, conf.master)?.name ?? conf.master, master.name);
   confirm(`state of "${master.name}", the ${name}`, 'up', stateOf(master));
   return master;
 }

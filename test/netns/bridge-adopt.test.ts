@@ -98,6 +98,17 @@ describeRoot('bridge, on an existing bridge', () => {
     });
   });
 
+  test('[1.0.0] CHECK accepts a bridge that is configured by an alternative name', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await prepare(lab, 'ip link add br0 type bridge', 'ip link property add dev br0 altname uplinks');
+      const conf = confOf(lab, { bridge: 'uplinks' });
+      const prevResult = await call(lab, 'ADD', conf, container);
+      expect(prevResult.interfaces[0].name).toBe('br0');
+      await call(lab, 'CHECK', conf, container, { prevResult });
+    });
+  });
+
   test('[1.0.0] the hardware address stays when the lowest port joins or leaves later', async () => {
     await withHost(async lab => {
       const container = await lab.container();

@@ -661,6 +661,10 @@ describeRoot('host-device', () => {
       expect(await status()).toMatchObject(OK);
       await add(lab, await lab.container());
       expect(await status()).toMatchObject(OK);
+      const byAltName = confOf(lab, { device: 'enp3s0np1' });
+      expect(await status(byAltName)).toMatchObject(OK);
+      const next = await call(lab, 'ADD', await lab.container(), { conf: byAltName });
+      expect(next.error).toMatchObject({ code: 11, msg: expect.stringContaining('"up0"') });
       const { device: _, ...conf } = confOf(lab, { capabilities: { deviceID: true } });
       expect(await status(conf)).toMatchObject(OK);
     });

@@ -440,6 +440,18 @@ describeRoot(
       });
     });
 
+    test('CHECK accepts a master that is configured by an alternative name', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        await lab.ip(lab.host, 'link', 'property', 'add', 'dev', 'outside0', 'altname', 'enp3s0');
+        const conf = confOf(lab, { master: 'enp3s0' });
+        const prevResult = await add(lab, container, conf);
+        const check = { command: 'CHECK', conf, container, prevResult };
+        expect(await lab.plugin('macvlan', check)).toMatchObject({ exitCode: 0 });
+      });
+    });
+
     test("CHECK accepts an MTU that followed the master's", async () => {
       await withHost(async lab => {
         const container = await lab.container();

@@ -66,8 +66,13 @@ test("rulesFor() takes plain source rules to the device's tables, never those of
 });
 
 test('isMeant() compares a record with a selector by what that names', () => {
-  const record = { name: 'up0', mac: '02:00:00:00:00:01', parent: { bus: 'pci', name: '0000:01:00.0' } };
+  const record = {
+    name: 'up0',
+    altNames: ['enp1s0'],
+    mac: '02:00:00:00:00:01',
+    parent: { bus: 'pci', name: '0000:01:00.0' },
+  };
   const isIt = (selector: object) => isMeant(record as never, selector as never);
-  expect(['up0', 'up1'].map(name => isIt({ by: 'name', name }))).toEqual([true, false]);
+  expect(['up0', 'enp1s0', 'up1'].map(name => isIt({ by: 'name', name }))).toEqual([true, true, false]);
   expect([record.mac, 'up0'].map(mac => isIt({ by: 'mac', mac }))).toEqual([true, false]);
 });
