@@ -408,6 +408,15 @@ export async function repairAddresses(
   call.container.requestAll(missing.map(cidr => addAddressRequest(link.index, cidr, { nodad: true })));
 }
 
+/** The kernel does not use an address for which another host has answered. @throws Error naming it */
+export function refuseDuplicate({ name }: Pick<Link, 'name'>, addresses: readonly Address[]): void {
+  const duplicate = addresses.find(({ flags }) => flags & IFA_F_DADFAILED);
+  if (duplicate === undefined) return;
+  throw new Error(
+    `Cannot use ${renderCidr(duplicate.cidr)} on "${name}": another host on the network has that address`,
+  );
+}
+
 /** The kernel sends one probe and waits a second, after a delay of up to one second (RFC 4862). */
 const DETECTION_DEADLINE_MS = 5_000;
 const POLL_MS = 25;
@@ -421,12 +430,7 @@ export async function awaitDuplicateDetection(socket: NetlinkSocket, link: Link)
   const giveUpAt = performance.now() + DETECTION_DEADLINE_MS;
   for (let isFirst = true; ; isFirst = false) {
     const addresses = listAddresses(socket, link.index);
-    const duplicate = addresses.find(({ flags }) => flags & IFA_F_DADFAILED);
-    if (duplicate) {
-      throw new Error(
-        `Cannot use ${renderCidr(duplicate.cidr)} on "${link.name}": another host on the network has that address`,
-      );
-    }
+    refuseDuplicate(link, addresses);
     const tentative = addresses.filter(({ flags }) => flags & IFA_F_TENTATIVE);
     const isIdle = isFirst && tentative.length > 0 && !(getLink(socket, link.index).flags & IFF_LOWER_UP);
     if (tentative.length === 0 || isIdle) return;

@@ -45,6 +45,7 @@ import {
   configureContainer,
   describeInterface,
   ignoreNeighbours,
+  refuseDuplicate,
   repairAddresses,
   repairReportedRoutes,
   reportedIn,
@@ -53,12 +54,13 @@ import { AUTO_MTU } from './mac-and-mtu.ts';
 import { attachmentOf } from './owner.ts';
 import { awaitTraffic } from './ready.ts';
 
-/** @throws Error naming the first address that is missing from the interface */
+/** @throws Error naming the first address that is missing from the interface, or that another host has */
 export function checkAddresses(socket: NetlinkSocket, link: Link, wanted: readonly Cidr[]): void {
-  const present = listAddresses(socket, link.index).map(({ cidr }) => renderCidr(cidr));
-  for (const cidr of wanted) {
-    const text = renderCidr(cidr);
-    if (!present.includes(text)) confirm(`addresses of "${link.name}"`, text, present);
+  const present = new Map(listAddresses(socket, link.index).map(one => [renderCidr(one.cidr), one]));
+  for (const text of wanted.map(renderCidr)) {
+    const found = present.get(text);
+    if (found === undefined) confirm(`addresses of "${link.name}"`, text, [...present.keys()]);
+    else refuseDuplicate(link, [found]);
   }
 }
 

@@ -452,6 +452,23 @@ describeRoot(
       });
     });
 
+    test('CHECK notices that another host has taken the IPv6 address', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const outside = await lab.outside();
+        const conf = confOf(lab);
+        const prevResult = await add(lab, container, conf);
+        await lab.ip(outside, 'addr', 'add', 'fd00:201::10/64', 'dev', 'uplink', 'nodad');
+        for (const state of ['down', 'up']) await lab.ip(container, 'link', 'set', 'eth0', state);
+        await until(async () => {
+          const [row] = await lab.ip(container, 'addr', 'show', 'dev', 'eth0');
+          return row?.addr_info.some((one: Row) => one.dadfailed);
+        });
+        const reply = await lab.plugin('macvlan', { command: 'CHECK', conf, container, prevResult });
+        expect(reply.error?.msg).toContain('another host on the network has that address');
+      });
+    });
+
     test("CHECK accepts an MTU that followed the master's", async () => {
       await withHost(async lab => {
         const container = await lab.container();
