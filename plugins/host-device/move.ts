@@ -196,8 +196,8 @@ export function mergeNetworks(own: Layer3 | undefined, ipam: Layer3 | undefined)
 export function rulesFor(routes: readonly Pick<Route, 'table'>[], rules: readonly Rule[]): RecordedRule[] {
   const own = new Set(routes.map(({ table = RT_TABLE_MAIN }) => table));
   for (const table of RESERVED_TABLES) own.delete(table);
-  return rules.flatMap(({ from, to, iif, oif, mark, table, priority }) => {
-    const isPlain = to === undefined && iif === undefined && oif === undefined && !mark;
+  return rules.flatMap(({ from, to, iif, oif, mark, more, table, priority }) => {
+    const isPlain = to === undefined && iif === undefined && oif === undefined && !mark && !more;
     return from && isPlain && own.has(table) ? [{ from: renderCidr(from), table, priority }] : [];
   });
 }

@@ -86,7 +86,7 @@ export function planSbr(sources: readonly Source[], options: SbrOptions, present
   const addresses = sources.map(({ address }) => address);
   const plans = sources.map(source => {
     const from = hostCidr(source.address.ip);
-    const found = present.rules.find(rule => isSourceRule(rule, from, options.table));
+    const [found] = sourceRules(present.rules, from, options.table);
     const known = found?.table ?? options.table ?? findLostTable(source.address, addresses, present);
     const table = known ?? tables.next().value;
     const settled = present.routes.filter(route => route.table === table && route.oif === present.index);
@@ -227,10 +227,21 @@ export interface Present {
 
 const FIRST_TABLE = 100;
 
-/** Whether a rule is one of ours for the address: it has no other selector, and refers to the table, or to any of ours. */
+/** Rules of the address: ours, or where there is none those that the reference may have made. */
+export function sourceRules(rules: readonly Rule[], from: Cidr, table: number | undefined): Rule[] {
+  const all = rules.filter(rule => isSourceRule(rule, from, table));
+  const own = all.filter(({ protocol }) => protocol === OWN_PROTOCOL);
+  return own.length ? own : all;
+}
+
+/**
+ * Whether a rule is for the address: it has no other selector, refers to the table, or to any of ours, and no other program says that it
+ * made the rule.
+ */
 export function isSourceRule(rule: Rule, from: Cidr, table: number | undefined): boolean {
   if (!rule.from || rule.from.prefix !== from.prefix || !sameIp(rule.from.ip, from.ip)) return false;
-  if (rule.to || rule.iif || rule.oif || rule.mark) return false;
+  if (rule.to || rule.iif || rule.oif || rule.mark || rule.more) return false;
+  if (rule.protocol && rule.protocol !== OWN_PROTOCOL) return false;
   return table === undefined
     ? rule.table >= FIRST_TABLE && !RESERVED_TABLES.includes(rule.table)
     : rule.table === table;

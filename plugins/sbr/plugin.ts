@@ -38,6 +38,7 @@ import {
   planSbr,
   type SbrPlan,
   type Source,
+  sourceRules,
   sourcesOf,
 } from './plan.ts';
 
@@ -208,9 +209,11 @@ function removeSbr(
   const addresses = listAddresses(socket);
   const own = [...hostsOf(addresses.filter(({ index }) => index === link?.index)), ...reported].map(hostCidr);
   const present = hostsOf(addresses).map(hostCidr);
-  const rules = listRules(socket).filter(rule => {
+  const all = listRules(socket);
+  const ofAddresses = new Set(own.flatMap(from => sourceRules(all, from, table)));
+  const rules = all.filter(rule => {
     const isFrom = (from: Cidr) => isSourceRule(rule, from, table);
-    if (own.some(isFrom)) return true;
+    if (ofAddresses.has(rule)) return true;
     // With the interface, or by hand, its address may have gone that no result tells, as after the cached one was lost.
     if (rule.protocol !== OWN_PROTOCOL || !rule.from || !isFrom(rule.from) || present.some(isFrom))
       return false;

@@ -159,6 +159,22 @@ describeRoot(
       for (const ifname of ['net1', 'eth0']) expect((await check(lab, pod, { ifname })).exitCode).toBe(0);
     });
 
+    test('rules of other programs for the address are theirs: all its packets, or those to a port', async () => {
+      const { lab, pod } = await twoInterfaces(createLab);
+      await lab.batch(pod, 'rule add from 10.8.0.2 ipproto tcp dport 80 lookup 222 pref 10');
+      await lab.batch(pod, 'rule add from 10.8.0.2 lookup 223 proto static pref 11');
+      expect((await add(lab, pod)).exitCode).toBe(0);
+      expect(await routesOf(lab, pod, 100)).toContain('default via 10.8.0.1');
+      expect((await check(lab, pod)).exitCode).toBe(0);
+      // What does not say who made it may be the reference's, but where one of ours is.
+      await lab.batch(pod, 'rule add from 10.8.0.2 lookup 224 pref 12');
+      await lab.batch(pod, 'route add 10.99.0.0/16 dev net1 table 224');
+      expect((await check(lab, pod)).exitCode).toBe(0);
+      expect((await del(lab, pod)).exitCode).toBe(0);
+      expect(await rulesOf(lab, pod)).toEqual(['10.8.0.2 222', '10.8.0.2 223', '10.8.0.2 224']);
+      expect(await routesOf(lab, pod, 224)).toEqual(['10.99.0.0/16']);
+    });
+
     test('concurrent attachments of one pod use different tables', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const replies = await Promise.all(['net1', 'eth0'].map(ifname => add(lab, pod, { ifname })));

@@ -7,6 +7,12 @@ import { AF, messages } from './message.ts';
 
 /** linux/fib_rules.h */
 const FR_ACT_TO_TBL = 1;
+const FIB_RULE_INVERT = 2;
+/**
+ * Selectors without a name here: FRA_TUN_ID, FRA_UID_RANGE, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE, FRA_DSCP, FRA_FLOWLABEL. The
+ * kernel tells those that a rule has.
+ */
+const FURTHER_SELECTORS = [12, 20, 22, 23, 24, 25, 26];
 /** linux/fib_rules.h: FR_ACT_BLACKHOLE, FR_ACT_UNREACHABLE, FR_ACT_PROHIBIT */
 const DROPS: Readonly<Record<number, string>> = { 6: 'blackhole', 7: 'unreachable', 8: 'prohibit' };
 
@@ -49,6 +55,8 @@ export interface Rule {
   readonly iif: string | undefined;
   readonly oif: string | undefined;
   readonly mark: number | undefined;
+  /** Has selectors besides these, such as a port, or is for what they do not select. */
+  readonly more?: boolean | undefined;
   /** Directs packets to the table of the VRF that their interface belongs to; `table` is 0. */
   readonly isL3mdev: boolean;
   /** How it drops packets, as `ip rule` names it; undefined: it directs them to a table. */
@@ -68,6 +76,10 @@ export function listRules(socket: NetlinkSocket): Rule[] {
     iif: own.iifname,
     oif: own.oifname,
     mark: own.fwmark,
+    more:
+      header.tos !== 0 ||
+      (header.flags & FIB_RULE_INVERT) !== 0 ||
+      (own.unknown ?? []).some(({ type }) => FURTHER_SELECTORS.includes(type)),
     isL3mdev: own.l3mdev === 1,
     drops: DROPS[header.action],
     protocol: own.protocol,

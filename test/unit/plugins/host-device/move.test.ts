@@ -58,6 +58,7 @@ test("rulesFor() takes plain source rules to the device's tables, never those of
   const rules: Rule[] = [
     { ...plain, from, table: 100 },
     { ...plain, from, table: 254 },
+    { ...plain, from, table: 100, more: true },
     { ...plain, from, table: 101 },
     { ...plain, from, table: 100, mark: 1 },
     { ...plain, from: undefined, table: 100 },
