@@ -1,5 +1,5 @@
 // How does the host reach a container, although the kernel keeps a master's own packets from the macvlans on it?
-import type { PlannedRoute } from '../../src/attach/addressing.ts';
+import { hostsOf, type PlannedRoute } from '../../src/attach/addressing.ts';
 import { addRoutes, checkRoutes } from '../../src/attach/container.ts';
 import { stateOf } from '../../src/attach/device.ts';
 import { derivedMac } from '../../src/attach/mac-and-mtu.ts';
@@ -63,7 +63,7 @@ export function openHostAccess(call: Call, inside: Link, ips: readonly Ip[]): vo
   const { host, hostNft } = call;
   withHostAccessLock(call, () => {
     const device = ensureDevice(host, getLink(host, inside.peer));
-    const wanted = entriesFor(call, device.name, ips);
+    const wanted = entriesFor(call, device.name, inside, ips);
     changeOwned(hostNft, [SKELETON], () => {
       const found = findElements(hostNft, wanted.map(placeOf));
       const missing = wanted.filter(({ element }, i) => found[i]?.comment !== element.comment);
@@ -88,7 +88,7 @@ export function checkHostAccess(call: Call, inside: Link, ips: readonly Ip[]): v
   const device = findDevice(host, { index: inside.peer });
   confirm(`the host's device "${name}"`, 'up', device ? stateOf(device) : 'missing');
   if (device === undefined) return;
-  const wanted = entriesFor(call, name, ips);
+  const wanted = entriesFor(call, name, inside, ips);
   confirmAll("the host's access", findOwnedProblems(hostNft, [SKELETON], wanted));
   checkRoutes(host, device, routesTo(call, device, ips));
 }
@@ -99,12 +99,20 @@ export function probeHostAccess({ hostNft }: Pick<Call, 'hostNft'>): void {
 }
 
 /** The element that restricts the device, and those by which the attachment uses it. */
-function entriesFor(call: Call, device: string, ips: readonly Ip[]): Entry[] {
+function entriesFor(call: Call, device: string, inside: Link, ips: readonly Ip[]): Entry[] {
   const comment = noteOf(attachmentOf(call));
+  const linkLocal = ips.some(({ family }) => family === 6) ? linkLocalsOf(call, inside) : [];
   return [
     { set: DEVICES, element: { key: [device], comment: ALIAS } },
-    ...ips.map(ip => ({ set: PODS[ip.family], element: { key: [device, ip], comment } })),
+    ...[...ips, ...linkLocal].map(ip => ({ set: PODS[ip.family], element: { key: [device, ip], comment } })),
   ];
+}
+
+/** What the pod sends from to the link-local address of the host. Without a carrier it has none yet. */
+function linkLocalsOf({ container }: Call, { index, mac = '' }: Link): Ip[] {
+  const present = hostsOf(listAddresses(container, index).filter(({ scope }) => scope === RT_SCOPE_LINK));
+  const own = present.filter(({ family }) => family === 6);
+  return own.length ? own : [linkLocalOf(parseMac(mac))];
 }
 
 function rivalOf(entry: Entry, found: Element | undefined) {
@@ -298,8 +306,11 @@ function setSysctls(name: string): boolean {
 /** The table of our own that holds everything below. */
 const TABLE: Table = { family: 'inet', name: 'catena_host_access' };
 
-/** Devices that {@link PODS} restricts; an element belongs to the device, not to an attachment. */
-const DEVICES: NftSet = { table: TABLE, name: 'devices', key: ['ifname'] };
+/**
+ * Devices that {@link PODS} restricts; an element belongs to the device, not to an attachment. With the name "devices", nft could not load
+ * its own listing: it is a word of its language.
+ */
+const DEVICES: NftSet = { table: TABLE, name: 'guarded', key: ['ifname'] };
 
 /** Device of the host, and address of a pod behind it. */
 const PODS: Readonly<Record<4 | 6, NftSet>> = {
@@ -313,6 +324,7 @@ const OWNED_SETS: readonly NftSet[] = [PODS[4], PODS[6]];
 const SKELETON: Skeleton = {
   table: TABLE,
   comment: 'catena: what the macvlans of the host accept',
+  version: 2,
   sets: [DEVICES, ...OWNED_SETS],
   chains: [
     {
@@ -320,10 +332,10 @@ const SKELETON: Skeleton = {
       // Before connections are tracked.
       base: { type: 'filter', hook: 'prerouting', priority: NF_IP_PRI_RAW },
       rules: [
-        'iifname @devices iifname . ip saddr != @pods4 drop',
-        // Neighbour discovery.
-        'iifname @devices ip6 saddr fe80::/10 accept',
-        'iifname @devices iifname . ip6 saddr != @pods6 drop',
+        'iifname @guarded iifname . ip saddr != @pods4 drop',
+        // Neighbour solicitations and advertisements.
+        'iifname @guarded ip6 saddr fe80::/10 icmpv6 type 135-136 accept',
+        'iifname @guarded iifname . ip6 saddr != @pods6 drop',
       ],
     },
   ],

@@ -95,9 +95,15 @@ describeRoot(
         const aside = ['neigh', 'replace', '10.201.0.1', 'lladdr', device?.address, 'dev', 'uplink'];
         await lab.ip(outside, ...aside);
         expect(await ping(lab, outside, '10.201.0.1')).toBe(false);
+        expect(await ping(lab, outside, `${own[0]}%uplink`)).toBe(false);
+
+        const listing = (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout;
+        expect(await lab.run(lab.host, ['nft', '-c', '-f', '-'], { stdin: listing })).toMatchObject({
+          exitCode: 0,
+        });
 
         await call(lab, 'DEL', conf, one);
-        expect(await accessOf(lab)).toMatchObject({ routes: ['10.201.0.11', 'fd00:201::11'], elements: 3 });
+        expect(await accessOf(lab)).toMatchObject({ routes: ['10.201.0.11', 'fd00:201::11'], elements: 4 });
         expect(await reaches(lab, lab.host, pods)).toEqual(pods.slice(2));
         await lab.remove(two);
         for (const container of [two, two, without]) await call(lab, 'DEL', conf, container);

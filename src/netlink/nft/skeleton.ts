@@ -241,13 +241,32 @@ const VERDICTS: Readonly<Record<string, number>> = {
 /** linux/if_ether.h, in network byte order */
 const ETHERTYPE = { 4: Uint8Array.of(0x08, 0x00), 6: Uint8Array.of(0x86, 0xdd) } as const;
 
-/** The source in linux/if_ether.h, struct ethhdr. It can only be part of a key, so no value is ever parsed. */
-const ETHER_SOURCE: Subject = {
-  load: dreg => [loadHeader('ll', dreg, 6, 6)],
-  quarters: 2,
-  parse: () => undefined,
-  values: 'a key of a set',
+/** What conditions of a configuration cannot be about. */
+const MORE_SUBJECTS: Readonly<Record<string, Subject>> = {
+  /** The source in linux/if_ether.h, struct ethhdr. It can only be part of a key, so no value is ever parsed. */
+  'ether saddr': {
+    load: dreg => [loadHeader('ll', dreg, 6, 6)],
+    quarters: 2,
+    parse: () => undefined,
+    values: 'a key of a set',
+  },
+  /** The first byte of linux/icmpv6.h, struct icmp6hdr; a range of numbers. */
+  'icmpv6 type': {
+    load: dreg => [
+      loadMeta(dreg, 'l4proto'),
+      isEqual(dreg, Uint8Array.of(IPPROTO_ICMPV6)),
+      loadHeader('th', dreg, 0, 1),
+    ],
+    parse: word => {
+      const [from = 0, to = 0] = word.split('-').map(Number);
+      return { value: Uint8Array.of(from), to: Uint8Array.of(to) };
+    },
+    values: 'a range of numbers',
+  },
 };
+
+/** netinet/in.h */
+const IPPROTO_ICMPV6 = 58;
 
 /** Register of the label that a rule sets: keys and data of maps are in the quarters before it. */
 const LABEL_QUARTER = 8;
@@ -358,9 +377,10 @@ function takeKey(rule: Reading): Part[] {
   do {
     if (parts.length) words.shift();
     if (words[0] === 'ip' || words[0] === 'ip6') requireVersion(rule, words[0] === 'ip' ? 4 : 6);
-    const isEther = words[0] === 'ether' && words[1] === 'saddr';
-    const [name, subject] = isEther ? ['ether saddr', ETHER_SOURCE] : takeSubject(text, words);
-    if (isEther) words.splice(0, 2);
+    const more = words.slice(0, 2).join(' ');
+    const own = MORE_SUBJECTS[more];
+    const [name, subject] = own ? [more, own] : takeSubject(text, words);
+    if (own) words.splice(0, 2);
     // What takeComparison() takes itself is left to it.
     const isMasked = words[0] === '&' && !subject.masked;
     const mask = isMasked ? subject.parse(words[1] ?? '')?.value : undefined;
