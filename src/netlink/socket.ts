@@ -104,14 +104,19 @@ export type Outcome = readonly Uint8Array[] | NetlinkError;
  */
 export class NetlinkSocket {
   readonly #protocol: number;
-  readonly #fd: number;
+  /** Negative without the protocol in the kernel, which then has none of its objects: requests are refused, not the socket. */
+  readonly #fd: number = -1;
   #seq = 0;
   /** nf_tables frees deleted objects after a grace period, and the last close of a socket waits for it. */
   #hasDeleted = false;
 
   constructor(protocol: number) {
     this.#protocol = protocol;
-    this.#fd = openNetlink(protocol);
+    try {
+      this.#fd = openNetlink(protocol);
+    } catch (thrown) {
+      if (!(thrown instanceof SystemError && thrown.errno === Errno.EPROTONOSUPPORT)) throw thrown;
+    }
   }
 
   /**
@@ -165,7 +170,7 @@ export class NetlinkSocket {
    * @throws NetlinkError of the first message that the kernel refused
    */
   transaction(begin: Request, requests: readonly Request[], end?: Request): Uint8Array[] {
-    this.#failIfPlanned(requests[0] ?? begin);
+    this.#refuse(requests[0] ?? begin);
     const first = this.#envelope(begin, NLM_F_REQUEST);
     const envelopes = this.#envelopes(requests);
     const last = end ? [this.#envelope(end, NLM_F_REQUEST)] : [];
@@ -184,13 +189,13 @@ export class NetlinkSocket {
    * @param only skips objects that contain none of these byte strings
    */
   dump(request: Request, only?: readonly Uint8Array[]): Uint8Array[] {
-    this.#failIfPlanned(request);
+    this.#refuse(request);
     return exchange(this.#protocol, [request], () => this.#dumpWhole(request, only));
   }
 
   close(): void {
     if (this.#hasDeleted) closeLater(this.#fd);
-    else closeSync(this.#fd);
+    else if (this.#fd >= 0) closeSync(this.#fd);
   }
 
   #dumpWhole(request: Request, only: readonly Uint8Array[] | undefined): Uint8Array[] {
@@ -204,13 +209,17 @@ export class NetlinkSocket {
     }
   }
 
-  #failIfPlanned(request: Request): void {
-    const refusal = plannedRefusal(request);
+  #refuse(request: Request): void {
+    const refusal = this.#refusalOf(request);
     if (refusal) throw refusal.toError();
   }
 
+  #refusalOf(request: Request): Refusal | undefined {
+    return this.#fd < 0 ? newRefusal(request, Errno.EPROTONOSUPPORT) : plannedRefusal(request);
+  }
+
   #tryAll(requests: readonly Request[]): Replies[] {
-    const outcomes: (Replies | undefined)[] = requests.map(plannedRefusal);
+    const outcomes: (Replies | undefined)[] = requests.map(one => this.#refusalOf(one));
     // A request with a planned refusal is not sent; the others are still executed, because they are independent.
     const sent = requests.map((_, i) => i).filter(i => outcomes[i] === undefined);
     for (let at = 0; at < sent.length; at += MAX_AT_ONCE) {

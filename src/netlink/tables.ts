@@ -1,7 +1,6 @@
 // What does the kernel have in one network namespace, table by table?
 //
 // All views of a node read through this: each table is read when it is first asked for, and once, so a view pays for what it shows.
-import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { listRawElements, type NotedElement, notedElementsOf, type RawElement } from './nft/element.ts';
 import type { NftMessages, NftObject, Table } from './nft/message.ts';
@@ -22,7 +21,7 @@ import { listPermanentNeighbours, type Neighbour } from './rtnl/neighbour.ts';
 import { listQdiscs, type Qdisc } from './rtnl/qdisc.ts';
 import { listRoutes, type Route } from './rtnl/route.ts';
 import { listRules as listPolicyRules, type Rule as PolicyRule } from './rtnl/rule.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket, tolerating } from './socket.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from './socket.ts';
 
 type Ask = <T>(protocol: number, talk: (socket: NetlinkSocket) => T) => T;
 
@@ -47,9 +46,6 @@ export function isOwnTable({ name }: Pick<Table, 'name'>): boolean {
 export function isForwarding({ table }: Pick<FilterTable, 'table'>): boolean {
   return ['inet', 'ip', 'ip6'].includes(table.family);
 }
-
-/** Kernels without nf_tables have none of its objects. */
-const NO_NFTABLES = [Errno.ENOENT, Errno.EINVAL, Errno.EOPNOTSUPP];
 
 /** The tables of a namespace. All of them throw NetlinkError or SystemError if the kernel refuses to list them. */
 export class Tables {
@@ -87,7 +83,7 @@ export class Tables {
 
   /** Same as: `nft -a list tables`; a table that was made later has a higher handle. */
   get nftTables(): readonly ListedTable[] {
-    return this.#once('nft tables', () => this.#nft(listTableNames));
+    return this.#once('nft tables', () => this.#ask(NETLINK_NETFILTER, listTableNames));
   }
 
   get nftChains() {
@@ -157,11 +153,9 @@ export class Tables {
   }
 
   #objects<A>(what: string, messages: NftMessages<A>): readonly NftObject<A>[] {
-    return this.#once(what, () => this.#nft(socket => messages.listAll(socket, `list ${what}`)));
-  }
-
-  #nft<T>(list: (socket: NetlinkSocket) => T[]): T[] {
-    return tolerating(NO_NFTABLES, () => this.#ask(NETLINK_NETFILTER, list)) ?? [];
+    return this.#once(what, () =>
+      this.#ask(NETLINK_NETFILTER, socket => messages.listAll(socket, `list ${what}`)),
+    );
   }
 
   #once<T>(name: string, read: () => T): T {

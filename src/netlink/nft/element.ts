@@ -1,10 +1,9 @@
 // How are elements of sets and maps added, found and deleted, of one set or of several together?
 
-import { Errno } from '../../sys/errno.ts';
 import { attrs, bytes, listOf, type Request, str, u32be } from '../codec.ts';
-import { type NetlinkSocket, tolerating } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { data, toVerdict, type Verdict } from './expr.ts';
-import { nftMessages, renderTable, type Table } from './message.ts';
+import { NOT_THERE, nftMessages, renderTable, type Table } from './message.ts';
 import {
   comment,
   decodeFields,
@@ -117,7 +116,7 @@ export function findElements(
 
 function askForElements(socket: NetlinkSocket, places: readonly ElementPlace[]): (Element | undefined)[] {
   const questions = places.map(({ set, key }) => question(set, key));
-  const bodies = socket.findAll(questions, [Errno.ENOENT]);
+  const bodies = socket.findAll(questions, NOT_THERE);
   return places.map(({ set }, i) => {
     const body = bodies[i];
     const [own] = body ? (elementMessage.decode(body).attrs.elements ?? []) : [];
@@ -132,8 +131,7 @@ export function listElements(socket: NetlinkSocket, set: NftSet): Element[] {
 
 function listAttrsOf(socket: NetlinkSocket, op: string, table: Table, set: string): ElementAttrs[] {
   const asked = { table: table.name, set };
-  const all = tolerating([Errno.ENOENT], () => elementMessage.list(socket, op, table, asked)) ?? [];
-  return all.flatMap(({ elements = [] }) => elements);
+  return elementMessage.list(socket, op, table, asked).flatMap(({ elements = [] }) => elements);
 }
 
 function question(set: NftSet, key: readonly FieldValue[]): Request {

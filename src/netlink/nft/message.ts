@@ -13,7 +13,7 @@ import {
   u16be,
   u32be,
 } from '../codec.ts';
-import { isNetlinkError, type NetlinkSocket } from '../socket.ts';
+import { isNetlinkError, type NetlinkSocket, tolerating } from '../socket.ts';
 import { traced } from '../trace.ts';
 
 /** linux/netfilter.h: the families that a table can belong to, by nft's names. */
@@ -49,6 +49,17 @@ type NftKind = keyof typeof FIRST;
  * rules name existing sets. So one id is enough for all.
  */
 export const SET_ID = 1;
+
+/**
+ * Refusals of questions that mean that there is no such object: also those of a kernel without nf_tables, which may be a module that
+ * cannot be loaded. A caller that only looks there, as a DEL of an attachment that never needed nf_tables, has found nothing.
+ */
+export const NOT_THERE: readonly number[] = [
+  Errno.ENOENT,
+  Errno.EINVAL,
+  Errno.EOPNOTSUPP,
+  Errno.EPROTONOSUPPORT,
+];
 
 /** Identifies a table, through which all of its contents are addressed. */
 export interface Table {
@@ -101,6 +112,8 @@ export function nftMessages<A extends object, N extends keyof A & string>(
   const names = Object.fromEntries(VERBS.map(verb => [nftType(verb, kind), `NFT_MSG_${verb}${kind}`]));
   if (isShown) traced('NETLINK_NETFILTER', names, format);
   const bodyOf = (table: Table, own: A) => format.encode({ family: NFPROTO[table.family] }, own);
+  const dump = (socket: NetlinkSocket, request: Request, only?: readonly Uint8Array[]) =>
+    tolerating(NOT_THERE, () => socket.dump(request, only)) ?? [];
   const inTable = (table: Table, own: A) => bodyOf(table, { [name]: table.name, ...own });
   return {
     ...format,
@@ -113,7 +126,7 @@ export function nftMessages<A extends object, N extends keyof A & string>(
     },
     list(socket, op, table, asked = {} as A, only) {
       const request = { op, type: nftType('GET', kind), body: bodyOf(table, asked) };
-      return socket.dump(request, only).flatMap(body => {
+      return dump(socket, request, only).flatMap(body => {
         const { header, attrs } = format.decode(body);
         return header.family === NFPROTO[table.family] && attrs[name] === table.name ? [attrs] : [];
       });
@@ -121,7 +134,7 @@ export function nftMessages<A extends object, N extends keyof A & string>(
     listAll(socket, op) {
       // The kernel lists only the requested family, or all if none is given.
       const body = format.encode({ family: 0 }, {} as A);
-      return socket.dump({ op, type: nftType('GET', kind), body }).flatMap(one => {
+      return dump(socket, { op, type: nftType('GET', kind), body }).flatMap(one => {
         const { header, attrs } = format.decode(one);
         const family = familyOf(header.family);
         const table = attrs[name];
@@ -210,6 +223,6 @@ export function tryOut(socket: NetlinkSocket, changes: readonly Request[]): void
 function readGeneration(socket: NetlinkSocket): number {
   const question = generationMessage.encode({ family: NFPROTO.inet }, {});
   const request = { op: 'read the rule set generation', type: nftType('GET', 'GEN'), body: question };
-  const body = socket.find({ ...request, isQuestion: true }, []);
+  const body = socket.find({ ...request, isQuestion: true }, NOT_THERE);
   return body ? (generationMessage.decode(body).attrs.id ?? 0) : 0;
 }

@@ -39,7 +39,7 @@ import {
   snat,
 } from './expr.ts';
 import { MatchError, type Subject, takeComparison, takeSubject } from './match.ts';
-import { commit, commitAfterReading, type NftFamily, renderTable, type Table } from './message.ts';
+import { commit, commitAfterReading, type NftFamily, NOT_THERE, renderTable, type Table } from './message.ts';
 import {
   addChain,
   addRule,
@@ -185,7 +185,7 @@ function askFor(
     ...chains.map(({ name }) => chainQuestion(table, name)),
     tableQuestion(table),
   ];
-  const answers = socket.findAll(questions, [Errno.ENOENT]);
+  const answers = socket.findAll(questions, NOT_THERE);
   const own = answers.at(-1);
   return {
     found: own && tableMessage.decode(own).attrs,
@@ -474,7 +474,7 @@ export function restoreSkeleton(socket: NetlinkSocket, skeleton: Skeleton): void
 
 /** A transaction that ends the dormancy of a table may add no chain to it. */
 function wake(socket: NetlinkSocket, table: Table): void {
-  const found = socket.find(tableQuestion(table), [Errno.ENOENT]);
+  const found = socket.find(tableQuestion(table), NOT_THERE);
   if (found && isDormant(tableMessage.decode(found).attrs)) commit(socket, [addTable(table)]);
 }
 

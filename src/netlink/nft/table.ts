@@ -4,7 +4,6 @@
 
 import { parseMac, renderMac } from '../../net/interface.ts';
 import { type Ip, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
-import { Errno } from '../../sys/errno.ts';
 import {
   align4,
   attrs,
@@ -21,7 +20,7 @@ import {
 } from '../codec.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { type Expression, expression, NF_DROP } from './expr.ts';
-import { nftMessages, renderTable, SET_ID, type Table } from './message.ts';
+import { NOT_THERE, nftMessages, renderTable, SET_ID, type Table } from './message.ts';
 
 /** Maximum size of user data in the kernel (linux/netfilter/nf_tables.h, NFT_USERDATA_MAXLEN). */
 const USERDATA_MAX_BYTES = 256;
@@ -214,7 +213,7 @@ export function deleteTable(table: Table): Request {
 
 /** True when the table exists. Same as: `nft list table <family> <name>` */
 export function hasTable(socket: NetlinkSocket, table: Table): boolean {
-  return socket.find(tableQuestion(table), [Errno.ENOENT]) !== undefined;
+  return socket.find(tableQuestion(table), NOT_THERE) !== undefined;
 }
 
 export function tableQuestion(table: Table): Request {
@@ -389,7 +388,7 @@ export function toChain({ name = '', type, hook, policy }: ChainAttrs): Chain {
 }
 
 function findChain(socket: NetlinkSocket, table: Table, name: string): ChainAttrs | undefined {
-  const body = socket.find(chainQuestion(table, name), [Errno.ENOENT]);
+  const body = socket.find(chainQuestion(table, name), NOT_THERE);
   return body && chainMessage.decode(body).attrs;
 }
 

@@ -1,11 +1,13 @@
 // When is a transaction sent, and when is it tried again?
 
-import { describe, expect, test } from 'bun:test';
+import { afterEach, describe, expect, test } from 'bun:test';
 import type { Request } from '../../../../src/netlink/codec.ts';
 import { commit, commitAfterReading, nftType } from '../../../../src/netlink/nft/message.ts';
-import { addTable } from '../../../../src/netlink/nft/table.ts';
-import { NetlinkError, type NetlinkSocket } from '../../../../src/netlink/socket.ts';
+import { sweepOwned } from '../../../../src/netlink/nft/skeleton.ts';
+import { addTable, hasTable, listTableNames } from '../../../../src/netlink/nft/table.ts';
+import { NETLINK_NETFILTER, NetlinkError, NetlinkSocket } from '../../../../src/netlink/socket.ts';
 import { Errno } from '../../../../src/sys/errno.ts';
+import { planFaults } from '../../../../src/sys/fault.ts';
 
 const change = addTable({ family: 'inet', name: 't' });
 
@@ -13,6 +15,26 @@ test('commit() sends nothing for an empty batch', () => {
   const kernel = fakeKernel();
   commit(kernel.socket, []);
   expect(kernel.transactions).toBe(0);
+});
+
+describe('without nf_tables in the kernel nothing is there, and a change is refused', () => {
+  afterEach(() => planFaults(undefined));
+
+  // 31: no kernel has a protocol of that number. EINVAL: net/netfilter/nfnetlink.c, for a part that it lacks.
+  test.each([
+    ['the protocol is missing', 31, undefined, 'EPROTONOSUPPORT'],
+    ['its part of the protocol is missing', NETLINK_NETFILTER, () => Errno.EINVAL, 'EINVAL'],
+  ] as const)('%s', (_, protocol, refusal, words) => {
+    const socket = new NetlinkSocket(protocol);
+    planFaults(refusal);
+    const table = { family: 'inet', name: 't' } as const;
+    expect(hasTable(socket, table)).toBe(false);
+    expect(listTableNames(socket)).toEqual([]);
+    sweepOwned(socket, [{ table, name: 's', key: ['ifname'] }], () => true);
+    expect(() => commitAfterReading(socket, () => [change])).toThrow(words);
+    expect(() => commit(socket, [change])).toThrow(words);
+    socket.close();
+  });
 });
 
 describe('commitAfterReading()', () => {
