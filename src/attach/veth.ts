@@ -1,6 +1,6 @@
 // How is the veth pair between host and container created, found and deleted?
 import { type AttachmentId, findOwner, hostEndName, renderOwner } from '../cni/attachment.ts';
-import { randomMac } from '../net/interface.ts';
+import { randomHighMac } from '../net/interface.ts';
 import {
   ALIAS_MAX_BYTES,
   bridgePortRequest,
@@ -142,7 +142,7 @@ function createNamedPair(host: NetlinkSocket, container: NetlinkSocket, netns: N
     const random = Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex');
     const name = attempt === 1 ? hostEndName(owner) : `veth${random}`;
     const peer = { name: owner.ifname, netnsFd: netns.fd, mac, mtu };
-    const link = makeLink(host, { name, kind: 'veth', mac: randomMac(), master, mtu, peer });
+    const link = makeLink(host, { name, kind: 'veth', mac: randomHighMac(), master, mtu, peer });
     if (link) return link;
     const taken = new NetlinkError(`create link "${name}" of kind veth`, Errno.EEXIST);
     // Either name may be taken; only the host end's can be changed.

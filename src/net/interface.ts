@@ -46,6 +46,14 @@ export function randomMac(): string {
   return renderMac(bytes);
 }
 
+/**
+ * The same, above those of nearly all other devices: a bridge without a hardware address of its own has the lowest of its ports', and so
+ * would the host have another one for its neighbours with each container.
+ */
+export function randomHighMac(): string {
+  return renderMac(crypto.getRandomValues(new Uint8Array(6)).with(0, 0xfe));
+}
+
 /** The kernel's address of loopback devices, and of a bridge that has lost its last port: it identifies nothing. */
 export const NO_MAC = '00:00:00:00:00:00';
 

@@ -98,6 +98,17 @@ describeRoot('bridge, on an existing bridge', () => {
     });
   });
 
+  test('[1.0.0] an existing bridge without a gateway keeps the hardware address that it has from its port', async () => {
+    await withHost(async lab => {
+      await prepareBridgeWithPort(lab, 'fa:ff:ff:ff:ff:fe');
+      const conf = confOf(lab, { isGateway: false });
+      for (const container of [await lab.container(), await lab.container()]) {
+        const { interfaces } = await call(lab, 'ADD', conf, container);
+        expect([interfaces[0].mac, await macOf(lab)]).toEqual(['fa:ff:ff:ff:ff:fe', 'fa:ff:ff:ff:ff:fe']);
+      }
+    });
+  });
+
   test('[1.0.0] CHECK accepts a bridge that is configured by an alternative name', async () => {
     await withHost(async lab => {
       const container = await lab.container();

@@ -4,7 +4,7 @@ import { AUTO_MTU, resolveMtu } from '../../../src/attach/mac-and-mtu.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig } from '../../../src/cni/errors.ts';
 import { findUpper } from '../../../src/ipam/holders.ts';
-import { randomMac, renderMac } from '../../../src/net/interface.ts';
+import { randomHighMac, randomMac, renderMac } from '../../../src/net/interface.ts';
 import { renderCidr } from '../../../src/net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import {
@@ -394,7 +394,7 @@ function createGatewayPort(
   const port = `veth${Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex')}`;
   const { mtu } = bridge;
   // Not left to the kernel: udev replaces random addresses that it chose.
-  const [mac, innerMac] = [randomMac(), randomMac()];
+  const [mac, innerMac] = [randomHighMac(), randomMac()];
   createLink(host, {
     name: port,
     kind: 'veth',
