@@ -27,9 +27,11 @@ import {
 import {
   findLink,
   getLink,
+  IFF_LOOPBACK,
   IFF_LOWER_UP,
   IFF_UP,
   type Link,
+  listLinks,
   setLink,
   setLinkRequest,
 } from '../netlink/rtnl/link.ts';
@@ -247,6 +249,7 @@ function renderRoute(route: Omit<Route, 'oif'>): string {
 }
 
 const ALL_REDIRECTS = 'net/ipv4/conf/all/accept_redirects';
+const ALL_LOCALNET = 'net/ipv4/conf/all/route_localnet';
 const LOOPBACK_SWITCH = 'net/ipv6/conf/lo/disable_ipv6';
 
 /**
@@ -282,7 +285,8 @@ export function addressContainer(
 
 /**
  * Leaves addresses, routes and gateways of the interface to its configuration: any neighbour could otherwise route the container by a
- * router advertisement (CVE-2020-13401) or a redirect. To be called before the interface is up; dhcp opens what `ipv6` asks for.
+ * router advertisement (CVE-2020-13401) or a redirect. Nor does a neighbour reach what listens on 127.0.0.1: a namespace inherits
+ * `route_localnet`, which kube-proxy turns on, from the machine. To be called before the interface is up; dhcp opens what `ipv6` asks for.
  */
 export function ignoreNeighbours(call: Call<PluginConfig>, ifname: string): void {
   const { containerNetns: netns, conf } = call;
@@ -290,13 +294,22 @@ export function ignoreNeighbours(call: Call<PluginConfig>, ifname: string): void
   inNetns(netns, () => {
     for (const key of ['accept_ra', 'autoconf', 'accept_redirects'])
       trySysctl(`net/ipv6/conf/${ifname}/${key}`, '0');
-    for (const key of ['accept_redirects', 'accept_source_route'])
+    for (const key of ['accept_redirects', 'accept_source_route', 'route_localnet'])
       trySysctl(`net/ipv4/conf/${ifname}/${key}`, '0');
-    // Either of both counts, on an interface that does not forward.
-    if (findSysctl(ALL_REDIRECTS) !== '1') return;
-    call.onFailure('accept redirects again', () => inNetns(netns, () => trySysctl(ALL_REDIRECTS, '1')));
-    trySysctl(ALL_REDIRECTS, '0');
+    // Either of both counts: redirects, on an interface that does not forward.
+    for (const path of [ALL_REDIRECTS, ALL_LOCALNET]) {
+      if (findSysctl(path) !== '1' || (path === ALL_LOCALNET && isInUse(call, ifname))) continue;
+      call.onFailure(`set sysctl "${path}" again`, () => inNetns(netns, () => trySysctl(path, '1')));
+      trySysctl(path, '0');
+    }
   });
+}
+
+/** Whether the container has other interfaces: then it runs, and may have made the setting itself. */
+function isInUse({ container }: Call, ifname: string): boolean {
+  return listLinks(container).some(
+    ({ name, flags }) => name !== ifname && (flags & (IFF_UP | IFF_LOOPBACK)) === IFF_UP,
+  );
 }
 
 /** Applies the settings that the interface needs before it gets addresses. */

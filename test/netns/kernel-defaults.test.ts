@@ -179,6 +179,7 @@ const CLOSED = ['accept_ra', 'autoconf', 'accept_redirects'].map(key => `ipv6/co
 const NO_REDIRECTS = ['eth0/accept_redirects', 'all/accept_redirects', 'eth0/accept_source_route'].map(
   key => `ipv4/conf/${key}`,
 );
+const NO_LOCALNET = ['all', 'eth0'].map(name => `ipv4/conf/${name}/route_localnet`);
 
 describeRoot('a container', () => {
   test('of a bridge is not routed by another one', async () => {
@@ -192,6 +193,23 @@ describeRoot('a container', () => {
       expect(await ping(lab, two, '10.88.0.1')).toBe(true);
       expect(await learned(lab, two)).toEqual([]);
       expect(await settingsOf(lab, two, [...CLOSED, ...NO_REDIRECTS])).toEqual(Array(6).fill('0'));
+    });
+  });
+
+  test('keeps what listens on its loopback addresses from neighbours, unless it runs and has opened them', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const open = () => lab.sysctl(container, 'net/ipv4/conf/all/route_localnet', 1);
+      // As inherited on a node with kube-proxy.
+      await open();
+      const conf = confOf(lab, 'bridge', [[{ subnet: '10.88.0.0/24' }]], { bridge: 'br0', isGateway: true });
+      expect(await add(lab, conf, container)).toMatchObject({ exitCode: 0 });
+      expect(await settingsOf(lab, container, NO_LOCALNET)).toEqual(['0', '0']);
+      await open();
+      const more = confOf(lab, 'ptp', [[{ subnet: '10.89.0.0/24' }]], { name: 'cable' });
+      const second = { command: 'ADD', conf: more, container, ifname: 'net1' };
+      expect(await lab.plugin('ptp', second)).toMatchObject({ exitCode: 0 });
+      expect(await settingsOf(lab, container, NO_LOCALNET)).toEqual(['1', '0']);
     });
   });
 
