@@ -402,9 +402,14 @@ function originOf(socket: NetlinkSocket, { dst, oif, table, priority, protocol }
   return isIt && found.priority === priority ? found.protocol : protocol;
 }
 
-/** The kernel's own messages of all routes, for {@link decodeRoute}: what a record keeps of them. */
+/**
+ * The kernel's own messages of all routes, for {@link decodeRoute}: what a record keeps of them. It also lists those of multicast routing
+ * daemons and of MPLS, which have families of their own, and labels in place of addresses.
+ */
 export function listRouteMessages(socket: NetlinkSocket): Uint8Array[] {
-  return socket.dump(routeMessage.get('list routes', {}));
+  const all = socket.dump(routeMessage.get('list routes', {}));
+  // The first byte of struct rtmsg.
+  return all.filter(([family]) => family === AF[4] || family === AF[6]);
 }
 
 /** Reads a message of {@link listRouteMessages}. A route that uses a next hop object gets the next hop itself. */

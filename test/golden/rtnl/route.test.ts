@@ -371,3 +371,9 @@ test('listRoutes() reads both families', () => {
     { dst: parseCidr('::/0'), gateway: parseIp('fd00:1::2'), oif: 2, priority: 1024, mtu: 1280 },
   ]);
 });
+
+test('listRoutes() leaves out those of multicast daemons and of MPLS', () => {
+  const [ipmr, mpls] = [128, 28].map(family => bodyOf(GATEWAY).with(0, family));
+  const routes = answering(() => [ipmr, mpls, bodyOf(CONNECTED)] as Uint8Array[], listRoutes);
+  expect(routes.map(({ dst }) => dst)).toEqual([parseCidr('10.1.0.0/24')]);
+});
