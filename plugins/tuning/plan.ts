@@ -4,7 +4,7 @@ import { invalidConfig } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import { ipsFor, type Result } from '../../src/cni/result.ts';
 import { isUnicastMac, parseMac, renderMac } from '../../src/net/interface.ts';
-import { findCidr, IPV6_MIN_MTU, renderIp } from '../../src/net/ip.ts';
+import { findCidr, findIp, IPV6_MIN_MTU, renderIp } from '../../src/net/ip.ts';
 import { planSysctls, type Sysctl } from './allowlist.ts';
 import type { TuningConf } from './config.ts';
 
@@ -129,9 +129,30 @@ export function findPath({ paths }: Sysctl, state: TuningState): string | undefi
   return paths.find(path => state.sysctls.has(path));
 }
 
-/** The kernel separates multiple values by tabs, whatever they were written with. */
+/** The kernel prints a value in its own way, however it was written: numbers in decimal, lists of ports by ranges, tabs between. */
 function normalize(value: string): string {
-  return value.trim().replace(/\s+/g, ' ');
+  return value.trim().split(/\s+/).map(normalizeWord).join(' ');
+}
+
+function normalizeWord(word: string): string {
+  // Numbers as C has them.
+  if (/^0x[\da-f]+$/i.test(word)) return String(BigInt(word));
+  if (/^0[0-7]+$/.test(word)) return String(Number.parseInt(word, 8));
+  if (/^\d+(-\d+)?(,\d+(-\d+)?)+$/.test(word)) return mergeRanges(word);
+  const ip = word.includes(':') ? findIp(word) : undefined;
+  return ip ? renderIp(ip) : word;
+}
+
+/** `80,81,8000-8009` as `80-81,8000-8009`. */
+function mergeRanges(list: string): string {
+  const ranges = list.split(',').map(part => part.split('-').map(Number));
+  const merged: [first: number, last: number][] = [];
+  for (const [first = 0, last = first] of ranges.sort(([a = 0], [b = 0]) => a - b)) {
+    const before = merged.at(-1);
+    if (before && first <= before[1] + 1) before[1] = Math.max(before[1], last);
+    else merged.push([first, last]);
+  }
+  return merged.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(',');
 }
 
 function planMac(text: string): string {

@@ -99,6 +99,21 @@ describe('findDifferences()', () => {
     expect(findDifferences(wanted, { index: 2, sysctls, link: { mtu: 1400, promisc: true } })).toEqual([]);
   });
 
+  test.each([
+    ['8081,30000-30010,8080,30005', '8080-8081,30000-30010', true],
+    ['8080,8082', '8080,8082', true],
+    ['8080,8081', '8080,8082', false],
+    ['0x100', '256', true],
+    ['010', '8', true],
+    ['0', '0', true],
+    ['-1', '-1', true],
+    ['2001:db8::1', '2001:0db8:0000:0000:0000:0000:0000:0001', true],
+    ['bbr', 'cubic', false],
+  ])('knows %j as the kernel prints it, %j: %p', (value, printed, isSame) => {
+    const state = { index: 2, sysctls: new Map([['net/x', printed]]), link: {} };
+    expect(findDifferences(plan({ sysctl: { 'net.x': value } }), state)).toHaveLength(isSame ? 0 : 1);
+  });
+
   test('names every difference with both values', () => {
     const sysctls = new Map([
       ['net/ipv4/tcp_rmem', '1 2 4'],
