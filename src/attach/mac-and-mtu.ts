@@ -5,8 +5,9 @@ import { type AttachmentId, digestOf, renderOwner } from '../cni/attachment.ts';
 import { pickCniArgs } from '../cni/env.ts';
 import { attempt, invalidConfig } from '../cni/errors.ts';
 import { isUnicastMac, parseMac, renderMac } from '../net/interface.ts';
+import { parseIp } from '../net/ip.ts';
 import { findLink, findLinks } from '../netlink/rtnl/link.ts';
-import { listRoutes, type Route, RT_TABLE_MAIN, waysOf } from '../netlink/rtnl/route.ts';
+import { findWay, listRoutes, type Route, RT_TABLE_MAIN, waysOf } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 
@@ -107,9 +108,17 @@ function uplinkMtu(socket: NetlinkSocket, uplink: string | undefined): number {
   return known.length ? Math.min(...known, route?.mtu ?? Infinity) : 0;
 }
 
-/** The default routes of the main table: IPv4's before IPv6's, and of one family those that the kernel prefers first. */
+/** RFC 5737 and RFC 3849: addresses to which only a default route leads. */
+const OUTSIDE = { 4: parseIp('192.0.2.1'), 6: parseIp('2001:db8::1') };
+
+/**
+ * The default routes of the main table: IPv4's before IPv6's, and of one family those that the kernel prefers first. One by a next hop
+ * object names no device where `nexthop_compat_mode` is off, so the kernel is asked.
+ */
 export function listDefaultRoutes(socket: NetlinkSocket): Route[] {
   return listRoutes(socket)
     .filter(({ dst, table }) => dst.prefix === 0 && table === RT_TABLE_MAIN)
+    .map(one => (one.oif ? one : { ...one, oif: findWay(socket, OUTSIDE[one.dst.ip.family])?.oif ?? 0 }))
+    .filter(({ oif }) => oif > 0)
     .sort((a, b) => a.dst.ip.family - b.dst.ip.family || (a.priority ?? 0) - (b.priority ?? 0));
 }

@@ -54,7 +54,7 @@ export function findMaster(call: Call<UpperConf>, chained?: string): Master {
   const socket = conf.linkInContainer ? call.container : call.host;
   const name = conf.master || chained;
   // The first default route of the main table, of IPv4 if both families have one.
-  const which = name || listDefaultRoutes(socket).find(({ oif }) => oif > 0)?.oif;
+  const which = name || listDefaultRoutes(socket)[0]?.oif;
   const link = which === undefined ? undefined : findLink(socket, which);
   if (link === undefined) {
     const where = conf.linkInContainer ? ' in the container' : '';

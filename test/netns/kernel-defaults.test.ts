@@ -265,6 +265,29 @@ describeRoot('the MTU of a bridge', () => {
   });
 });
 
+describeRoot('a default route whose device only its next hop object names', () => {
+  test.each([
+    ['bridge', { bridge: 'br0', mtu: 'auto' }],
+    ['macvlan', {}],
+  ])('is followed by %s', async (type, more) => {
+    await withHost(async lab => {
+      await uplink(lab);
+      await lab.sysctl(lab.host, 'net/ipv4/nexthop_compat_mode', 0);
+      await lab.batch(
+        lab.host,
+        'link set up0 mtu 1400',
+        'addr add 10.77.0.2/24 dev up0',
+        'nexthop add id 10 via 10.77.0.1 dev up0',
+        'route add default nhid 10',
+      );
+      const container = await lab.container();
+      const conf = confOf(lab, type, [[{ subnet: '10.88.0.0/24' }]], more);
+      expect(await add(lab, conf, container)).toMatchObject({ exitCode: 0 });
+      expect((await lab.ip(container, 'link', 'show', 'eth0'))[0]?.mtu).toBe(1400);
+    });
+  });
+});
+
 describeRoot('an MTU below what IPv6 needs', () => {
   test.each(['bridge', 'ptp', 'tap'])(
     'is named by %s, and not taken for a kernel without IPv6',
