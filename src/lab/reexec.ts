@@ -3,8 +3,9 @@
 // unshare(2) refuses to create a user namespace for a process with more than one thread. So the program is started a second
 // time by unshare(1) of util-linux, which creates the namespaces first.
 
+import { constants } from 'node:os';
 import { defined, isObject, tryParse } from '../cni/json.ts';
-import { signalGroup } from '../files/process-stat.ts';
+import { childrenOf, signalGroup } from '../files/process-stat.ts';
 import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
 import { GRACE_MS } from '../wait.ts';
 
@@ -51,8 +52,12 @@ export async function rerunInNamespaces(
       // What a terminal shows, its user ends.
       ...(captured ? { timeout: DEADLINE_MS, killSignal: 'SIGKILL' } : {}),
     });
+    // A signal may be for this process alone.
+    const pass = (signal: NodeJS.Signals) => child.kill(signal);
+    for (const signal of ENDING) process.on(signal, pass);
     const [stdout, stderr] = await Promise.all([captured ? child.stdout.text() : '', child.stderr.text()]);
     const exitCode = await child.exited;
+    for (const signal of ENDING) process.off(signal, pass);
     if (child.signalCode) return { exitCode: 1, stdout, stderr: `${stderr}ended by ${child.signalCode}\n` };
     if (exitCode === 0 || !stderr.startsWith('unshare: ')) return { exitCode, stdout, stderr };
     refusals.push(stderr.trim());
@@ -79,6 +84,20 @@ function executableLine(): string[] {
   const [, script = ''] = process.argv;
   // Compiled programs carry their script in a file system of their own.
   return [process.execPath, ...(script.startsWith('/$bunfs/') ? [] : [script])];
+}
+
+const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/**
+ * Has a signal that ends this second run end the plugins that it has started as well: each leads a process group of its own, which the
+ * signal does not reach, and one that hangs would keep the namespaces for ever.
+ */
+export function endWithPlugins(): void {
+  for (const signal of ENDING)
+    process.once(signal, () => {
+      for (const plugin of childrenOf(process.pid)) signalGroup(plugin, 'SIGKILL');
+      process.exit(128 + constants.signals[signal]);
+    });
 }
 
 interface OwnCommandOptions {

@@ -1,10 +1,14 @@
 // Does `catena conformance` find what our plugins keep and a bad one breaks? conformance-plugins.test.ts has every plugin.
 import { afterAll, expect, test } from 'bun:test';
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
+import { constants } from 'node:os';
 import { join } from 'node:path';
+import { tryRead } from '../../src/files/read-file.ts';
+import { childrenOf } from '../helpers/children.ts';
 import { endExamination, examine, expectConforming, tmp } from '../helpers/conformance.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 describeRoot('catena conformance', () => {
   afterAll(endExamination);
@@ -24,6 +28,23 @@ describeRoot('catena conformance', () => {
       ...['reply/only-protocol', 'process/leaves-none'],
     ];
     expect(expected.filter(id => !broken.includes(id))).toEqual([]);
+  });
+
+  test.each(['SIGINT', 'SIGTERM'] as const)('%s ends the plugin that hangs as well', async signal => {
+    const hanging = join(tmp, 'hanging');
+    const version = '{"cniVersion":"1.1.0","supportedVersions":["1.1.0"]}';
+    const script = `#!/bin/sh\n[ "$CNI_COMMAND" != VERSION ] || exec echo '${version}'\nexec sleep 300\n`;
+    writeFileSync(hanging, script, { mode: 0o755 });
+    const examining = Bun.spawn([join(BIN_DIR, 'catena'), 'conformance', hanging], {
+      stdio: ['ignore', 'ignore', 'ignore'],
+    });
+    const plugins = () => childrenOf(examining.pid).flatMap(childrenOf);
+    const findHanging = () => plugins().find(pid => tryRead(`/proc/${pid}/comm`) === 'sleep\n');
+    await until(() => findHanging() !== undefined);
+    const plugin = findHanging();
+    examining.kill(signal);
+    expect(await examining.exited).toBe(128 + constants.signals[signal]);
+    await until(() => !existsSync(`/proc/${plugin}`));
   });
 
   test('takes the configuration from a list', async () => {

@@ -6,7 +6,7 @@ import { type PlayedScene, renderReport, renderSummary, reportOn } from '../../l
 import { homesOf, laySwap, readSwap, SCENES, type Scene, type SceneRecord } from '../../lab/compare/scene.ts';
 import { offerCapabilities } from '../../lab/configured.ts';
 import { protectFiles } from '../../lab/host.ts';
-import { envOfPlugins, RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
+import { endWithPlugins, envOfPlugins, RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { chainOf } from '../named-list.ts';
@@ -106,6 +106,7 @@ async function playTwin(twin: string, given: Given, call: CommandCall): Promise<
   const { list, swap, pluginDirs, ifname, args, capabilities } = given;
   const scene = SCENES.find(({ name }) => name === twin.slice(2)) as Scene;
   const visible = [...pluginDirs, ...homesOf(swap), dirname(process.execPath)];
+  endWithPlugins();
   protectFiles(visible);
   const env = envOfPlugins(call.env);
   // Each twin gets both sets: in some scenes one set finishes what the other one has begun.

@@ -12,7 +12,7 @@ import {
   renderVerdict,
 } from '../../lab/conformance/examine.ts';
 import { FRESH_DIRS, notOfPlugins, protectFiles } from '../../lab/host.ts';
-import { envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
+import { endWithPlugins, envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, pathOf, secondsOf, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
@@ -38,6 +38,7 @@ export async function run(call: CommandCall): Promise<number> {
     ...(beside ? [beside] : []),
   ];
   const shown = [...files.map(file => dirname(file)), ...pluginDirs];
+  endWithPlugins();
   protectFiles(shown);
   const watch = { dirs: FRESH_DIRS, skip: notOfPlugins(shown) };
   const [style, width] = [styleOf(call), widthOf(call)];

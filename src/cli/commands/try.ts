@@ -1,7 +1,7 @@
 // What does `catena try` do?
 import { dirname } from 'node:path';
 import { protectFiles } from '../../lab/host.ts';
-import { envOfPlugins, RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
+import { endWithPlugins, envOfPlugins, RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
 import { renderSection, type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
 import { findIfnameProblem } from '../../net/interface.ts';
@@ -26,6 +26,7 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
   const trial = readTrial(call);
   // Plugins are started from the executable itself, so its directory must be visible.
   const shown = [...trial.pluginDirs, dirname(process.execPath)];
+  endWithPlugins();
   protectFiles(shown);
   const sections: Section[] = [];
   const [style, width] = [styleOf(call), widthOf(call)];
