@@ -154,8 +154,7 @@ export async function prepareRunner<T>(
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   const { network, version } = call;
-  const what = `configuration of "${RUNNER}" in network "${network}"`;
-  const { conf, problems } = decodeFor(call.env.command, CatenaConf, call.request, what);
+  const { conf, problems } = confOf(call);
   const log = logOf(call, conf);
   for (const problem of problems) log.warn(`Cannot use catena configuration: ${problem}`);
   const places = placesOf(conf, call.environment);
@@ -208,6 +207,11 @@ export async function prepareRunner<T>(
     // A process that provides workers stays.
     await boundLogFile(conf, workers !== undefined);
   }
+}
+
+function confOf({ env, request, network }: Call<PluginConfig>) {
+  const what = `configuration of "${RUNNER}" in network "${network}"`;
+  return decodeFor(env.command, CatenaConf, request, what);
 }
 
 function inContainer(

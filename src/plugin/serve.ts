@@ -73,16 +73,12 @@ export async function serve(
     const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
     const collection = env.command === 'GC' ? await import('./collection.ts') : undefined;
     const { snapshot, kept } = whatIsKept(collection, definition, invocation, { request, network });
-    const what = `configuration of "${definition.name}" in network "${network}"`;
-    // A runner calls DEL with what ADD was called with, and refused, whatever was mended since.
-    const { conf, problems } = decodeFor(env.command, definition.config, request, what);
-    if (problems.length) log.warn(`DEL continues with what is valid in the ${what}: ${problems.join('; ')}`);
     const call = new LiveCall({
       env,
       environment: invocation.env,
       network,
       version: known,
-      conf,
+      conf: confFor(definition, env.command, { request, network, log }),
       request,
       requestText,
       prevResult: atPath(prevResultOf(request, known), env),
@@ -111,6 +107,18 @@ export async function serve(
     const reply: ErrorReply = { ...error.toReply(version), code: error.code || ErrorCode.internal };
     return { exitCode: 1, stdout: JSON.stringify(reply, null, 4), log };
   }
+}
+
+/** A runner calls DEL with what ADD was called with, and refused, whatever was mended since. */
+function confFor(
+  { name, config }: PluginDefinition,
+  command: string,
+  { request, network, log }: { readonly request: JsonObject; readonly network: string; readonly log: Log },
+) {
+  const what = `configuration of "${name}" in network "${network}"`;
+  const { conf, problems } = decodeFor(command, config, request, what);
+  if (problems.length) log.warn(`DEL continues with what is valid in the ${what}: ${problems.join('; ')}`);
+  return conf;
 }
 
 /** The snapshot of the node that GC goes by, also in plugins that this one calls, and the attachments that it keeps of those listed. */
