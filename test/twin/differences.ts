@@ -460,10 +460,10 @@ export const DIFFERENCES: readonly Difference[] = [
   },
   {
     path: /^DEL\//,
-    rows: /^bandwidth, (rate|burst|negative)/,
+    rows: /^(bandwidth, (rate|burst|negative)|tuning, sysctl with a number$|firewall, policy as a number$)/,
     when: ({ path, reference, ours }) =>
       !path.includes('/interface/') || (reference !== undefined && ours === undefined),
-    reason: 'DEL does not depend on whether limits make sense',
+    reason: 'DEL does not depend on whether the options make sense',
     quirk: 'meta 33',
     in: 'chains',
   },
