@@ -223,7 +223,7 @@ while True:
         const container = await attachHost(lab, 'other0');
         const env = { CATENA_STATE_DIR: '/dev/null/state' };
         const { error } = await lab.plugin('dhcp', { command: 'ADD', conf: confOf(), container, env });
-        expect(error).toMatchObject({ code: 11 });
+        expect(error).toMatchObject({ code: 5 });
         expect(server.log()).toContain('DHCPACK');
         await until(() => server.leases().length === 0);
       });

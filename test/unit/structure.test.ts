@@ -23,7 +23,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/chain': ['src/attachments', 'src/files', 'src/cni', 'src/net', 'src/sys/netns-identity'],
   // A delegate is found, and ended, as any plugin is.
   'src/plugin': [
-    ...['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/files/process-stat'],
+    ...['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/files/process-stat', 'src/files/read-file'],
     // What distinguishes one ADD of an attachment from the next.
     ...['src/attachments/generation', 'src/attachments/snapshot'],
     ...['src/chain/config/find-plugin', 'src/chain/run/exec-plugin', 'src/chain/run/segment'],
