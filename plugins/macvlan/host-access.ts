@@ -347,7 +347,7 @@ const NO_ROOM = ['ENOSPC', 'EDQUOT', 'EROFS', 'ENOENT'];
 /**
  * Runs a step during which no other process of ours makes or removes a macvlan of the host, or counts its users.
  * @param options `closing`: if there is no room for the lock's file, no other process can be in such a step, and DEL goes on without
- * @throws CniError 11 when the lock is not available in time
+ * @throws CniError as {@link withPluginLock}
  */
 function withHostAccessLock<T>(
   { environment }: Pick<Call, 'environment'>,

@@ -196,6 +196,11 @@ export const DIFFERENCES: readonly Difference[] = [
     ],
     'refused: vlan out of range': ['DEL does not depend on options of ADD', 'bridge 3.8'],
     'refused: vlan negative': ['DEL does not depend on options of ADD', 'bridge 3.8'],
+    'refused: mtu as text': ['DEL does not depend on options of ADD', 'bridge 3.8'],
+    'refused: mtu with a fraction': ['DEL does not depend on options of ADD', 'bridge 3.8'],
+    'refused: isGateway as text': ['DEL does not depend on options of ADD', 'bridge 3.8'],
+    'refused: ipam as text': ['DEL does not depend on options of ADD', 'bridge 3.8'],
+    'refused: dns as text': ['DEL does not depend on options of ADD', 'bridge 3.8'],
     'refused: the own namespace': ['refused before anything is done', 'bridge 35'],
   }),
   ...diverging('macvlans', {
