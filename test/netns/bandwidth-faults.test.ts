@@ -3,8 +3,9 @@ import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
 import { connect } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { withHost } from '../helpers/netns.ts';
-import { describeRoot, requiresLinkKind } from '../helpers/skip.ts';
+import { describeInOrder, requiresLinkKind } from '../helpers/skip.ts';
 
 const DEADLINE_MS = deadline(120_000);
 const BOTH = { ingressRate: 8_000_000, egressRate: 4_000_000 };
@@ -12,9 +13,8 @@ const SOME = { ...BOTH, unshapedSubnets: ['10.0.0.0/8', 'fd00::/8'] };
 
 /** Fails the first request of a verb, the second, … until none is left. @returns descriptions of the requests that failed */
 async function failEach(limits: object, verb: 'ADD' | 'DEL'): Promise<string[]> {
-  const failed: string[] = [];
-  for (let request = 1; ; request++) {
-    const what = await withHost(async lab => {
+  return failInTurn(request =>
+    withHost(async lab => {
       const pod = await connect(lab);
       const before = await lab.dump(lab.host);
       const conf = { cniVersion: '1.0.0', name: 'podnet', type: 'bandwidth', ...limits };
@@ -32,10 +32,8 @@ async function failEach(limits: object, verb: 'ADD' | 'DEL'): Promise<string[]> 
       else expect({ fault, exitCode: reply.exitCode }).toEqual({ fault, exitCode: 1 });
       expect({ fault, state: await lab.dump(lab.host) }).toEqual({ fault, state: before });
       return fault;
-    });
-    if (what === undefined) return failed;
-    failed.push(what);
-  }
+    }),
+  );
 }
 
 /** Not every kernel has IPv6. */
@@ -43,7 +41,7 @@ function isBestEffort(fault: string): boolean {
   return fault.startsWith('set sysctl "net/ipv6/conf/') && fault.endsWith('/disable_ipv6"');
 }
 
-describeRoot(
+describeInOrder(
   'bandwidth, failing at the nth request',
   () => {
     test(

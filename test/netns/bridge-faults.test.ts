@@ -3,8 +3,9 @@ import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
 import { deadline } from '../helpers/deadline.ts';
 import type { Dump } from '../helpers/dump.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
-import { describeRoot, requires, requiresVlanFiltering } from '../helpers/skip.ts';
+import { describeInOrder, requires, requiresVlanFiltering } from '../helpers/skip.ts';
 
 const DEADLINE_MS = deadline(120_000);
 
@@ -53,14 +54,9 @@ interface Scene {
   readonly host?: readonly string[];
 }
 
-/** Fails the first request, the second, … until ADD makes fewer. @returns descriptions of the requests that failed */
-async function failEach(scene: Scene): Promise<string[]> {
-  const failed: string[] = [];
-  for (let request = 1; ; request++) {
-    const what = await withHost(lab => failOnce(lab, scene, request));
-    if (what === undefined) return failed;
-    failed.push(what);
-  }
+/** Fails each request of ADD. @returns descriptions of the requests that failed */
+function failEach(scene: Scene): Promise<string[]> {
+  return failInTurn(request => withHost(lab => failOnce(lab, scene, request)));
 }
 
 async function failOnce(lab: Lab, scene: Scene, request: number): Promise<string | undefined> {
@@ -77,7 +73,7 @@ async function failOnce(lab: Lab, scene: Scene, request: number): Promise<string
   return what;
 }
 
-describeRoot('bridge ADD that fails at the nth request', () => {
+describeInOrder('bridge ADD that fails at the nth request', () => {
   test(
     '[1.1.0] leaves nothing on a fresh host',
     async () => {
@@ -107,7 +103,7 @@ describeRoot('bridge ADD that fails at the nth request', () => {
   );
 });
 
-describeRoot(
+describeInOrder(
   'bridge ADD with iptables that fails at the nth request',
   () => {
     test(
@@ -122,7 +118,7 @@ describeRoot(
   requires('iptables-restore', 'ip6tables-restore'),
 );
 
-describeRoot(
+describeInOrder(
   'bridge ADD with VLANs that fails at the nth request',
   () => {
     const conf = (lab: Lab) => layer3(lab, { vlan: 100, vlanTrunk: [{ minID: 200, maxID: 210 }] });

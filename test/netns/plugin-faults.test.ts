@@ -5,8 +5,9 @@ import { faultIn } from '../../src/lab/call.ts';
 import { connect } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';
 import type { Dump } from '../helpers/dump.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { type Container, type Lab, type Row, untilUp, withHost } from '../helpers/netns.ts';
-import { describeRoot, requires } from '../helpers/skip.ts';
+import { describeInOrder, requires } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 
 const DEADLINE_MS = deadline(120_000);
@@ -101,14 +102,9 @@ function withoutOrigins({ qdiscs: _, ...dump }: Dump): unknown {
   return JSON.parse(JSON.stringify(dump, (key, value) => (kept(key) ? value : undefined)));
 }
 
-/** Fails the first request, the second, … until ADD makes fewer. @returns the requests that failed, human-readable */
+/** Fails each request of ADD. @returns the requests that failed, human-readable */
 async function failEach(scene: Scene): Promise<string> {
-  const failed: string[] = [];
-  for (let request = 1; ; request++) {
-    const what = await withHost(lab => failOnce(lab, scene, request));
-    if (what === undefined) return failed.join('\n');
-    failed.push(what);
-  }
+  return (await failInTurn(request => withHost(lab => failOnce(lab, scene, request)))).join('\n');
 }
 
 async function failOnce(
@@ -144,7 +140,7 @@ async function failOnce(
   return what;
 }
 
-describeRoot('ADD that fails at the nth request leaves nothing', () => {
+describeInOrder('ADD that fails at the nth request leaves nothing', () => {
   test(
     'of ptp',
     async () => {
@@ -187,7 +183,7 @@ describeRoot('ADD that fails at the nth request leaves nothing', () => {
   });
 });
 
-describeRoot(
+describeInOrder(
   'ADD with iptables that fails at the nth request leaves nothing',
   () => {
     test(

@@ -3,8 +3,9 @@ import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
 import { deadline } from '../helpers/deadline.ts';
 import type { Dump } from '../helpers/dump.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import { describeRoot, requiresUpperKind, requiresVlanDevices } from '../helpers/skip.ts';
+import { describeInOrder, requiresUpperKind, requiresVlanDevices } from '../helpers/skip.ts';
 
 const DEADLINE_MS = deadline(240_000);
 
@@ -38,24 +39,15 @@ function withoutLimits(dump: Dump): unknown {
   return JSON.parse(JSON.stringify(dump, (key, value) => (kept(key) ? value : undefined)));
 }
 
-/** Requests that are failed beside each other, each on a host of its own: carriers and removed devices are waited for. */
-const AT_ONCE = 4;
-
-/** Fails the first request, the second, … until ADD makes fewer. @returns the requests that failed, human-readable */
+/** Fails each request of ADD. @returns the requests that failed, human-readable */
 async function failEach(more: Row, prepare?: (lab: Lab) => Promise<unknown>): Promise<string> {
-  const failed: string[] = [];
   const fail = (request: number) =>
     withHost(async lab => {
       await lab.outside();
       await prepare?.(lab);
       return failOnce(lab, confOf(lab, more), request);
     });
-  for (let first = 1; ; first += AT_ONCE) {
-    for (const what of await Promise.all(Array.from({ length: AT_ONCE }, (_, i) => fail(first + i)))) {
-      if (what === undefined) return failed.join('\n');
-      failed.push(what);
-    }
-  }
+  return (await failInTurn(fail)).join('\n');
 }
 
 async function failOnce(lab: Lab, conf: Row, request: number): Promise<string | undefined> {
@@ -77,7 +69,7 @@ async function failOnce(lab: Lab, conf: Row, request: number): Promise<string | 
 
 const EXPECTED = ['create link', 'alias', 'add address fd88::2', 'up true', 'add route to 10.99.0.0/16'];
 
-describeRoot(
+describeInOrder(
   'ADD of macvlan that fails at the nth request leaves nothing',
   () => {
     test(
@@ -101,7 +93,7 @@ describeRoot(
   requiresUpperKind('macvlan'),
 );
 
-describeRoot(
+describeInOrder(
   'ADD of ipvlan that fails at the nth request leaves nothing',
   () => {
     test(
@@ -118,7 +110,7 @@ describeRoot(
   requiresUpperKind('ipvlan'),
 );
 
-describeRoot(
+describeInOrder(
   'ADD of vlan that fails at the nth request leaves nothing',
   () => {
     test(
