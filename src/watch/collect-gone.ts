@@ -5,7 +5,7 @@ import { findConfigOfAdd, type GoneJudgement, judgeGone } from '../chain/records
 import { deleteUnsettled } from '../chain/records/recover.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
-import { visitAll } from '../chain/run/visits.ts';
+import { INTERRUPTED, visitAll } from '../chain/run/visits.ts';
 import { type AttachmentId, toId } from '../cni/attachment.ts';
 import { type CniError, decodingFailure, toCniError } from '../cni/errors.ts';
 import { Tables } from '../netlink/tables.ts';
@@ -66,8 +66,6 @@ export async function collectGone(
     return dryRun ? { ...found, state: 'found' } : { ...found, ...(await gone.mend(runtime)) };
   });
 }
-
-const INTERRUPTED = 'the command was interrupted before its turn came';
 
 /** @param present names of the devices of the host */
 export function findGone(

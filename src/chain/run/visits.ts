@@ -121,6 +121,9 @@ export class VisitQueue {
   }
 }
 
+/** Why one was not visited, human-readable: `instead` of {@link visitAll}. */
+export const INTERRUPTED = 'the command was interrupted before its turn came';
+
 /**
  * Visits each once, in order, and ends with the last visit. After the signal none begins: `instead` says what it is then.
  * @returns what the visits returned, in the order of `all`

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
-import { visitAll } from '../../chain/run/visits.ts';
+import { INTERRUPTED, visitAll } from '../../chain/run/visits.ts';
 import { type AttachmentId, keyOf, toId } from '../../cni/attachment.ts';
 import { renderCniArgs } from '../../cni/env.ts';
 import { absolutePath } from '../../files/read-file.ts';
@@ -145,8 +145,6 @@ export async function handOverAll(
     return found.map(one => after.get(keyOf(one)) ?? one);
   });
 }
-
-const INTERRUPTED = 'the command was interrupted before its turn came';
 
 /**
  * Runs the conflist with our plugins, hands over, and has the other executables delete.
