@@ -9,7 +9,7 @@ import { rangeUsesOf } from '../../src/ipam/range-use.ts';
 import { ALIAS_MAX_BYTES } from '../../src/netlink/rtnl/link.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { lineReader, within } from '../helpers/lines.ts';
-import { createLab, directories, type Lab, withHost } from '../helpers/netns.ts';
+import { type Container, createLab, directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
@@ -206,20 +206,7 @@ describeRoot('host-local', () => {
     expect((await again()).error).toMatchObject({ code: 100 });
     await lab.ip(container, 'addr', 'del', '10.1.9.2/32', 'dev', 'lo');
     // The pair that the plugin before has made for this ADD.
-    await lab.ip(
-      lab.host,
-      'link',
-      'add',
-      'veth9',
-      'type',
-      'veth',
-      'peer',
-      'name',
-      'eth9',
-      'netns',
-      container.name,
-    );
-    await lab.ip(lab.host, 'link', 'set', 'veth9', 'alias', `catena:${name}/one/eth0`);
+    await addPair(lab, container, `catena:${name}/one/eth0`);
     // A pair to another namespace: a virtual machine in that one may have the address.
     expect((await again('/run/netns/unused')).error).toMatchObject({ code: 100 });
     expect((await again()).result.ips[0].address).toBe('10.1.9.3/24');
@@ -242,21 +229,8 @@ describeRoot('host-local', () => {
         expect((await add(container.path)).exitCode).toBe(0);
         const anHourAgo = Date.now() / 1000 - 3600;
         utimesSync(join(lab.tmp, name, '10.1.9.2'), anHourAgo, anHourAgo);
-        const pair = [
-          'link',
-          'add',
-          'veth9',
-          'type',
-          'veth',
-          'peer',
-          'name',
-          'eth9',
-          'netns',
-          container.name,
-        ];
-        await lab.ip(lab.host, ...pair);
         const alias = renderOwner({ network: name, containerId: id, ifname: 'eth0' }, ALIAS_MAX_BYTES);
-        await lab.ip(lab.host, 'link', 'set', 'veth9', 'alias', alias);
+        await addPair(lab, container, alias);
         expect((await add('/run/netns/unused')).error).toMatchObject({ code: 100 });
       });
     },
@@ -665,6 +639,12 @@ describeRoot('host-local', () => {
     );
   });
 });
+
+/** Makes a pair to a container, as the plugin does that calls host-local; its end on the host has that alias. */
+async function addPair(lab: Lab, container: Container, alias: string): Promise<void> {
+  await lab.ip(lab.host, ...`link add veth9 type veth peer name eth9 netns ${container.name}`.split(' '));
+  await lab.ip(lab.host, 'link', 'set', 'veth9', 'alias', alias);
+}
 
 /** Leaves things as a restart of the machine would: the leases carry the note of a boot that is over. */
 function restart(dir: string, ...addresses: string[]): void {
