@@ -21,7 +21,7 @@ import {
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
 import { RESERVED_TABLES, type Route, RT_TABLE_MAIN, routeThrough } from '../../src/netlink/rtnl/route.ts';
-import { type Rule, removeRule } from '../../src/netlink/rtnl/rule.ts';
+import { isBySource, type Rule, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { ContainerNetns } from '../../src/plugin/invocation.ts';
@@ -196,9 +196,9 @@ export function mergeNetworks(own: Layer3 | undefined, ipam: Layer3 | undefined)
 export function rulesFor(routes: readonly Pick<Route, 'table'>[], rules: readonly Rule[]): RecordedRule[] {
   const own = new Set(routes.map(({ table = RT_TABLE_MAIN }) => table));
   for (const table of RESERVED_TABLES) own.delete(table);
-  return rules.flatMap(({ from, to, iif, oif, mark, more, table, priority }) => {
-    const isPlain = to === undefined && iif === undefined && oif === undefined && !mark && !more;
-    return from && isPlain && own.has(table) ? [{ from: renderCidr(from), table, priority }] : [];
+  return rules.flatMap(rule => {
+    const { from, table, priority } = rule;
+    return from && isBySource(rule) && own.has(table) ? [{ from: renderCidr(from), table, priority }] : [];
   });
 }
 

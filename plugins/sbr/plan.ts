@@ -26,7 +26,7 @@ import {
   RT_TABLE_MAIN,
   RTPROT_ASKED,
 } from '../../src/netlink/rtnl/route.ts';
-import type { Rule, SourceRule } from '../../src/netlink/rtnl/rule.ts';
+import { isBySource, type Rule, type SourceRule } from '../../src/netlink/rtnl/rule.ts';
 import type { SbrOptions } from './config.ts';
 
 /** An address of the pod, and the gateway of its default route. */
@@ -240,7 +240,7 @@ export function sourceRules(rules: readonly Rule[], from: Cidr, table: number | 
  */
 export function isSourceRule(rule: Rule, from: Cidr, table: number | undefined): boolean {
   if (!rule.from || rule.from.prefix !== from.prefix || !sameIp(rule.from.ip, from.ip)) return false;
-  if (rule.to || rule.iif || rule.oif || rule.mark || rule.more) return false;
+  if (!isBySource(rule)) return false;
   if (rule.protocol && rule.protocol !== OWN_PROTOCOL) return false;
   return table === undefined
     ? rule.table >= FIRST_TABLE && !RESERVED_TABLES.includes(rule.table)

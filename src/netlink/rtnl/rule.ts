@@ -65,6 +65,11 @@ export interface Rule {
   readonly protocol?: number | undefined;
 }
 
+/** Whether the source alone decides which packets it is for. */
+export function isBySource({ to, iif, oif, mark, more }: Rule): boolean {
+  return !to && !iif && !oif && !mark && !more;
+}
+
 /** Rules of both families. Same as: `ip rule` and `ip -6 rule` */
 export function listRules(socket: NetlinkSocket): Rule[] {
   return ruleMessage.list(socket, 'list rules').map(({ header, attrs: own }) => ({
