@@ -17,9 +17,15 @@ export const drain: Scenario = {
     await untilReady(cluster);
     const held = await holdingsOf(node.machine);
     await kubectl.apply({ ...deployment('web', PODS), metadata: { name: 'web', namespace } });
-    const before = await untilPods(cluster, namespace, PODS);
-    const there = before.filter(({ spec }) => spec.nodeName === name).length;
-    must(there > 0, `none of ${PODS} pods came to ${name}`);
+    // A scheduler whose watches the API server refused a moment ago may still take the node for one that is away.
+    const there = await awaiting(`one of ${PODS} pods on ${name}`, 120, async () => {
+      const pods = await untilPods(cluster, namespace, PODS);
+      const count = pods.filter(({ spec }) => spec.nodeName === name).length;
+      if (count > 0) return count;
+      await kubectl('rollout', 'restart', 'deployment/web', '-n', namespace);
+      await kubectl('rollout', 'status', 'deployment/web', '-n', namespace, '--timeout=60s');
+      return undefined;
+    });
     try {
       await kubectl('drain', name, '--ignore-daemonsets', '--timeout=100s');
       const after = await awaiting(`${PODS} pods elsewhere`, 120, async () => {
