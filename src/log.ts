@@ -89,8 +89,12 @@ async function writeLines(
 }
 
 function writeToStderr(text: string): void {
-  // Writes to the descriptor, not to the process's stream: the streams cost 9 ms.
-  writeSync(2, text);
+  try {
+    // Writes to the descriptor, not to the process's stream: the streams cost 9 ms.
+    writeSync(2, text);
+  } catch {
+    // Its reader is gone or does not read, or its disk is full: the call goes on, whose reply says what came of it.
+  }
 }
 
 /**

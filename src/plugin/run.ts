@@ -24,6 +24,9 @@ export async function runPlugin(
     writeAll(2, aboutText(definition, await release?.()));
     process.exit(0);
   }
+  // Standard output has the reply, and nothing else.
+  const { error } = console;
+  Object.assign(console, { log: error, info: error, debug: error });
   // An unhandled rejection must not prevent a reply to the caller.
   process.on('uncaughtException', thrown => endWith(toCniError(thrown), thrown));
   process.on('unhandledRejection', thrown => endWith(toCniError(thrown), thrown));
