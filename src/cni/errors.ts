@@ -159,7 +159,8 @@ export function describeError(thrown: unknown): string {
     if (!parts.some(part => part.includes(text))) parts.push(text);
   }
   if (thrown instanceof AggregateError) for (const one of thrown.errors) parts.push(describeError(one));
-  return parts.join(': ');
+  // Of nothing, and of an error without a message, there is at least the name.
+  return parts.filter(Boolean).join(': ') || String(thrown);
 }
 
 /** What the work returns; undefined if it throws, for callers to whom the reason makes no difference. */

@@ -268,7 +268,11 @@ async function changeInPlace(
 async function add(definition: PluginDefinition, call: LiveCall): Promise<JsonObject> {
   try {
     definition.validate?.(call.conf);
-    return renderResult(await definition.add(call), call.version);
+    const result: unknown = await definition.add(call);
+    if (isObject(result)) return renderResult(result, call.version);
+    throw new TypeError(
+      `Cannot use what add() of plugin "${definition.name}" returned: expected a result, found ${JSON.stringify(result)}`,
+    );
   } catch (thrown) {
     const problems = await call.undo();
     if (problems.length === 0) throw thrown;

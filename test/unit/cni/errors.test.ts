@@ -45,7 +45,7 @@ describe('toCniError()', () => {
     ['an error', new Error('boom'), 'boom'],
     ['an error with a cause', new Error('outer', { cause: new Error('inner') }), 'outer: inner'],
     ['a text', 'a text', 'a text'],
-    ['nothing', undefined, ''],
+    ['nothing', undefined, 'undefined'],
   ])('gives code 999 to %s', (_, thrown, message) => {
     expect(toCniError(thrown)).toMatchObject({ code: 999, message });
   });
@@ -59,6 +59,12 @@ describe('describeError()', () => {
       'Cannot add: Cannot open "x": EACCES: permission denied',
     );
   });
+
+  test.each([
+    [undefined, 'undefined'],
+    [new TypeError(''), 'TypeError'],
+    [new Error('', { cause: new Error('a') }), 'a'],
+  ])('has words for %p, too', (thrown, text) => expect(describeError(thrown)).toBe(text));
 
   test('includes all of several errors', () => {
     expect(describeError(new AggregateError([new Error('a'), new Error('b')], 'two'))).toBe('two: a: b');

@@ -250,6 +250,19 @@ describe('serve() failures', () => {
     expect((await call({}, definition)).reply).toMatchObject({ code: 999, msg: 'oops' });
   });
 
+  test.each([undefined, null, 'text', []])(
+    'an ADD that returns %p fails, and undoes its steps',
+    async value => {
+      const undone: string[] = [];
+      const add: PluginDefinition['add'] = one => {
+        one.onFailure('undo', () => void undone.push('it'));
+        return value as never;
+      };
+      const msg = `Cannot use what add() of plugin "sample" returned: expected a result, found ${JSON.stringify(value)}`;
+      expect([(await call({}, sample({ add }))).reply, undone]).toMatchObject([{ code: 999, msg }, ['it']]);
+    },
+  );
+
   test('a bug of the plugin prints its stack to standard error, an error thrown on purpose does not', async () => {
     const written = async (thrown: Error) => {
       const definition = sample({
