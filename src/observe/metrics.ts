@@ -103,7 +103,8 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
   const { gauge, counter } = readersIn(registers);
   gauge('catena_build_info', 'The running version; always 1.', ['version'], () => [[sources.version, 1]]);
   gauge('catena_workers', 'Worker processes by state.', ['state'], () => Object.entries(sources.workers()));
-  gauge('catena_requests', 'Requests in progress.', ['state'], () => Object.entries(sources.requests()));
+  const running = 'Requests in progress.';
+  gauge('catena_requests_in_progress', running, ['state'], () => Object.entries(sources.requests()));
   gauge('catena_attachments', 'Recorded attachments.', ['network'], () => sources.attachments());
   const leaked = 'Recorded attachments whose container no longer exists.';
   gauge('catena_leaked_records', leaked, [], () => [[sources.leaked()]]);
@@ -137,7 +138,7 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
     Object.entries(sources.declined()).map(([reason, { count }]) => [reason, count]),
   );
   const dropped = 'Dropped items: log lines, spans, traces.';
-  gauge('catena_dropped', dropped, ['kind'], () => Object.entries(sources.dropped()));
+  counter('catena_dropped_total', dropped, ['kind'], () => Object.entries(sources.dropped()));
 }
 
 function addNodes({ between }: MetricSources, { gauge, counter }: ReturnType<typeof readersIn>): void {
@@ -165,8 +166,13 @@ function readersIn(registers: Registry[]): { readonly gauge: AddRead; readonly c
   const open =
     (Kind: new (config: MetricConfiguration<string>) => Gauge | Counter): AddRead =>
     (name, help, labelNames, read) => {
-      const collect = (): void => {
+      const clear = (): void => {
         metric.reset();
+        // One without labels is set to 0 by that, which would be a value.
+        if (labelNames.length === 0) metric.remove();
+      };
+      const collect = (): void => {
+        clear();
         try {
           for (const row of read()) {
             const labels = Object.fromEntries(labelNames.map((label, i) => [label, String(row[i])]));
@@ -175,7 +181,7 @@ function readersIn(registers: Registry[]): { readonly gauge: AddRead; readonly c
             else metric.inc(labels, value);
           }
         } catch {
-          metric.reset();
+          clear();
         }
       };
       const metric = new Kind({ name, help, labelNames, registers, collect });

@@ -112,7 +112,7 @@ describe('openObserver()', () => {
     const record = below.end({});
     expect(record.span).toMatchObject({ parentSpanId: 'b'.repeat(16), sampled: true });
     await observer.close();
-    expect(await observer.metrics.render()).toContain('catena_dropped{kind="spans"} 1');
+    expect(await observer.metrics.render()).toContain('catena_dropped_total{kind="spans"} 1');
   });
 
   test('has plugins report kernel transactions only when there is an output for them', async () => {
@@ -151,7 +151,7 @@ describe('openObserver()', () => {
     expect(logged().map(line => JSON.parse(line).message)).toEqual(['request finished', 'kept']);
     expect(fs.readdirSync(traceDir)).toEqual([`${begun.id}.json`]);
     expect(fs.existsSync(path.join(dir, 'traces'))).toBe(false);
-    expect(await observer.metrics.render()).toContain('catena_dropped{kind="log"} 1');
+    expect(await observer.metrics.render()).toContain('catena_dropped_total{kind="log"} 1');
   });
 
   test('counts what no output accepts, and still answers', async () => {
@@ -162,7 +162,7 @@ describe('openObserver()', () => {
     expect(observer.begin(FACTS, {}).end({ error: new Error('no') })).toMatchObject({ code: 999 });
     await observer.close();
     const page = await observer.metrics.render();
-    expect(page).toContain('catena_dropped{kind="log"} 1');
-    expect(page).toContain('catena_dropped{kind="traces"} 1');
+    expect(page).toContain('catena_dropped_total{kind="log"} 1');
+    expect(page).toContain('catena_dropped_total{kind="traces"} 1');
   });
 });
