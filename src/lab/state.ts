@@ -1,7 +1,7 @@
 // What exists at one moment in a namespace and among the lab's files, and how is each object described?
 
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
+import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { attempt } from '../cni/errors.ts';
 import { renderCidr, renderIp, subnetOf } from '../net/ip.ts';
@@ -347,7 +347,19 @@ export function readPlaces(
 const OF_LOOPBACK = /^address (127\.0\.0\.1\/8|::1\/128) on lo$/;
 
 function withDigest(file: StateObject): StateObject {
-  const bytes = attempt(() => readFileSync(file.key.replace(/^file /, '')));
-  const content = bytes && createHash('sha256').update(bytes).digest('hex').slice(0, 8);
-  return { ...file, state: { content: content ?? 'unreadable' } };
+  const found = attempt(() => contentOf(file.key.replace(/^file /, ''))) ?? 'unreadable';
+  const content =
+    typeof found === 'string' ? found : createHash('sha256').update(found).digest('hex').slice(0, 8);
+  return { ...file, state: { content } };
+}
+
+/**
+ * The bytes of a file, or what it is instead: reading a pipe would wait for a writer, and a device may have no end.
+ * @throws Error of the file system
+ */
+export function contentOf(path: string): Buffer | string {
+  const stat = lstatSync(path);
+  if (stat.isSymbolicLink()) return `link to ${readlinkSync(path)}`;
+  if (stat.isFile()) return readFileSync(path);
+  return stat.isFIFO() ? 'pipe' : stat.isSocket() ? 'socket' : 'device';
 }

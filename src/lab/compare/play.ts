@@ -1,5 +1,5 @@
 // How does one twin play a scene, and what can be observed in its namespaces, under names that do not depend on any order?
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { Attachment, Runtime } from '../../chain/run/runtime.ts';
 import type { CniArgs } from '../../cni/env.ts';
@@ -35,7 +35,7 @@ import {
   removeNamespace,
 } from '../host.ts';
 import { play, runChain } from '../play.ts';
-import { describeUnordered, filesBelow, type NameOf, namesIn, stateOfDevice } from '../state.ts';
+import { contentOf, describeUnordered, filesBelow, type NameOf, namesIn, stateOfDevice } from '../state.ts';
 import {
   type Moment,
   type Observation,
@@ -132,13 +132,14 @@ function replyOf({ result, error }: { readonly result?: unknown; readonly error?
 /** Every file that plugins wrote, with its content. */
 function readContents(shown: readonly string[]): Record<string, string> {
   const skip = [...OF_THE_RUNNER, ...notOfPlugins(shown)];
-  const paths = FRESH_DIRS.flatMap(dir => filesBelow(dir, skip)).filter(path => existsSync(path));
-  return Object.fromEntries(paths.map(path => [path, contentOf(path)]));
+  const paths = FRESH_DIRS.flatMap(dir => filesBelow(dir, skip));
+  return Object.fromEntries(paths.map(path => [path, textOf(path)]));
 }
 
-function contentOf(path: string): string {
+function textOf(path: string): string {
   try {
-    const bytes = readFileSync(path);
+    const bytes = contentOf(path);
+    if (typeof bytes === 'string') return bytes;
     if (bytes.length <= DIGEST_ABOVE_BYTES && !bytes.includes(0)) return bytes.toString();
     return `${bytes.length} bytes, ${new Bun.CryptoHasher('sha256').update(bytes).digest('hex')}`;
   } catch (thrown) {

@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { readFiles } from '../../../src/lab/state.ts';
+import { contentOf, readFiles } from '../../../src/lab/state.ts';
+import { runOk } from '../../helpers/command.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -38,4 +39,12 @@ describe('readFiles()', () => {
     for (const name of ['lock', 'last_reserved_ip.0', '10.1.0.2']) put(name);
     expect(shapes().sort()).toEqual(['#', 'last_reserved_ip.#', 'lock']);
   });
+});
+
+test('contentOf() reads regular files only: the pipe that a plugin leaves has no writer', async () => {
+  put('file');
+  fs.symlinkSync('/dev/zero', path.join(dir, 'link'));
+  await runOk(['mkfifo', path.join(dir, 'pipe')]);
+  const found = ['file', 'link', 'pipe'].map(name => String(contentOf(path.join(dir, name))));
+  expect(found).toEqual(['', 'link to /dev/zero', 'pipe']);
 });
