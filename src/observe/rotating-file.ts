@@ -2,7 +2,7 @@
 //
 // winston has a file transport of its own. If the disk is full, it reports nothing, accepts no further line, and blocks every
 // other destination of the same logger. So lines are appended here synchronously, and a failure affects only its own line.
-import { closeSync, fstatSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
 import { inDirectory } from '../files/read-file.ts';
 import { withFlock } from '../sys/flock.ts';
 
@@ -33,6 +33,7 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
   const open = (): number => {
     fd = inDirectory(path, () => openSync(path, 'a', 0o600));
     ({ size } = fstatSync(fd));
+    torn = size > 0 && lastByteOf(path, size) !== LINE_END[0];
     return fd;
   };
   return {
@@ -56,6 +57,18 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
 }
 
 const LINE_END = Buffer.from('\n');
+
+/** A process that wrote to a full disk may have left the begin of a line, to which the next one would be joined. */
+function lastByteOf(path: string, size: number): number | undefined {
+  const last = Buffer.alloc(1);
+  const fd = openSync(path, 'r');
+  try {
+    readSync(fd, last, 0, 1, size - 1);
+  } finally {
+    closeSync(fd);
+  }
+  return last[0];
+}
 
 function isSame(fd: number, path: string): boolean {
   const named = statSync(path, { throwIfNoEntry: false });

@@ -43,6 +43,14 @@ describe('openRotatingFile()', () => {
     expect(read('log')).toBe('older\nnewer\n');
   });
 
+  test('begins a line of its own behind one that another process could not complete', () => {
+    fs.writeFileSync(path.join(dir, 'log'), 'whole\npart of a li');
+    const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 100, maxFiles: 2 });
+    for (const text of ['newer', 'newest']) file.append(line(text));
+    file.close();
+    expect(read('log')).toBe('whole\npart of a li\nnewer\nnewest\n');
+  });
+
   test('reopens the file after it was moved', () => {
     const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 100, maxFiles: 2 });
     file.append(line('one'));
