@@ -117,7 +117,10 @@ export function renderSchema(
   sources: readonly string[],
   shared: readonly string[] = [],
 ): JsonObject {
-  const { $schema: _, ...rendered } = z.toJSONSchema(schema, { io: 'input' }) as JsonObject;
+  const { $schema: _, ...rendered } = z.toJSONSchema(schema, {
+    io: 'input',
+    unrepresentable: 'any',
+  }) as JsonObject;
   const own = readComments(sources);
   const others = readComments([...SHARED_SOURCES, ...shared]);
   return tidy(rendered, [], path => findWords(path, own, others)) as JsonObject;

@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test';
-import { readDocComments } from '../../../../src/plugin/schema/render.ts';
+import * as z from 'zod/mini';
+import { readDocComments, renderSchema } from '../../../../src/plugin/schema/render.ts';
 
 test('readDocComments() finds the words of every key, by its path', () => {
   const source = `
@@ -43,4 +44,9 @@ export interface Other {
     'outer.inner': 'Inner.',
     last: 'Last.',
   });
+});
+
+test('renderSchema() lets an option be anything whose check JSON Schema has no words for', () => {
+  const conf = z.looseObject({ own: z.custom<string>(value => value === 'a'), text: z.string() });
+  expect(renderSchema(conf, []).properties).toEqual({ own: {}, text: { type: 'string' } });
 });
