@@ -185,7 +185,7 @@ export interface RunOptions {
 
 /** The outcome of a run. */
 export interface Finished {
-  /** 128 plus the signal's number if a signal ended the program. */
+  /** 128 plus the signal's number if a signal ended the program: SIGKILL if it printed more than 16 MiB. */
   readonly exitCode: number;
   readonly stdout: string;
   readonly stderr: string;
@@ -220,11 +220,12 @@ export async function runIn(
     }),
   );
   let late = false;
+  const end = () => signalGroup(child.pid, 'SIGKILL');
   const timer = startTimer(() => {
     late = true;
-    signalGroup(child.pid, 'SIGKILL');
+    end();
   }, timeoutMs);
-  const [stdout, stderr] = [collect(child.stdout), collect(child.stderr)];
+  const [stdout, stderr] = [collect(child.stdout, end), collect(child.stderr, end)];
   await child.exited;
   clearTimeout(timer);
   const durationMs = performance.now() - started;
@@ -271,14 +272,23 @@ export async function startBeside(executable: string, netns: Netns): Promise<{ r
   );
 }
 
-/** Reads a stream as it arrives: received data counts even when the stream never ends. */
-function collect(stream: ReadableStream<Uint8Array>) {
+/** The runner, too, reads no more of a plugin, and kills it. */
+const MOST_BYTES = 16 << 20;
+
+/**
+ * Reads a stream as it arrives: received data counts even when the stream never ends.
+ * @param onFlood called once there is more than {@link MOST_BYTES}, after which nothing is read
+ */
+function collect(stream: ReadableStream<Uint8Array>, onFlood: () => void = () => {}) {
   const chunks: Uint8Array[] = [];
   const begun = Promise.withResolvers<void>();
   const read = async () => {
+    let total = 0;
     for await (const chunk of stream) {
       chunks.push(chunk);
       begun.resolve();
+      total += chunk.length;
+      if (total > MOST_BYTES) return onFlood();
     }
   };
   const closed = read().catch(() => {});

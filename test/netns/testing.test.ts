@@ -143,6 +143,18 @@ describeInOrder('testing', () => {
       });
     });
 
+    test.each(['yes', 'setsid yes & sleep 0.05'])(
+      'takes no more than a runtime takes of what "%s" prints',
+      async script => {
+        await withHost(async host => {
+          const { stdout, late } = await host.run(host.namespace, ['sh', '-c', script], { timeoutMs: 3_000 });
+          expect([late, stdout.length < 17 << 20]).toEqual([false, true]);
+          const ended = async () => (await run(['ip', 'netns', 'pids', host.namespace.name])).stdout === '';
+          await until(ended);
+        });
+      },
+    );
+
     test('hands over standard input whole, also to who does not read it', async () => {
       await withHost(async host => {
         const stdin = 'x'.repeat(1 << 20);
