@@ -41,23 +41,33 @@ const flowMessage = traced(
   layout(nfgenmsg, flowAttrs),
 );
 
+/** linux/netfilter/nf_conntrack_common.h */
+const IPS_SEEN_REPLY = 1 << 1;
+
 /** A connection, or the equivalent for UDP. */
 export interface Flow {
   readonly family: 4 | 6;
+  /** Source of its first packet. */
+  readonly source: Ip;
   /** Destination of its first packet. */
   readonly destination: Ip;
   readonly destinationPort: number;
   /** The host that answers: differs from the destination if that was translated. */
   readonly responder: Ip;
   readonly responderPort: number;
+  /** Whom it answers: differs from the source if that was translated. */
+  readonly answered: Ip;
+  readonly hasAnswer: boolean;
   readonly attrs: ReturnType<typeof flowAttrs.decode>;
 }
 
 export interface FlowFilter {
   /** Both families when absent: the table is scanned once, but the kernel does not filter. */
   readonly family?: 4 | 6 | undefined;
-  /** IPPROTO_* */
-  readonly protocol: number;
+  /** IPPROTO_*; any when absent. */
+  readonly protocol?: number | undefined;
+  /** Source of the first packet. */
+  readonly source?: Ip | undefined;
   /** Destination port of the first packet. */
   readonly port?: number | undefined;
   /** The host that answers. */
@@ -66,19 +76,21 @@ export interface FlowFilter {
 
 /**
  * Flows that match a filter. The kernel compares, so a table of a million flows costs no more than scanning it. The scan alone
- * takes some milliseconds, because the table has a fixed size.
- * Same as: `conntrack -L -f ipv4|ipv6 -p <protocol> [--orig-port-dst <port>] [--reply-src <responder>]`
+ * takes some milliseconds, because the table has a fixed size. Addresses of IPv6 are compared here: the kernel leaves out those that are
+ * equal (ctnetlink_filter_match_tuple(), seen up to 6.18).
+ * Same as: `conntrack -L -f ipv4|ipv6 [-p <protocol>] [--orig-src <source>] [--orig-port-dst <port>] [--reply-src <responder>]`
  */
 export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
-  const { family, protocol, port, responder } = filter;
-  const ofPort = port === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_DST_PORT;
+  const { family, protocol, port } = filter;
+  const { source, responder } = family === 4 ? filter : {};
+  const originalFlags =
+    (source ? CTA_FILTER_F_CTA_IP_SRC : 0) |
+    (protocol === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_NUM) |
+    (port === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_DST_PORT);
   const wanted = family && {
-    original: { proto: { protocol, destination: port } },
-    reply: responder && { ip: { [`v${family}Src`]: responder } },
-    filter: {
-      originalFlags: CTA_FILTER_F_CTA_PROTO_NUM | ofPort,
-      replyFlags: responder ? CTA_FILTER_F_CTA_IP_SRC : 0,
-    },
+    original: { ip: source && { v4Src: source }, proto: { protocol, destination: port } },
+    reply: responder && { ip: { v4Src: responder } },
+    filter: { originalFlags, replyFlags: responder ? CTA_FILTER_F_CTA_IP_SRC : 0 },
   };
   const body = flowMessage.encode({ family: family ? IP_NFPROTO[family] : NFPROTO_UNSPEC }, wanted ?? {});
   const bodies = socket.dump({ op: 'list flows', type: IPCTNL_MSG_CT_GET, body });
@@ -106,10 +118,11 @@ export function countFlows(): number | undefined {
   return count === undefined ? undefined : Number(count);
 }
 
-function passes(flow: Flow, { family, protocol, port, responder }: FlowFilter): boolean {
+function passes(flow: Flow, { family, protocol, source, port, responder }: FlowFilter): boolean {
   return (
     (family === undefined || flow.family === family) &&
-    flow.attrs.original?.proto?.protocol === protocol &&
+    (protocol === undefined || flow.attrs.original?.proto?.protocol === protocol) &&
+    (source === undefined || sameIp(flow.source, source)) &&
     (port === undefined || flow.destinationPort === port) &&
     (responder === undefined || sameIp(flow.responder, responder))
   );
@@ -117,16 +130,20 @@ function passes(flow: Flow, { family, protocol, port, responder }: FlowFilter): 
 
 function flowOf({ header, attrs: own }: ReturnType<typeof flowMessage.decode>): Flow[] {
   const family = header.family === NFPROTO.ip ? 4 : 6;
-  const destination = own.original?.ip?.[`v${family}Dst`];
-  const responder = own.reply?.ip?.[`v${family}Src`];
-  if (destination === undefined || responder === undefined) return [];
+  const [src, dst] = [`v${family}Src`, `v${family}Dst`] as const;
+  const { [src]: source, [dst]: destination } = own.original?.ip ?? {};
+  const { [src]: responder, [dst]: answered } = own.reply?.ip ?? {};
+  if (!source || !destination || !responder || !answered) return [];
   return [
     {
       family,
+      source,
       destination,
       destinationPort: own.original?.proto?.destination ?? 0,
       responder,
       responderPort: own.reply?.proto?.source ?? 0,
+      answered,
+      hasAnswer: ((own.status ?? 0) & IPS_SEEN_REPLY) !== 0,
       attrs: own,
     },
   ];

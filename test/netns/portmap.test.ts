@@ -552,8 +552,8 @@ describeInOrder(
       // Only from now on does the kernel remember any.
       await makeFlows(lab, outside, outside.hostAddress[family], 300);
       expect(await ask()).toBe(true);
-      await lab.ip(lab.host, 'link', 'set', 'pod2', 'down');
       await del(lab, pod);
+      expect(await ask()).toBe(false);
       await add(lab, neighbour, [...WEB, { hostPort: 8081, containerPort: 80, protocol: 'udp' }]);
       expect(await ask()).toBe(true);
       const count = await lab.sysctl(lab.host, 'net/netfilter/nf_conntrack_count');
