@@ -93,8 +93,9 @@ export const plugin = definePlugin({
       const stages = stagesOf(call, current, undefined);
       await probeAddresses(call, current.container, stages, addressing.ips);
     }
-    const attached = address(call, current, addressing);
+    // Before the container has a route: it may run already, and what it sends untranslated stays so, as long as the flow goes on.
     if (addressing && conf.ipMasq) startMasquerading(call, conf, cidrsOf(addressing.ips));
+    const attached = address(call, current, addressing);
     if (!conf.disableContainerInterface) {
       await awaitTraffic(call.log, stagesOf(call, attached, addressing));
       const ips = hostsOf(addressing?.ips ?? []);

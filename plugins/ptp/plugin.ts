@@ -77,19 +77,16 @@ export const plugin = definePlugin({
   netns: 'required',
 
   async add(call) {
-    const { conf } = call;
-    const type = validatePtpConf(conf);
+    const type = validatePtpConf(call.conf);
     const ipam = (await prepareIpam(call)()) ?? {};
     const plan = planPtp(ipam, type);
     refuseBrought(call, plan);
     const pair = connect(call, plan);
-    const cidrs = cidrsOf(plan.ips);
-    if (conf.ipMasq) startMasquerading(call, conf, cidrs);
     await awaitTraffic(call.log, [
       { socket: call.container, link: pair.container, ips: hostsOf(plan.ips) },
       { socket: call.host, link: pair.host, ips: plan.hostAddresses.map(({ ip }) => ip) },
     ]);
-    ensureForwarding(call, cidrs, pair.host.name);
+    ensureForwarding(call, cidrsOf(plan.ips), pair.host.name);
     return renderConnection(call, pair, ipam, plan);
   },
 
@@ -173,6 +170,8 @@ function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
   // During duplicate address detection of its link-local address (one second) the host could not resolve the container's address.
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_dad`, '0');
   ignoreNeighbours(call, pair.container.name);
+  // Before the container has a route: it may run already, and what it sends untranslated stays so, as long as the flow goes on.
+  if (conf.ipMasq) startMasquerading(call, conf, cidrsOf(plan.ips));
   configureContainerEnd(call, pair, plan);
   configureHostEnd(call, pair.host, plan);
   return pair;

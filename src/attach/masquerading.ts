@@ -13,8 +13,10 @@ import {
   type Ip,
   parseCidr,
   renderIp,
+  sameIp,
   subnetOf,
 } from '../net/ip.ts';
+import { listFlows, removeFlow } from '../netlink/conntrack.ts';
 import {
   COMMENT_MAX_BYTES,
   listLegacyNat,
@@ -93,8 +95,26 @@ export function repairMasquerading(call: Call, conf: MasqConf, addresses: readon
     () => {
       restoreRules(call.hostNft, withSources(conf, addresses));
       startMasquerading(call, conf, addresses);
+      forgetUntranslated(call, addresses);
     },
   );
+}
+
+/**
+ * Makes the kernel forget what the addresses have sent beyond their subnets while nothing masqueraded it: it decides once about a flow,
+ * so one that goes on, as of UDP, would never get an answer.
+ */
+function forgetUntranslated({ hostNft, log }: Call, cidrs: readonly Cidr[]): void {
+  try {
+    for (const { ip: source } of cidrs) {
+      for (const flow of listFlows(hostNft, { family: source.family, source })) {
+        const isLocal = cidrs.some(cidr => cidrContains(cidr, flow.responder));
+        if (!flow.hasAnswer && !isLocal && sameIp(flow.answered, source)) removeFlow(hostNft, flow);
+      }
+    }
+  } catch (thrown) {
+    log.warn('flows that were not masqueraded may remain', { reason: (thrown as Error).message });
+  }
 }
 
 /** The kernel translates no packet without a connection, in whichever packet filter. Legacy iptables may be all that it has. */

@@ -1,6 +1,10 @@
 // Do packets leave with the chosen source address, and by several gateways where a route names them?
 import { expect, test } from 'bun:test';
+import { ipToBytes, parseIp } from '../../src/net/ip.ts';
+import { bindSocket, closeSocket, openSocket, sendBytesTo } from '../../src/sys/inet-socket.ts';
+import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { askUdp } from '../helpers/pods.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { echo, startServer } from '../helpers/traffic.ts';
 
@@ -87,6 +91,74 @@ describeRoot('ipMasqSource', () => {
       }
     });
   });
+});
+
+/** A host with a server for {@link askUdp}, which knows no way to a container's own address. */
+async function strangeOutside(lab: Lab) {
+  const outside = await lab.outside();
+  // Answers to it get lost, without an error that would end the server.
+  for (const subnet of ['10.88.0.0/24', 'fd88::/64'])
+    await lab.ip(outside, 'route', 'add', subnet, 'dev', 'lo');
+  await startServer(lab, outside, { protocol: 'udp', port: 8080 });
+  return outside.address;
+}
+
+/** Sends from the port of {@link askUdp} all the time. @returns stops that */
+function keepSending({ path }: Container, address: string): () => void {
+  const netns = openNetns(path);
+  const socket = inNetns(netns, () => openSocket('udp', 4));
+  closeNetns(netns);
+  bindSocket(socket, 'udp', 40000);
+  const to = { address: ipToBytes(parseIp(address)), port: 8080 };
+  const send = () => {
+    try {
+      sendBytesTo(socket, Uint8Array.of(1), to);
+    } catch {
+      // There is no route yet.
+    }
+  };
+  const timer = setInterval(send, 0);
+  return () => {
+    clearInterval(timer);
+    closeSocket(socket);
+  };
+}
+
+describeRoot('ipMasq', () => {
+  test.each(MAIN_PLUGINS)(
+    '[1.1.0] %s: what a container sends as soon as it has a route is masqueraded',
+    async type => {
+      await withHost(async lab => {
+        const [container, { v4 }] = [await lab.container(), await strangeOutside(lab)];
+        const stop = keepSending(container, v4);
+        const { exitCode } = await call(lab, 'ADD', confOf(lab, type), container);
+        stop();
+        expect(exitCode).toBe(0);
+        // The kernel has decided about the flow with its first packet.
+        expect(await askUdp(lab, container, v4)).toBe(true);
+      });
+    },
+  );
+
+  test.each(MAIN_PLUGINS)(
+    '[1.1.0] %s: a repair ends flows that began while nothing masqueraded them',
+    async type => {
+      await withHost(async lab => {
+        const [container, { v4, v6 }] = [await lab.container(), await strangeOutside(lab)];
+        const conf = confOf(lab, type);
+        const { result: prevResult } = await call(lab, 'ADD', conf, container);
+        // Something else has the kernel track connections.
+        await lab.run(lab.host, ['nft', 'add table inet other']);
+        const chain = 'add chain inet other forward { type filter hook forward priority 0; }';
+        await lab.run(lab.host, ['nft', `${chain}; add rule inet other forward ct state new accept`]);
+        await lab.run(lab.host, ['nft', 'delete table inet catena_masquerade']);
+        expect([await askUdp(lab, container, v4), await askUdp(lab, container, v6)]).toEqual([false, false]);
+        const env = { CATENA_REPAIR: '1' };
+        expect(await call(lab, 'CHECK', conf, container, { prevResult, env })).toMatchObject({ exitCode: 0 });
+        expect([await askUdp(lab, container, v4), await askUdp(lab, container, v6)]).toEqual([true, true]);
+      });
+    },
+  );
 });
 
 describeRoot('routes with several gateways', () => {
