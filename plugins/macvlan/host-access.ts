@@ -45,6 +45,7 @@ import {
   removeLink,
   setLinkRequest,
 } from '../../src/netlink/rtnl/link.ts';
+import { findNeighbour, removeNeighbour } from '../../src/netlink/rtnl/neighbour.ts';
 import { listRoutes, type Route, removeRoute } from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, isStaleNote, type KeptAttachments } from '../../src/plugin/define.ts';
@@ -72,6 +73,11 @@ export function openHostAccess(call: Call, inside: Link, ips: readonly Ip[]): vo
       return [...deletePlaces(rivals.map(({ place }) => place)), ...addEntries(missing)];
     });
     addRoutes(host, device, routesTo(call, device, ips));
+    // The container has announced its addresses before the device let that in, so the host may know an earlier container with them.
+    for (const ip of ips) {
+      if (findNeighbour(host, device.index, ip)?.mac !== inside.mac)
+        removeNeighbour(host, { index: device.index, ip });
+    }
   });
 }
 

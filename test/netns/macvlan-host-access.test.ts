@@ -67,6 +67,25 @@ const NONE = { devices: [], routes: [], elements: 0 };
 describeRoot(
   'macvlan with hostAccess',
   () => {
+    test('the host reaches a container that has the addresses of an earlier one', async () => {
+      await withHost(async lab => {
+        const [one, two, three] = [await lab.container(), await lab.container(), await lab.container()];
+        await lab.outside();
+        const { ipam, ...rest } = confOf(lab);
+        const ranges = ipam.ranges.map(([range]: Row[]) => [
+          { ...range, rangeEnd: range?.rangeStart.replace(/10$/, '11') },
+        ]);
+        const conf = { ...rest, ipam: { ...ipam, ranges } };
+        const addresses = ['10.201.0.10', 'fd00:201::10'];
+        for (const container of [one, two]) await call(lab, 'ADD', conf, container);
+        expect(await reaches(lab, lab.host, addresses)).toEqual(addresses);
+        await call(lab, 'DEL', conf, one);
+        const { ips } = await call(lab, 'ADD', conf, three);
+        expect(ips.map(({ address }: Row) => address.split('/')[0])).toEqual(addresses);
+        expect(await reaches(lab, lab.host, addresses)).toEqual(addresses);
+      });
+    });
+
     test('host and containers reach each other, as long as any of them is there', async () => {
       await withHost(async lab => {
         const [one, two, without] = [await lab.container(), await lab.container(), await lab.container()];
