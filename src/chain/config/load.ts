@@ -3,6 +3,7 @@
 import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import {
+  attempt,
   CniError,
   type CniErrorOptions,
   decodingFailure,
@@ -102,8 +103,8 @@ function listFiles(dir: string, extensions: readonly string[], onSkipped: OnSkip
 
 /** The reference fails to load a symlink to a directory, and reading a pipe would block. */
 function isUsable(path: string, onSkipped: OnSkipped | undefined): boolean {
-  const stat = statSync(path, { throwIfNoEntry: false });
-  // The reader reports a dangling symlink.
+  const stat = attempt(() => statSync(path, { throwIfNoEntry: false }));
+  // The reader reports a symlink that leads nowhere, to itself or below a file.
   if (stat === undefined || stat.isFile()) return true;
   onSkipped?.(path, stat.isDirectory() ? 'it is a symbolic link to a directory' : 'it is not a regular file');
   return false;

@@ -266,14 +266,16 @@ test('findConfFiles() skips what is not a regular file, and says so', () => {
   fs.symlinkSync('real', path.join(dir, 'a.conflist'));
   fs.symlinkSync('real/file', path.join(dir, 'b.conflist'));
   fs.symlinkSync('nowhere', path.join(dir, 'c.conflist'));
+  fs.symlinkSync('f.conflist', path.join(dir, 'f.conflist'));
+  fs.symlinkSync('real/file/below', path.join(dir, 'g.conflist'));
   fs.mkdirSync(path.join(dir, 'd.conflist'));
   execFileSync('mkfifo', [path.join(dir, 'e.conf')]);
   const skipped: string[] = [];
   const files = findConfFiles(dir, (file, problem) =>
     skipped.push(`${path.relative(dir, file)}: ${problem}`),
   );
-  // A dangling link is kept: its reader reports the error.
-  expect(names(files)).toEqual(['b.conflist', 'c.conflist']);
+  // A link that leads nowhere is kept: its reader reports the error.
+  expect(names(files)).toEqual(['b.conflist', 'c.conflist', 'f.conflist', 'g.conflist']);
   expect(skipped).toEqual([
     'a.conflist: it is a symbolic link to a directory',
     'e.conf: it is not a regular file',
