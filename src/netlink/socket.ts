@@ -292,9 +292,11 @@ export class NetlinkSocket {
         }
         if (message.type === NLMSG_ERROR) {
           const no = refusalOf(message, request);
-          if (no) outcomes[i] = no;
+          // Without CAP_NET_ADMIN, netfilter refuses all questions of a datagram in its answer to the first one.
+          const isAboutAll = opening === undefined && isUnprivileged(this.#protocol, no);
+          if (no) outcomes.fill(no, i, isAboutAll ? undefined : i + 1);
           refusal ??= no;
-          isOver ||= i === last;
+          isOver ||= isAboutAll || i === last;
         } else {
           bodies[i]?.push(message.body);
           isOver ||= i === last && request.isQuestion === true;
@@ -504,6 +506,10 @@ export function refusalOf(message: Envelope, asked: { readonly op: string }): Re
     words = ackAttrs.decode(message.body.subarray(nlmsgerr.size + echoed), {}).msg;
   }
   return newRefusal(asked, -error, words);
+}
+
+function isUnprivileged(protocol: number, refusal: Refusal | undefined): boolean {
+  return protocol === NETLINK_NETFILTER && refusal?.errno === Errno.EPERM;
 }
 
 function plannedRefusal(asked: { readonly op: string }): Refusal | undefined {

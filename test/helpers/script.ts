@@ -19,3 +19,11 @@ export function binWith(lab: Lab, name: string, body: string): string {
   writeScript(`${dir}/${name}`, body);
   return dir;
 }
+
+/** Creates a directory with one of our plugins, started by another program: `setpriv --inh-caps=-net_raw`. */
+export function startedBy(lab: Lab, name: string, program: string): string {
+  const dir = `${lab.tmp}/by-${name}`;
+  fs.mkdirSync(dir);
+  fs.writeFileSync(`${dir}/${name}`, `#!/bin/sh\nexec ${program} ${BIN_DIR}/${name}\n`, { mode: 0o755 });
+  return dir;
+}

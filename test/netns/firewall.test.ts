@@ -6,6 +6,7 @@ import { openRawPeer } from '../helpers/datagram.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { startedBy } from '../helpers/script.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
@@ -417,6 +418,24 @@ describeRoot(
         });
         expect(exitCode).toBe(1);
         expect(JSON.parse(stdout)).toMatchObject({ code: 50, msg: expect.stringContaining('EPERM') });
+      },
+      requires('setpriv'),
+    );
+
+    testNeeding(
+      'DEL without the right to ask the packet filter says so at once',
+      async () => {
+        const { lab, a } = await twoBridges(createLab);
+        const { result } = await add(lab, a);
+        const binDir = startedBy(
+          lab,
+          'firewall',
+          'setpriv --bounding-set=-net_admin --inh-caps=-net_admin --',
+        );
+        const call = { command: 'DEL', conf: confOf({}), container: a, prevResult: result };
+        const refused = await lab.plugin('firewall', { ...call, binDir, timeoutMs: deadline(15_000) });
+        expect(refused.error?.msg).toContain('operation not permitted (EPERM)');
+        expect((await lab.plugin('firewall', call)).exitCode).toBe(0);
       },
       requires('setpriv'),
     );
