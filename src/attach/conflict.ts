@@ -12,6 +12,7 @@ import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { findLink, type Link, setLink } from '../netlink/rtnl/link.ts';
 import type { Call } from '../plugin/define.ts';
+import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import {
   BROADCAST,
@@ -66,9 +67,12 @@ const POLL_MS = 2;
 const MOST_FRAMES = 1_000;
 const FRAME_BYTES = 2048;
 
+/** Refusals of a packet socket: for want of CAP_NET_RAW, and by RestrictAddressFamilies= or a kernel without packet sockets. */
+const UNABLE: readonly unknown[] = [Errno.EPERM, Errno.EAFNOSUPPORT];
+
 /**
  * Brings the container's interface up, and probes for the IPv4 addresses once packets flow. An interface without addresses announces
- * nothing, so no host learns of it.
+ * nothing, so no host learns of it. A process that cannot probe warns instead.
  * @param stages the interfaces that must work for packets to pass, that one included
  * @throws CniError 11 as {@link refuseTakenAddresses}
  */
@@ -82,7 +86,13 @@ export async function probeAddresses(
   await awaitTraffic(call.log, stages);
   const wanted = ips.map(({ cidr }) => cidr.ip);
   const gateways = ips.flatMap(({ gateway }) => gateway ?? []);
-  await refuseTakenAddresses(call, link, wanted, gateways);
+  try {
+    await refuseTakenAddresses(call, link, wanted, gateways);
+  } catch (thrown) {
+    if (!UNABLE.includes((thrown as { readonly errno?: number }).errno)) throw thrown;
+    const addresses = wanted.map(renderIp).join(', ');
+    call.log.warn(`Cannot ask whether other hosts have ${addresses}: ${(thrown as Error).message}`);
+  }
 }
 
 /**

@@ -4,8 +4,15 @@ import fs from 'node:fs';
 import { interimName } from '../../src/cni/attachment.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot, requiresReference, requiresUpperKind } from '../helpers/skip.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { startedBy } from '../helpers/script.ts';
+import {
+  describeRoot,
+  requires,
+  requiresReference,
+  requiresUpperKind,
+  testNeeding,
+} from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
 
@@ -125,6 +132,30 @@ describeRoot(
         expect((await add(lab, other, unchecked)).ips[0].address).toBe('10.201.0.10/24');
       });
     });
+
+    testNeeding(
+      'ADD without the right to probe warns, and attaches as the reference does',
+      async () => {
+        await withHost(async lab => {
+          const container = await lab.container();
+          await lab.outside();
+          const conf = confOf(lab);
+          const binDir = startedBy(lab, 'macvlan', 'setpriv --bounding-set=-net_raw --inh-caps=-net_raw --');
+          const call = { conf, container, binDir, cniPath: BIN_DIR };
+          const added = await lab.plugin('macvlan', { command: 'ADD', ...call });
+          expect(added).toMatchObject({
+            exitCode: 0,
+            stderr: expect.stringContaining(
+              'Cannot ask whether other hosts have 10.201.0.10, fd00:201::10: Cannot open a packet socket',
+            ),
+          });
+          const check = { command: 'CHECK', ...call, prevResult: added.result };
+          expect((await lab.plugin('macvlan', check)).exitCode).toBe(0);
+          await del(lab, container, conf, { binDir, cniPath: BIN_DIR });
+        });
+      },
+      requires('setpriv'),
+    );
 
     test('ADD without addresses, in a version whose results must have some, leaves no interface', async () => {
       await withHost(async lab => {
