@@ -73,9 +73,27 @@ export function putNewFile(
 ): number {
   const fd = writeOverLeftover(unfinished, content, sync);
   return orNothing(fd, unfinished, () => {
-    inDirectory(path, () => linkSync(unfinished, path));
+    inDirectory(path, () => nameNewFile(unfinished, path));
     discard(unfinished);
   });
+}
+
+/** What file systems say that have no hard links: FAT and its kin, many of FUSE, shares of Windows. */
+const NO_LINKS = ['EPERM', 'EOPNOTSUPP', 'ENOTSUP', 'ENOSYS', 'EMLINK'];
+
+/**
+ * Gives a complete file its name if there is no file of that name. It may lose its former name, which is to be removed in any case.
+ * Where a file can have one name only, a process that is killed in between leaves an empty file.
+ * @throws the system error, EEXIST when there is one
+ */
+export function nameNewFile(unfinished: string, path: string): void {
+  try {
+    linkSync(unfinished, path);
+  } catch (error) {
+    if (!NO_LINKS.includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+    const fd = writeNewFile(path, '');
+    closeSync(orNothing(fd, path, () => renameSync(unfinished, path)));
+  }
 }
 
 /**

@@ -5,7 +5,6 @@ import {
   constants,
   fstatSync,
   ftruncateSync,
-  linkSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -19,7 +18,7 @@ import { join } from 'node:path';
 import { findContainerIdProblem } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { bootId } from '../files/process-stat.ts';
-import { putFile, removeFile, writeOverLeftover } from '../files/put-file.ts';
+import { nameNewFile, putFile, removeFile, writeOverLeftover } from '../files/put-file.ts';
 import { fileFailure, namesIfThere, tryRead, UNREADABLE } from '../files/read-file.ts';
 import { isIp } from '../net/ip.ts';
 import { findXattr, setXattr, xattrMatcher } from '../sys/xattr.ts';
@@ -173,7 +172,7 @@ export function createLease(dir: string, address: string, text: string): void {
     closeSync(writeOverLeftover(unfinished, text));
     try {
       noteBoot(unfinished);
-      linkSync(unfinished, path);
+      nameNewFile(unfinished, path);
     } finally {
       discard(unfinished);
     }

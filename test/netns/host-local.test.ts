@@ -11,7 +11,8 @@ import { deadline } from '../helpers/deadline.ts';
 import { lineReader, within } from '../helpers/lines.ts';
 import { type Container, createLab, directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { startedBy } from '../helpers/script.ts';
+import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
 
 const STARVED = join(import.meta.dirname, '../fixtures/leases-starved.ts');
@@ -303,6 +304,26 @@ describeRoot('host-local', () => {
     rmSync(record);
     expect(await judge()).toContain('dead: 10.1.8.50');
   });
+
+  testNeeding(
+    'ADD leases as the reference does where a file can have one name only',
+    async () => {
+      const { call, leases } = network({ ranges: [[{ subnet: '10.1.9.0/24' }]] });
+      const binDir = startedBy(
+        lab,
+        'host-local',
+        'strace -f -qq -o /dev/null -e inject=link,linkat:error=EPERM --',
+      );
+      const added = await call('ADD', 'one', { binDir, cniPath: BIN_DIR });
+      expect(added).toMatchObject({ exitCode: 0, result: { ips: [{ address: '10.1.9.2/24' }] } });
+      expect(leases()).toEqual({ '10.1.9.2': 'one\r\neth0' });
+      expect((await call('CHECK', 'one', { prevResult: added.result })).exitCode).toBe(0);
+      expect((await call('ADD', 'one', { binDir, cniPath: BIN_DIR })).error?.code).toBe(100);
+      expect((await call('DEL', 'one', { binDir, cniPath: BIN_DIR })).exitCode).toBe(0);
+      expect(leases()).toEqual({});
+    },
+    requires('strace'),
+  );
 
   test('ADD with a full set names it and leaves no lease of the other sets', async () => {
     const { call, leases } = network({ ranges: [[{ subnet: '10.1.0.0/24' }], [{ subnet: '10.2.0.0/30' }]] });
