@@ -6,7 +6,7 @@ import type { Result, ResultIp } from '../cni/result.ts';
 import { fileExists, fileFailure } from '../files/read-file.ts';
 import type { Log } from '../log.ts';
 import { type Family, findCidr, findIp, findIpv4Number, type Ip, parseIp, renderIp } from '../net/ip.ts';
-import { withFlock } from '../sys/flock.ts';
+import { LockHeld, withFlock } from '../sys/flock.ts';
 import { findUse } from './holders.ts';
 import {
   type BootOfLease,
@@ -57,7 +57,7 @@ export interface StoreOptions {
 
 /**
  * Runs a function while no other process, ours or the reference, changes the leases in the directory.
- * @throws CniError 11 when the lock cannot be acquired in time
+ * @throws CniError 11 when the lock cannot be acquired in time, 5 when it cannot be taken at all
  */
 export function withStore<T>(dir: string, options: StoreOptions, work: (store: LeaseStore) => T): T {
   let entered = false;
@@ -80,7 +80,8 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
     if (typeof code === 'string' && typeof syscall === 'string')
       throw fileFailure('use lease directory', dir, cause);
     if (entered) throw cause;
-    throw tryAgainLater((cause as Error).message, { cause });
+    if (cause instanceof LockHeld) throw tryAgainLater(cause.message, { cause });
+    throw fileFailure('use lease directory', dir, cause);
   }
 }
 

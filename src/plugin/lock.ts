@@ -1,15 +1,15 @@
 // How do calls of a plugin, in whichever process, take turns at something that they share?
 import { runDir } from '../cni/directories.ts';
-import { tryAgainLater } from '../cni/errors.ts';
+import { CniError, ErrorCode, tryAgainLater } from '../cni/errors.ts';
 import { fileFailure } from '../files/read-file.ts';
-import { holdFlock, withFlock } from '../sys/flock.ts';
+import { holdFlock, LockHeld, withFlock } from '../sys/flock.ts';
 import type { Call } from './define.ts';
 
 /**
  * Runs a step while no other process of ours runs one under the same lock.
  * @param path of the lock's file; missing directories are made for root alone
  * @param transient whether the file goes with the lock: for those of containers and devices, which would become ever more
- * @throws CniError 11 when the lock is not available in time, 5 when its file cannot be opened; what the step throws otherwise
+ * @throws CniError 11 when the lock is not available in time, 5 when its file cannot be opened or locked; what the step throws otherwise
  */
 export function withPluginLock<T>(path: string, step: () => T, transient = false): T {
   let entered = false;
@@ -26,7 +26,8 @@ export function withPluginLock<T>(path: string, step: () => T, transient = false
     if (entered) throw cause;
     // Errors of the file system say which operation failed, but not what it was for.
     if (cause instanceof Error && 'syscall' in cause) throw fileFailure('lock', path, cause);
-    throw tryAgainLater((cause as Error).message, { cause });
+    if (cause instanceof LockHeld) throw tryAgainLater(cause.message, { cause });
+    throw new CniError(ErrorCode.ioFailure, (cause as Error).message, { cause });
   }
 }
 

@@ -56,6 +56,9 @@ function tryRead(path: string): string | undefined {
   }
 }
 
+/** Another process did not release a lock in time; what fails otherwise at a lock stays so. */
+export class LockHeld extends Error {}
+
 /** sys/file.h */
 const LOCK_EX = 2;
 const LOCK_NB = 4;
@@ -78,7 +81,7 @@ interface LockFile {
 /**
  * Runs a function while holding the exclusive flock(2) of a file, creating the file if missing. The lock is released with the
  * descriptor, so a process that dies never leaves one behind.
- * @throws Error naming the file and the holder on a timeout
+ * @throws LockHeld naming the file and the holder on a timeout, Error when the file cannot be locked
  */
 export function withFlock<T>(path: string, work: () => T, file: LockFile = {}): T {
   for (;;) {
@@ -168,7 +171,7 @@ function lock(fd: number, path: string, deadlineMs: number): void {
     if (problem !== Errno.EAGAIN && problem !== Errno.EINTR) throw new SystemError(`lock "${path}"`, problem);
     if (performance.now() > giveUpAt) {
       const holder = findFlockHolder(fstatSync(fd)) ?? 'another process';
-      throw new Error(
+      throw new LockHeld(
         `Cannot lock "${path}": ${holder} holds it and did not release it within ${deadlineMs / 1000} s`,
       );
     }

@@ -92,6 +92,12 @@ describe('LeaseStore.reserve()', () => {
     expect(statSync(join(dir, 'lock')).mode & 0o777).toBe(0o750 & ~process.umask());
   });
 
+  test('fails for good where its lock cannot be taken', () => {
+    symlinkSync('elsewhere', join(dir, 'lock'));
+    const message = expect.stringContaining('it is a symbolic link; remove it');
+    expect(() => locked(() => {})).toThrow(expect.objectContaining({ code: 5, message }));
+  });
+
   test('releases its own leases, and only those, when one fails', () => {
     put('10.0.0.3', 'other\r\neth0');
     put('10.0.0.9', 'cid\r\neth0');
