@@ -105,7 +105,7 @@ function hintFor(error: CniError): string | undefined {
   // The message already contains the advice.
   if (message.includes('run as root')) return undefined;
   if (/^Cannot start plugin .*EACCES/.test(message) && error.plugin?.executable !== undefined)
-    return `chmod +x ${error.plugin.executable}`;
+    return message.includes('noexec') ? undefined : `chmod +x ${error.plugin.executable}`;
   if (/\b(EPERM|EACCES|Operation not permitted|Permission denied)\b/.test(message)) return 'run as root';
   return undefined;
 }

@@ -3,10 +3,10 @@
 // The command, the library, under Node as well, and a plugin that calls one of others: execa starts each plugin. It takes 5 ms to
 // load, so segment.ts waits until there is such a plugin.
 import { ChildProcess } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, statSync } from 'node:fs';
 import { execa, type ResultPromise } from 'execa';
 import { workingDirectory } from '../../cni/directories.ts';
-import { succeeds } from '../../cni/errors.ts';
+import { attempt, succeeds } from '../../cni/errors.ts';
 import { MAX_STDERR_BYTES, type Outcome } from '../../cni/invocation.ts';
 import { defined } from '../../cni/json.ts';
 import { signalGroup } from '../../files/process-stat.ts';
@@ -73,7 +73,7 @@ export function startProcess({ path, env, deadlineMs, signal }: Invocation): Plu
       return retryWhileBusy(leftMs => {
         const child = next ?? spawn(path, env);
         next = undefined;
-        return converse(child, request, leftMs, signal);
+        return converse(path, child, request, leftMs, signal);
       }, deadlineMs);
     },
     discard: () => signalGroup(early.running.pid, 'SIGKILL'),
@@ -133,13 +133,15 @@ function directoryToInherit(): string {
 }
 
 async function converse(
+  path: string,
   child: Child,
   request: string,
   deadlineMs: number,
   abort: AbortSignal | undefined,
 ): Promise<Omit<ExecOutcome, 'durationMs'>> {
   const { running, stdout, stderr } = child;
-  if (running.pid === undefined) return { stdout: '', stderr: '', spawnError: await spawnErrorOf(running) };
+  if (running.pid === undefined)
+    return { stdout: '', stderr: '', spawnError: await spawnErrorOf(running, path) };
   const deadline = startTimer(() => child.end('deadline'), deadlineMs);
   const interrupt = () => child.end('interrupt');
   abort?.addEventListener('abort', interrupt);
@@ -173,11 +175,26 @@ function exitOf(running: Running): Promise<[exitCode: number | null, signal: Nod
   });
 }
 
-async function spawnErrorOf(running: Running): Promise<string> {
+async function spawnErrorOf(running: Running, path: string): Promise<string> {
   const result = await running;
-  const cause = result.cause instanceof Error ? result.cause.message : String(result.shortMessage);
   const code = result.code ?? '';
+  const why = whyNotStarted(code, path);
+  if (why !== undefined) return `${code}: ${why}`;
+  const cause = result.cause instanceof Error ? result.cause.message : String(result.shortMessage);
   return cause.startsWith(code) ? cause : `${code}: ${cause}`;
+}
+
+/** What the system's words leave open: those of ENOENT deny a file that is there. Undefined if they say it. */
+function whyNotStarted(code: string, path: string): string | undefined {
+  if (code === 'ENOEXEC')
+    return 'it is a program for another kind of processor, or a script that does not begin with "#!"';
+  const mode = attempt(() => statSync(path).mode);
+  if (mode === undefined) return undefined;
+  if (code === 'ENOENT')
+    return 'it is there, but not the interpreter that its first line names, or the loader that it was linked for';
+  if (code === 'EACCES' && mode & 0o111)
+    return 'its file system is mounted with "noexec", or a security module refuses';
+  return undefined;
 }
 
 /**

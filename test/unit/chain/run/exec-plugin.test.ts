@@ -135,10 +135,17 @@ describe.each([
   test.each([
     ['is not there', 'none', undefined, 'ENOENT'],
     ['may not be executed', 'plain', 0o644, 'EACCES'],
-    ['is no program', 'noise', 0o755, 'ENOEXEC'],
+    ['is no program', 'noise', 0o755, 'ENOEXEC: it is a program for another kind of processor, or a script'],
+    [
+      'names an interpreter that is not there',
+      'script',
+      0o755,
+      'ENOENT: it is there, but not the interpreter',
+    ],
   ])('reports a file that %s', async (_, name, mode, code) => {
     const file = path.join(dir, name);
-    if (mode !== undefined) fs.writeFileSync(file, 'garbage', { mode });
+    const text = name === 'script' ? '#!/bin/none\n' : 'garbage';
+    if (mode !== undefined) fs.writeFileSync(file, text, { mode });
     const outcome = await sendTo(file);
     expect(outcome.spawnError).toStartWith(code);
     expect('exitCode' in outcome).toBe(false);
