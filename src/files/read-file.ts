@@ -2,7 +2,7 @@
 
 import { constants, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, isAbsolute, resolve } from 'node:path';
-import { workingDirectory } from '../cni/directories.ts';
+import { RUN_DIR, RUN_DIR_VARIABLE, workingDirectory } from '../cni/directories.ts';
 import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
 
 /**
@@ -11,7 +11,7 @@ import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
  */
 export function fileFailure(action: string, path: string, cause: unknown): CniError {
   const problem = cause instanceof Error ? cause.message : String(cause);
-  const advice = adviceFor(action, cause as NodeJS.ErrnoException);
+  const advice = adviceFor(action, path, cause as NodeJS.ErrnoException);
   const text = `Cannot ${action} "${path}": ${problem}${advice === undefined ? '' : `; ${advice}`}`;
   return new CniError(ErrorCode.ioFailure, text, { cause });
 }
@@ -35,11 +35,18 @@ const ADVICE: Readonly<Record<string, string>> = {
   ENOEXEC: 'the file is no program: name another one',
 };
 
-function adviceFor(action: string, { code = '', syscall = '' }: NodeJS.ErrnoException): string | undefined {
+function adviceFor(
+  action: string,
+  path: string,
+  { code = '', syscall = '' }: NodeJS.ErrnoException,
+): string | undefined {
   if (code !== 'EACCES' && code !== 'EPERM') return ADVICE[code];
   if (syscall === 'posix_spawn') return 'make that file executable, or name another one';
   const isReading = LOOKS.includes(syscall) || /^(read|list|look|find)\b/.test(action);
-  return `let this user ${isReading ? 'read' : 'write'} there, or run as root`;
+  const advice = `let this user ${isReading ? 'read' : 'write'} there, or run as root`;
+  // A rootless runtime may show the host's directory, which only the host's root may enter.
+  const isOfHost = !isReading && path.startsWith(`${RUN_DIR}/`);
+  return isOfHost ? `${advice}, or set ${RUN_DIR_VARIABLE} to a directory of its own` : advice;
 }
 
 /**

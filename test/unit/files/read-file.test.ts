@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fs, { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import os, { tmpdir } from 'node:os';
 import path, { join } from 'node:path';
-import { fileExists, readIfThere, tryRead } from '../../../src/files/read-file.ts';
+import { fileExists, fileFailure, readIfThere, tryRead } from '../../../src/files/read-file.ts';
 
 test('a FIFO is read as empty, instead of until a process writes to it', () => {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-fifo-'));
@@ -46,4 +46,17 @@ test('any other failure is told, with the path and code 5', () => {
       message: expect.stringContaining(`Cannot look for "${dir}/loop": ELOOP`),
     }),
   );
+});
+
+test('who may not write into the run directory of the host is told to use another one', () => {
+  const cause = Object.assign(new Error('EACCES: permission denied, open'), {
+    code: 'EACCES',
+    syscall: 'open',
+  });
+  const adviceFor = (action: string, file: string) => fileFailure(action, file, cause).message.split('; ')[1];
+  expect(adviceFor('lock', '/run/catena/a.lock')).toEndWith(
+    'or run as root, or set CATENA_RUN_DIR to a directory of its own',
+  );
+  expect(adviceFor('list records in', '/run/catena/gc')).toEndWith('or run as root');
+  expect(adviceFor('lock', '/srv/a.lock')).toEndWith('or run as root');
 });
