@@ -123,18 +123,23 @@ export function isRunning({ pid, start, pidns }: ProcessId): boolean | undefined
 /** The kernel reports times to user space in ticks of 10 ms on every machine (USER_HZ). */
 const TICK_MS = 10;
 
-/** How long ago a process was started, in milliseconds. */
+/**
+ * How long ago a process was started, in milliseconds, by the age of this program. /proc/uptime does not tell: lxcfs shows there how long
+ * the system container runs, and `subset=pid` hides it.
+ */
 export function ageMsOf({ start }: Pick<ProcessStat, 'start'>): number {
-  return Number(readFileSync('/proc/uptime', 'latin1').split(' ')[0]) * 1000 - Number(start) * TICK_MS;
+  return performance.now() + (Number(thisProcess().start) - Number(start)) * TICK_MS;
 }
 
 /**
  * When this process was started, in milliseconds since the epoch, and a tick before rather than behind. It may have executed this program
- * long after that: the front waits for a daemon first.
+ * long after that: the front waits for a daemon first. Of that time nothing is known where /proc/uptime is not of the machine.
  */
 export function startedAt(): number {
   const { start } = thisProcess();
-  return start === '' ? performance.timeOrigin : Date.now() - ageMsOf({ start }) - TICK_MS;
+  if (start === '') return performance.timeOrigin;
+  const ageMs = Number.parseFloat(textOf('/proc/uptime')) * 1000 - Number(start) * TICK_MS;
+  return Date.now() - Math.max(ageMs || 0, performance.now()) - TICK_MS;
 }
 
 function ownPidns(): string {

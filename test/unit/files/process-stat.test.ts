@@ -1,5 +1,9 @@
 import { expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { isRunning, readProcessStat, startedAt, thisProcess } from '../../../src/files/process-stat.ts';
+import { requires, requiresRoot, testNeeding } from '../../helpers/skip.ts';
 import { askStarved } from '../../helpers/starved.ts';
 import { until } from '../../helpers/until.ts';
 
@@ -34,3 +38,32 @@ test('startedAt() is before this program was executed, and behind its parent', (
   expect(startedAt()).toBeLessThanOrEqual(performance.timeOrigin);
   expect(startedAt()).toBeGreaterThan(performance.timeOrigin - 600_000);
 });
+
+const AGES = `
+  import { ageMsOf, readProcessStat, startedAt } from '${path.resolve(import.meta.dir, '../../../src/files/process-stat.ts')}';
+  const ages = [ageMsOf(readProcessStat(process.pid)), ageMsOf(readProcessStat(process.ppid)), Date.now() - startedAt()];
+  console.log(JSON.stringify(ages));
+`;
+
+for (const [what, mount] of [
+  ['that of a system container, as lxcfs shows it', 'echo 0.5 0.5 > "$0" && mount --bind "$0" /proc/uptime'],
+  ['missing', 'mount -t proc -o subset=pid none /proc'],
+]) {
+  testNeeding(
+    `ages are right where /proc/uptime is ${what}`,
+    () => {
+      const file = path.join(mkdtempSync(path.join(tmpdir(), 'uptime-')), 'uptime');
+      const script = `${mount} && "$1" -e "$2"; exit $?`;
+      const argv = ['unshare', '-m', 'sh', '-c', script, file, process.execPath, AGES];
+      const { stdout, stderr } = Bun.spawnSync(argv);
+      rmSync(path.dirname(file), { recursive: true });
+      expect(stderr.toString()).toBe('');
+      for (const age of JSON.parse(stdout.toString())) {
+        expect(age).toBeGreaterThan(0);
+        expect(age).toBeLessThan(60_000);
+      }
+    },
+    requiresRoot(),
+    requires('unshare', 'mount'),
+  );
+}
