@@ -206,11 +206,23 @@ export function sortOut({ differences }: Pick<PluginReport, 'differences'>): {
   // What one set finds of the other is told by the crossings.
   const ordinary = differences.filter(({ scene }) => !isCrossing(scene));
   const rules = ordinary.filter(({ verb, what }) => verb === 'ADD' && RULE.test(what));
-  // Each has rules that the other lacks: they filter by other means. A rule that only one has would be missing, or left.
-  const isOtherMeans =
-    rules.some(({ second }) => second === undefined) && rules.some(({ first }) => first === undefined);
-  const matter = ordinary.filter(one => !isByDesign(one) && !(isOtherMeans && rules.includes(one)));
+  const tablesOf = (side: 'first' | 'second') =>
+    new Set(rules.flatMap(one => (one[side] === undefined ? [] : tableOf(one))));
+  const [first, second] = [tablesOf('first'), tablesOf('second')];
+  const without = (tables: Set<string>, others: Set<string>) =>
+    new Set([...tables].filter(one => !others.has(one)));
+  const own = [without(first, second), without(second, first)];
+  // Each has rules in tables that the other lacks: they filter by other means. Where only one has, or in a table of both, a rule is missing,
+  // left, or another one.
+  const isOtherMeans = (one: ReportedDifference) =>
+    rules.includes(one) && own.every(({ size }) => size > 0) && own.some(tables => tables.has(tableOf(one)));
+  const matter = ordinary.filter(one => !isByDesign(one) && !isOtherMeans(one));
   return { matter, byDesign: ordinary.length - matter.length };
+}
+
+/** The table of a rule, a chain, a set or an element: `ip nat`, `inet catena_portmap`. */
+function tableOf({ what }: Difference): string {
+  return /^iptables (.+?): |.*\btable (\S+ \S+?)(, \w+)?$/.exec(what)?.slice(1, 3).join('') ?? what;
 }
 
 /** How many differences of a comparison a container or an operator notices. */

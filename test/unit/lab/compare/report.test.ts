@@ -203,7 +203,27 @@ describe('sortOut()', () => {
   });
 
   test('does not count rules of two packet filters that do the same', () => {
-    expect(sortOut({ differences: [NFT, IPTABLES] })).toEqual({ matter: [], byDesign: 2 });
+    const element = difference({
+      what: 'nftables 80 → 10.0.0.2 in dnat of table inet cni, element',
+      second: 'x',
+    });
+    expect(sortOut({ differences: [NFT, IPTABLES, element] })).toEqual({ matter: [], byDesign: 3 });
+  });
+
+  test('counts a rule that is another one in the same table, whatever other tables have', () => {
+    const rule = (more: object) =>
+      difference({ what: `iptables ip nat: -A CNI-DN-0 --to ${JSON.stringify(more)}`, ...more });
+    const changed = [rule({ first: 'exists' }), rule({ second: 'exists' })];
+    expect(sortOut({ differences: changed }).matter).toEqual(changed);
+    const [lost] = changed as [ReportedDifference];
+    const same = difference({
+      what: 'nftables rule 1 of chain a in table inet cni, steps',
+      first: 'x',
+      second: 'y',
+    });
+    const others = difference({ what: 'nftables table inet other', second: 'exists' });
+    expect(sortOut({ differences: [NFT, others, lost, same] }).matter).toEqual([same]);
+    expect(sortOut({ differences: [NFT, IPTABLES, lost] }).matter).toEqual([NFT, IPTABLES, lost]);
   });
 });
 
