@@ -36,6 +36,8 @@ const BROKEN: readonly [name: string, plugin: string, scene: string, line: RegEx
   ['stray-neighbour', 'bridge', 'life', /^ADD host: neighbour 10.22.0.2 on cni0: nothing \| mac/],
   ['stray-address', 'bridge', 'life', /^ADD host: address 10.99.0.1\/24 on cni0: nothing/],
   ['stray-file', 'bridge', 'life', /^ADD files: \/run\/stray\/file: nothing \| x$/],
+  ['stray-pipe', 'bridge', 'life', /^ADD files: \/run\/notify: nothing \| pipe$/],
+  ['spanning-tree', 'bridge', 'life', /^ADD host: link cni0, stpState: 0 \| 1$/],
   ['false-result', 'bridge', 'life', /^ADD result: ips\.0\.gateway: 10.22.0.1 \| nothing$/],
   ['leaked-interface', 'bridge', 'life', /^DEL host: link veth#1: nothing \| kind veth/],
   ['deaf-check', 'bridge', 'damaged', /^CHECK of damage answer: it fails with code .* \| it succeeds$/],

@@ -16,7 +16,7 @@ import {
   removeAddress,
 } from '../../netlink/rtnl/addr.ts';
 import { listFilters } from '../../netlink/rtnl/filter.ts';
-import { findLink } from '../../netlink/rtnl/link.ts';
+import { findLink, type Link } from '../../netlink/rtnl/link.ts';
 import { listClasses } from '../../netlink/rtnl/qdisc.ts';
 import { type Route, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import { renderRule } from '../../netlink/rtnl/rule.ts';
@@ -155,7 +155,8 @@ function observeNetns(place: Namespace): Observation {
     const { name, kind, attrs, mac } = link;
     const { master = 'none', ...state } = stateOfDevice(link, nameOf);
     const alias = attrs.alias ? { alias: attrs.alias } : {};
-    return [name, { kind: kind || 'device', ...state, ...(mac ? { mac } : {}), master, ...alias }] as const;
+    const object = { kind: kind || 'device', ...state, ...optionsOf(link), ...(mac ? { mac } : {}), master };
+    return [name, { ...object, ...alias }] as const;
   });
   const iptables = observeIptables(place.netns, tables);
   return {
@@ -173,6 +174,12 @@ function observeNetns(place: Namespace): Observation {
     iptables: numbered(iptables.rules),
     sysctl: observeSysctls(place.netns),
   };
+}
+
+/** Options of its kind: the mode of a macvlan, the id of a VLAN. Those of a bridge that have no name here are timers as well. */
+function optionsOf({ attrs: { linkinfo } }: Link): Observed {
+  const { data = {} } = linkinfo ?? {};
+  return data instanceof Uint8Array ? {} : flatten({ ...data, unknown: undefined });
 }
 
 /** Maps names to objects; repeated names get a number. */
@@ -198,6 +205,7 @@ function observeAddresses({ addresses }: Tables, nameOf: NameOf) {
 
 function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed])[] {
   const { dst, oif, gateway, ways, source, table = RT_TABLE_MAIN, scope, priority, mtu, advmss } = route;
+  const { tos, onlink, from } = route;
   if (dst.ip.family === 6 && (dst.ip.value >> 118n === 0x3fan || isMulticast(dst.ip))) return [];
   const where = dst.prefix === 0 ? `default IPv${dst.ip.family}` : renderCidr(dst);
   const name = `${where} on ${nameOf(oif)}${table === RT_TABLE_MAIN ? '' : ` in table ${table}`}`;
@@ -211,6 +219,9 @@ function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed
     metric: priority ?? 0,
     mtu: mtu || undefined,
     advmss: advmss || undefined,
+    tos: tos || undefined,
+    onlink: onlink || undefined,
+    from: from && renderCidr(from),
   };
   return [[name, flatten(object)]];
 }
