@@ -178,6 +178,16 @@ function settingsOf(plugins: readonly ConfiguredPlugin[]): Setting[] {
   return [...wanted.values()];
 }
 
+/** What the result itself says of an interface, apart from its addresses. */
+function toldOf({ interfaces = [] }: Result, index: number): Setting[] {
+  const { mac, mtu } = interfaces[index] ?? {};
+  const told = macOf({ mac });
+  const all: Setting[] = [];
+  if (told !== undefined) all.push({ words: `mac ${told} of the result`, holds: link => link.mac === told });
+  if (mtu) all.push({ words: `mtu ${mtu} of the result`, holds: link => link.mtu === mtu });
+  return all;
+}
+
 /** In the kernel's notation; undefined for none, and for what is no hardware address. */
 function macOf({ mac }: JsonObject): string | undefined {
   return typeof mac === 'string' ? attempt(() => renderMac(parseMac(mac))) : undefined;
@@ -193,7 +203,7 @@ function lookAtInterface(
   const link = findLink(route, name);
   if (link === undefined) return finding(false, 'no such interface');
   if (!(link.flags & IFF_UP)) return finding(false, 'it is down');
-  const broken = settings.filter(({ holds }) => !holds(link));
+  const broken = [...settings, ...toldOf(container.result, index)].filter(({ holds }) => !holds(link));
   if (broken.length) return finding(false, `wrong: ${broken.map(({ words }) => words).join(', ')}`);
   const there = listAddresses(route, link.index).map(({ cidr }) => renderCidr(cidr));
   const promised = (container.result.ips ?? []).flatMap(({ address, interface: own }) => {

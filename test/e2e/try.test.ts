@@ -171,6 +171,26 @@ describeRoot('catena try', () => {
     });
   });
 
+  test('reports an interface that is not what the result says', async () => {
+    await withHost(async lab => {
+      const enter = 'nsenter --net="$CNI_NETNS" ip link';
+      const told = '{"name":"eth0","mac":"02:00:00:00:00:07","mtu":1400,"sandbox":"%s"}';
+      const bin = link(lab, 'liar', {
+        ADD: `${enter} add eth0 mtu 1300 up type veth peer name x && printf '{"cniVersion":"1.1.0","interfaces":[${told}]}' "$CNI_NETNS"; exit`,
+        DEL: `${enter} del eth0`,
+      });
+      const { exitCode, report } = await tryJson(lab, write(lab, [{ type: 'liar' }]), '--bin-dir', bin);
+      expect([exitCode, report.probes[0]]).toEqual([
+        1,
+        {
+          what: 'eth0 is up and matches the result',
+          outcome: 'failed',
+          seen: 'wrong: mac 02:00:00:00:00:07 of the result, mtu 1400 of the result',
+        },
+      ]);
+    });
+  });
+
   const HOST_PORTS = JSON.stringify({
     mac: '02:00:00:00:00:07',
     portMappings: [8080, 8081].map(hostPort => ({ hostPort, containerPort: 80, protocol: 'tcp' })),
