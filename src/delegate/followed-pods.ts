@@ -6,7 +6,7 @@ import { argOf, findCniArgs, podNamedIn } from '../cni/env.ts';
 import { describeError } from '../cni/errors.ts';
 import { parseObject } from '../cni/json.ts';
 import { convertResult, type SpecVersion } from '../cni/result.ts';
-import type { LogFields, LogLevel } from '../log.ts';
+import { changesOnly, type LogFields, type LogLevel } from '../log.ts';
 import { letGoFirst, startTimer, type Timer } from '../wait.ts';
 import type { KubernetesPod } from './cluster.ts';
 import { isAskedForSilence } from './moving.ts';
@@ -46,12 +46,16 @@ export class FollowedPods {
   readonly #timers = new Set<Timer>();
   readonly #running = new Map<string, PodRecord>();
   readonly #working = new Set<Promise<void>>();
+  readonly #unlisted = changesOnly(problem =>
+    this.#parts.log('warn', 'cannot look for pods whose annotation has changed', { problem }),
+  );
   #isGathering = false;
   #isLooking = false;
+  #isFailing = false;
 
   constructor(parts: FollowParts) {
     this.#parts = parts;
-    this.#round();
+    this.#look(() => this.#round());
   }
 
   changed(namespace: string, name: string, pod: KubernetesPod): void {
@@ -60,8 +64,10 @@ export class FollowedPods {
     this.#gatherSoon();
     if (!isAskedForSilence(pod)) return;
     // At once, beside all others: until then the machine waits for its addresses.
-    for (const one of this.#followed())
-      if (placeKey(one) === place && one.machine) this.#start(keyOf(one.record), one);
+    this.#look(() => {
+      for (const one of this.#followed())
+        if (placeKey(one) === place && one.machine) this.#start(keyOf(one.record), one);
+    });
   }
 
   /** Stops it; calls in progress are finished first. */
@@ -74,19 +80,36 @@ export class FollowedPods {
   #later(ms: number, work: () => void): void {
     const timer = startTimer(() => {
       this.#timers.delete(timer);
-      if (!this.#end.signal.aborted) work();
+      this.#look(work);
     }, ms);
     timer.unref();
     this.#timers.add(timer);
   }
 
+  /** Work that lists pods. For want of descriptors or memory that may fail: every pod is looked at a little later. */
+  #look(work: () => void): void {
+    if (this.#end.signal.aborted) return;
+    try {
+      work();
+    } catch (error) {
+      this.#unlisted(describeError(error));
+      if (this.#isFailing) return;
+      this.#isFailing = true;
+      this.#later(FIRST_PAUSE_MS, () => {
+        this.#isFailing = false;
+        this.#add(this.#followed());
+      });
+    }
+  }
+
   #round(): void {
-    this.#add(this.#followed());
     this.#later(ROUND_MS * (0.9 + Math.random() / 5), () => this.#round());
+    this.#add(this.#followed());
   }
 
   #followed(): PodRecord[] {
     const pods = listPods(this.#parts.podsDir).pods.filter(one => callOf(one) !== undefined);
+    this.#unlisted(undefined);
     if (pods.some(moves)) this.#lookSoon();
     return pods;
   }
@@ -104,7 +127,7 @@ export class FollowedPods {
   #gatherSoon(): void {
     if (this.#isGathering) return;
     this.#isGathering = true;
-    const gather = () => this.#end.signal.aborted || this.#gather();
+    const gather = () => this.#look(() => this.#gather());
     this.#later(GATHER_MS, () => void letGoFirst(() => this.#parts.isBusy(), YIELD_MS).then(gather));
   }
 

@@ -1,0 +1,48 @@
+// When does a daemon call the runner again for a pod?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { addPod } from '../../../src/delegate/add.ts';
+import { FollowedPods } from '../../../src/delegate/followed-pods.ts';
+import { makePod, makeRunner } from '../../helpers/delegates.ts';
+import { makeNoopChain } from '../../helpers/noop-chain.ts';
+import { until } from '../../helpers/until.ts';
+
+test('a moment in which the pods cannot be listed ends no daemon, and no change is lost', async () => {
+  const chain = makeNoopChain();
+  const delegates = [{ cniVersion: '1.1.0', name: 'first', plugins: [chain.noop('first')] }];
+  const env = { CNI_ARGS: 'K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web;K8S_POD_UID=u' };
+  const follow = { env, stdin: '{"cniVersion":"1.1.0"}' };
+  const runner = makeRunner(chain, { delegates }, { follow });
+  const { podsDir } = runner;
+  fs.mkdirSync(podsDir, { recursive: true });
+  const notes = path.join(podsDir, 'unsettled');
+  fs.writeFileSync(notes, 'no directory');
+  const problems: unknown[] = [];
+  const calls: unknown[] = [];
+  let looks = 0;
+  const pods = new FollowedPods({
+    podsDir,
+    // Asked just before the change is looked at.
+    isBusy() {
+      looks += 1;
+      return false;
+    },
+    log: (_level, _message, fields) => void problems.push(fields?.problem),
+    call: async call => void calls.push(call.env),
+  });
+  try {
+    const pod = { uid: 'u', version: '1', annotations: { 'k8s.v1.cni.cncf.io/networks': 'more' } };
+    pods.changed('ns', 'web', pod);
+    await until(() => looks > 0);
+    expect(problems).toEqual([expect.stringContaining('ENOTDIR')]);
+    fs.rmSync(notes);
+    await addPod(runner, makePod());
+    pods.changed('ns', 'web', pod);
+    await until(() => calls.length > 0);
+    expect(calls[0]).toEqual(env);
+  } finally {
+    await pods.stop();
+    chain.dispose();
+  }
+});
