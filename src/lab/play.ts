@@ -15,6 +15,7 @@ import { serve } from '../plugin/serve.ts';
 import { Errno } from '../sys/errno.ts';
 import { FAULT_VARIABLE, planFaults, requestCounter } from '../sys/fault.ts';
 import { closeNetns, enter, inNetns, type Netns, openOwnNetns } from '../sys/netns.ts';
+import { openPipes } from '../sys/pipes.ts';
 import { startTimer } from '../wait.ts';
 import {
   type CallOptions,
@@ -208,28 +209,33 @@ export async function runIn(
 ): Promise<Finished> {
   const { env = {}, stdin, cwd, timeoutMs = 30_000 } = options;
   const started = performance.now();
+  const pipes = openPipes();
+  if (!pipes) throw new Error(`Cannot start "${argv[0]}": there are no descriptors left for its pipes`);
+  const [theirStdin, theirStdout, theirStderr] = pipes.theirs;
   // A child starts in the thread's namespace; nothing else can run in between.
-  const child = inNetns(netns, () =>
+  const spawn = () =>
     Bun.spawn([...argv], {
       env: { PATH: `${process.env.PATH ?? ''}:${SYSTEM_PATH}`, ...env },
-      stdin: stdin === undefined ? 'ignore' : new TextEncoder().encode(stdin),
-      stdout: 'pipe',
-      stderr: 'pipe',
+      stdin: stdin === undefined ? 'ignore' : theirStdin,
+      stdout: theirStdout,
+      stderr: theirStderr,
       detached: true,
       ...defined({ cwd }),
-    }),
-  );
+    });
+  const child = pipes.start(() => inNetns(netns, spawn));
   let late = false;
   const end = () => signalGroup(child.pid, 'SIGKILL');
   const timer = startTimer(() => {
     late = true;
     end();
   }, timeoutMs);
-  const [stdout, stderr] = [collect(child.stdout, end), collect(child.stderr, end)];
+  pipes.stdin.end(stdin ?? '');
+  const [stdout, stderr] = [collect(pipes.stdout, end), collect(pipes.stderr, end)];
   await child.exited;
   clearTimeout(timer);
   const durationMs = performance.now() - started;
   await Promise.race([Promise.all([stdout.closed, stderr.closed]), Bun.sleep(DRAIN_MS)]);
+  pipes.destroy();
   const { exitCode, signalCode } = child;
   return {
     exitCode:
@@ -279,7 +285,7 @@ const MOST_BYTES = 16 << 20;
  * Reads a stream as it arrives: received data counts even when the stream never ends.
  * @param onFlood called once there is more than {@link MOST_BYTES}, after which nothing is read
  */
-function collect(stream: ReadableStream<Uint8Array>, onFlood: () => void = () => {}) {
+function collect(stream: AsyncIterable<Uint8Array>, onFlood: () => void = () => {}) {
   const chunks: Uint8Array[] = [];
   const begun = Promise.withResolvers<void>();
   const read = async () => {

@@ -5,9 +5,8 @@
 // for a moment. The journal needs this, but also runs under Node, which cannot do it. Therefore bun:ffi is loaded on first
 // use.
 
-import type * as FfiModule from 'bun:ffi';
 import { closeSync, constants, openSync, statSync } from 'node:fs';
-import { LIBC_NAMES } from './libc-names.ts';
+import { findInLibc } from './libc-names.ts';
 
 /** What a record keeps of a namespace, to recognise it. */
 export interface NetnsIdentity {
@@ -123,19 +122,9 @@ type Functions = NonNullable<ReturnType<typeof load>>;
 let loaded: Functions | undefined | 'none';
 
 function load() {
-  if (typeof Bun === 'undefined') return undefined;
-  const { dlopen, ptr } = import.meta.require('bun:ffi') as typeof FfiModule;
-  for (const name of LIBC_NAMES) {
-    try {
-      const { symbols } = dlopen(name, {
-        setns: { args: ['i32', 'i32'], returns: 'i32' },
-        socket: { args: ['i32', 'i32', 'i32'], returns: 'i32' },
-        getsockopt: { args: ['i32', 'i32', 'i32', 'ptr', 'ptr'], returns: 'i32' },
-      });
-      return { ...symbols, ptr };
-    } catch {
-      // This system may use the next name.
-    }
-  }
-  return undefined;
+  return findInLibc({
+    setns: { args: ['i32', 'i32'], returns: 'i32' },
+    socket: { args: ['i32', 'i32', 'i32'], returns: 'i32' },
+    getsockopt: { args: ['i32', 'i32', 'i32', 'ptr', 'ptr'], returns: 'i32' },
+  });
 }

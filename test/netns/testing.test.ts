@@ -162,6 +162,14 @@ describeInOrder('testing', () => {
         expect((await host.run(host.namespace, ['true'], { stdin })).exitCode).toBe(0);
       });
     });
+
+    test('a script may open its streams by their names', async () => {
+      await withHost(async host => {
+        const script = 'echo words > /dev/stderr; cat /dev/stdin > /dev/stdout';
+        const ended = await host.run(host.namespace, ['sh', '-c', script], { stdin: 'request' });
+        expect(ended).toMatchObject({ exitCode: 0, stdout: 'request', stderr: 'words\n' });
+      });
+    });
   });
 
   test('withHost() leaves nothing, also when its body throws', async () => {

@@ -20,7 +20,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/files': ['src/cni'],
   'src/netlink': ['src/net', 'src/sys'],
   'src/attachments': ['src/files', 'src/cni', 'src/sys/netns-identity'],
-  'src/chain': ['src/attachments', 'src/files', 'src/cni', 'src/net', 'src/sys/netns-identity'],
+  'src/chain': [
+    'src/attachments',
+    'src/files',
+    'src/cni',
+    'src/net',
+    'src/sys/netns-identity',
+    'src/sys/pipes',
+  ],
   // A delegate is found, and ended, as any plugin is.
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/files/process-stat', 'src/files/read-file'],
@@ -359,8 +366,8 @@ const MAY_LOAD_LAZILY = [
   'plugins/bridge/plugin',
   // What GC goes by is of no use to other verbs.
   'src/plugin/serve',
-  // The journal asks for it, and works under Node as well, which has no bun:ffi.
-  'src/sys/netns-identity',
+  // The journal and the start of a plugin ask for it, and work under Node as well, which has no bun:ffi.
+  'src/sys/libc-names',
   // Asks the node, which only records of an earlier boot need. Only who asked for a trace pays for keeping it.
   'src/cli/target',
   // semver, for lists that offer several versions.

@@ -10,6 +10,7 @@ import { attempt, succeeds } from '../../cni/errors.ts';
 import { MAX_STDERR_BYTES, type Outcome } from '../../cni/invocation.ts';
 import { defined } from '../../cni/json.ts';
 import { signalGroup } from '../../files/process-stat.ts';
+import { openPipes } from '../../sys/pipes.ts';
 import { GRACE_MS, pause, startTimer } from '../../wait.ts';
 
 export interface Invocation {
@@ -76,11 +77,16 @@ export function startProcess({ path, env, deadlineMs, signal }: Invocation): Plu
         return converse(path, child, request, leftMs, signal);
       }, deadlineMs);
     },
-    discard: () => signalGroup(early.running.pid, 'SIGKILL'),
+    discard() {
+      signalGroup(early.running.pid, 'SIGKILL');
+      early.close();
+    },
   };
 }
 
-type Running = ResultPromise<typeof EXECA_OPTIONS & { cwd: string }>;
+type Running = ResultPromise<typeof EXECA_OPTIONS & Streams & { cwd: string }>;
+
+type Streams = Record<'stdin' | 'stdout' | 'stderr', 'pipe'>;
 
 const EXECA_OPTIONS = {
   detached: true,
@@ -89,9 +95,6 @@ const EXECA_OPTIONS = {
   extendEnv: false,
   reject: false,
   buffer: false,
-  stdin: 'pipe',
-  stdout: 'pipe',
-  stderr: 'pipe',
 } as const;
 
 type Child = ReturnType<typeof spawn>;
@@ -100,9 +103,15 @@ type Child = ReturnType<typeof spawn>;
 function spawn(path: string, env: Invocation['env']) {
   letExecaReportSpawnErrors();
   const options = { ...EXECA_OPTIONS, cwd: directoryToInherit(), env: env as Record<string, string> };
-  const running = execa(path, [], options) as Running;
+  const pipes = openPipes();
+  const [stdin, stdout, stderr] = pipes?.theirs ?? (['pipe', 'pipe', 'pipe'] as const);
+  // It takes descriptors, too, which its types do not say.
+  const streams = { stdin, stdout, stderr } as Streams;
+  const begin = () => execa(path, [], { ...options, ...streams }) as Running;
+  const running = pipes?.start(begin) ?? begin();
   // A plugin need not read its request, so a broken pipe is not an error.
-  running.stdin.on('error', () => {});
+  if (!pipes) running.stdin.on('error', () => {});
+  const ours = pipes ?? running;
   let ended: ExecOutcome['ended'];
   /** Ends the process group: SIGTERM now, SIGKILL a little later. */
   const end = (reason: NonNullable<ExecOutcome['ended']>): void => {
@@ -114,8 +123,12 @@ function spawn(path: string, env: Invocation['env']) {
   };
   return {
     running,
-    stdout: new Output(running.stdout, MAX_STDOUT_BYTES, () => end('output')),
-    stderr: new Output(running.stderr, MAX_STDERR_BYTES),
+    stdin: ours.stdin,
+    stdout: new Output(ours.stdout, MAX_STDOUT_BYTES, () => end('output')),
+    stderr: new Output(ours.stderr, MAX_STDERR_BYTES),
+    close() {
+      for (const stream of [ours.stdin, ours.stdout, ours.stderr]) stream.destroy();
+    },
     get ended(): ExecOutcome['ended'] {
       return ended;
     },
@@ -139,15 +152,17 @@ async function converse(
   deadlineMs: number,
   abort: AbortSignal | undefined,
 ): Promise<Omit<ExecOutcome, 'durationMs'>> {
-  const { running, stdout, stderr } = child;
-  if (running.pid === undefined)
+  const { running, stdin, stdout, stderr } = child;
+  if (running.pid === undefined) {
+    child.close();
     return { stdout: '', stderr: '', spawnError: await spawnErrorOf(running, path) };
+  }
   const deadline = startTimer(() => child.end('deadline'), deadlineMs);
   const interrupt = () => child.end('interrupt');
   abort?.addEventListener('abort', interrupt);
   // It may have been interrupted while execa was loaded.
   if (abort?.aborted) interrupt();
-  running.stdin.end(request);
+  stdin.end(request);
 
   const [exitCode, signal] = await exitOf(running);
   clearTimeout(deadline);
@@ -156,7 +171,7 @@ async function converse(
   // Kill children that ignored SIGTERM: they must not outlive the plugin.
   if (ended !== undefined) signalGroup(running.pid, 'SIGKILL');
   await drain([stdout, stderr]);
-  for (const stream of [running.stdin, running.stdout, running.stderr]) stream.destroy();
+  child.close();
   return {
     ...(exitCode === null ? {} : { exitCode }),
     ...(signal === null ? {} : { signal }),

@@ -6,6 +6,7 @@ import { type ExecOutcome, retryWhileBusy, startProcess } from '../../../../src/
 import { startPlugin } from '../../../../src/chain/run/segment.ts';
 import { wholeLines } from '../../../helpers/lines.ts';
 import { FIXTURE_PLUGINS } from '../../../helpers/noop-chain.ts';
+import { until } from '../../../helpers/until.ts';
 
 const PATH = process.env.PATH;
 let dir: string;
@@ -50,6 +51,16 @@ describe.each([
       durationMs: expect.any(Number),
     });
   });
+
+  test.each([7, 5_000_000])(
+    'a shell script may open its streams by their names: a request of %i bytes',
+    async bytes => {
+      const request = 'x'.repeat(bytes);
+      const outcome = await sendTo(script('echo words > /dev/stderr; cat /dev/stdin > /dev/stdout'), request);
+      expect(outcome).toMatchObject({ exitCode: 0, stderr: 'words\n' });
+      expect(outcome.stdout === request).toBe(true);
+    },
+  );
 
   test('gives the plugin exactly the given environment', async () => {
     const { stdout } = await sendTo(script('exec /usr/bin/env'), '', { ONE: '1', GONE: undefined });
@@ -171,6 +182,21 @@ describe('startProcess()', () => {
     await gone([Number(fs.readFileSync(pids, 'utf8'))]);
     expect(fs.readFileSync(pids, 'utf8')).not.toContain('acted');
   });
+});
+
+test('no descriptor stays open, however a plugin ends', async () => {
+  const own = () => fs.readdirSync('/proc/self/fd').length;
+  const begin = (text: string, deadlineMs = 30_000) => {
+    return startProcess({ path: script(text), env: { PATH }, deadlineMs });
+  };
+  await begin('exit 0').send('');
+  const before = own();
+  await begin('cat').send('{}');
+  await begin('sleep 60', 50).send('x'.repeat(1_000_000));
+  await begin('sleep 1 & exit 0').send('{}');
+  await startProcess({ path: path.join(dir, 'none'), env: {}, deadlineMs: 1_000 }).send('{}');
+  begin('sleep 60').discard();
+  await until(() => own() === before);
 });
 
 test('a busy file is tried again only while there is time', async () => {
