@@ -20,6 +20,7 @@ import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { isShortage } from '../sys/errno.ts';
 import { type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
+import { GRACE_MS } from '../wait.ts';
 import type { Call, CallFacts, Delegate, Done, KeptAttachments } from './define.ts';
 import { type CallPlugin, ContainerNetns, HostSockets, type WorkerState } from './invocation.ts';
 import { findStranger } from './netns-owner.ts';
@@ -96,12 +97,29 @@ async function callDelegate(
   return { outcome, plugin };
 }
 
-/** Ends shortly after the deadline at the latest, whatever the plugin prints and even if a child holds its pipes open. */
+/**
+ * Ends shortly after the deadline at the latest, whatever the plugin prints and even if a child holds its pipes open. A runner that gives up
+ * ends the group of this process, which is not the plugin's, and calls DEL: what the plugin made after that would stay.
+ */
 async function execute(path: string, env: Delegator['environment'], stdin: string): Promise<ExecOutcome> {
-  const outcome = await startPlugin({ path, env, deadlineMs: DELEGATE_DEADLINE_MS }).send(stdin);
+  const interrupt = new AbortController();
+  const { signal } = interrupt;
+  const running = startPlugin({ path, env, deadlineMs: DELEGATE_DEADLINE_MS, signal });
+  const onSignal = (): void => {
+    interrupt.abort();
+    // Before the runner kills this process.
+    setTimeout(() => running.discard(), GRACE_MS / 2);
+  };
+  process.once('SIGTERM', onSignal);
+  const outcome = await running.send(stdin);
+  if (signal.aborted) process.exit(ENDED_BY_SIGTERM);
+  process.removeListener('SIGTERM', onSignal);
   if (outcome.spawnError === undefined) return outcome;
   throw new CniError(ErrorCode.unknown, `Cannot start plugin "${path}": ${outcome.spawnError}`);
 }
+
+/** Exit status, as of a shell. */
+const ENDED_BY_SIGTERM = 128 + 15;
 
 /** Why it was ended, since its output may not say so. */
 const ENDED_FOR: Readonly<Record<NonNullable<ExecOutcome['ended']>, string>> = {

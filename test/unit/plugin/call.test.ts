@@ -1,25 +1,28 @@
 // Does a plugin get the reply of its delegate, also from third-party executables?
 
 import { afterAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseEnv } from '../../../src/cni/env.ts';
+import { readRunningStat, signalGroup } from '../../../src/files/process-stat.ts';
 import { findDelegate } from '../../../src/plugin/call.ts';
+import { until } from '../../helpers/until.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'cat-delegate-'));
 afterAll(() => rmSync(dir, { recursive: true }));
 
+const environment = {
+  PATH: process.env.PATH,
+  CNI_COMMAND: 'ADD',
+  CNI_CONTAINERID: 'c1',
+  CNI_NETNS: '/n',
+  CNI_IFNAME: 'eth0',
+  CNI_PATH: `/nonexistent:${dir}`,
+};
+
 function delegate(script: string) {
   writeFileSync(join(dir, 'ipam'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
-  const environment = {
-    PATH: process.env.PATH,
-    CNI_COMMAND: 'ADD',
-    CNI_CONTAINERID: 'c1',
-    CNI_NETNS: '/n',
-    CNI_IFNAME: 'eth0',
-    CNI_PATH: `/nonexistent:${dir}`,
-  };
   const request = { cniVersion: '1.0.0', name: 'net', type: 'main', ipam: { type: 'ipam' }, unknown: [1] };
   const callSibling = () => undefined;
   return findDelegate('ipam', {
@@ -64,6 +67,24 @@ describe('findDelegate()', () => {
       code: 0,
       message: 'Plugin "ipam" failed with "no such file": exit status 3',
     });
+  });
+
+  test.each(['', "trap '' TERM; "])('a plugin that is ended ends its delegate first: %j', async prefix => {
+    const pid = join(dir, 'pid');
+    writeFileSync(
+      join(dir, 'long'),
+      `#!/bin/sh\n${prefix}echo $$ > ${pid}.new; mv ${pid}.new ${pid}; sleep 60; echo more >> ${pid}\n`,
+      { mode: 0o755 },
+    );
+    rmSync(pid, { force: true });
+    const fixture = join(import.meta.dir, '../../fixtures/delegating.ts');
+    const plugin = Bun.spawn([process.execPath, fixture, 'long'], { env: environment });
+    await until(() => existsSync(pid));
+    plugin.kill('SIGTERM');
+    await plugin.exited;
+    const delegate = readRunningStat(Number(readFileSync(pid, 'utf8')));
+    if (delegate) signalGroup(delegate.group, 'SIGKILL');
+    expect(delegate).toBeUndefined();
   });
 
   test('refuses an ADD without output', async () => {
