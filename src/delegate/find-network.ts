@@ -107,14 +107,14 @@ export function findChainBeside({
 }
 
 /**
- * The network at a path: of that file, or the first usable one in that directory.
+ * The network at a path: of that file, or of the first usable file in that directory, by name, whatever its extension: so do multus and runtimes.
  * @throws CniError 5, 6 and 7 if the file is broken; 11 if a directory holds none yet
  */
 export function loadPath(path: string): FoundNetwork {
   const { networks, diagnostics } = isDirectory(path)
     ? listNetworks(path)
-    : { networks: [{ list: loadFile(path) }], diagnostics: [] };
-  const [first] = networks;
+    : { networks: [{ file: path, list: loadFile(path) }], diagnostics: [] };
+  const [first] = networks.toSorted((a, b) => Buffer.compare(Buffer.from(a.file), Buffer.from(b.file)));
   if (first) return { label: first.list.name, list: first.list };
   const details = diagnostics.map(({ error }) => error.message).join('; ');
   throw tryAgainLater(`Cannot find a network in "${path}": it contains none`, {

@@ -46,6 +46,16 @@ test('a path below a file is told like one that is missing', () => {
     expect(() => loadPath(path.join(dir, name))).toThrow(expect.objectContaining({ code: 5 }));
 });
 
+test('of a directory, the first file counts whatever its extension', () => {
+  const several = path.join(dir, 'several');
+  fs.mkdirSync(several);
+  fs.writeFileSync(path.join(several, '10-broken.conf'), '{');
+  fs.writeFileSync(path.join(several, '20-single.conf'), JSON.stringify({ name: 'single', type: 'noop' }));
+  const list = { name: 'list', plugins: [{ type: 'noop' }] };
+  fs.writeFileSync(path.join(several, '30-list.conflist'), JSON.stringify(list));
+  expect(loadPath(several).label).toBe('single');
+});
+
 test('a name that is neither a file nor a definition is told with both directories', async () => {
   const places = { confDir: dir, definitionsDir: '/proc/self/fdinfo', cniVersion: '1.0.0' };
   const asked = { namespace: 'kube-system', name: 'gone', byPod: false, isolated: false };
