@@ -197,7 +197,9 @@ function readParts(file: string, onDiagnostic?: OnDiagnostic): FileParts {
   return atPlace(file, text, () => {
     if (!single) return { ...parseConflist(object), file, text, source: text };
     const list = upgradeToConflist(object);
-    return { ...parseConflist(list), file, text, source: JSON.stringify(list) };
+    // Files beside it belong to lists only.
+    const alone = { ...parseConflist(list), loadOnlyInlinedPlugins: true };
+    return { ...alone, file, text, source: JSON.stringify(list) };
   });
 }
 

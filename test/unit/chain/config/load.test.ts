@@ -177,6 +177,12 @@ describe('loadNetwork()', () => {
     else expect(typesOf('n')).toEqual(expected);
   });
 
+  test('a single plugin is not joined by files beside it', () => {
+    put('10.conf', { name: 'n', cniVersion: '1.0.0', type: 'a' });
+    put('n/10.conf', { type: 'b' });
+    expect(typesOf('n')).toEqual(['a']);
+  });
+
   test('reads only the folder of the requested network', () => {
     put('10.conflist', list('other', 'a'));
     put('other/10.conf', '{');
