@@ -5,7 +5,7 @@ import { failuresOf } from '../chain/run/call-plugins.ts';
 import { addNetwork } from '../chain/run/run.ts';
 import { type CniError, ErrorCode, invalidConfig, invalidEnvironment, tryAgainLater } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
-import { parseResult } from '../cni/result.ts';
+import { convertResult, parseResult } from '../cni/result.ts';
 import { findCidr, findIp, type Ip, sameIp } from '../net/ip.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import { MACHINE_ANNOTATION, type NetworkStatus } from './cluster.ts';
@@ -154,6 +154,8 @@ async function attachAll(
         throw error;
       });
       standing = index + 1;
+      // The version of the runner's list may be too old for what the runtime is to get.
+      if (index === 0) convertResult(result, runner.options.version, 'result of the default network');
       results.push(result);
       status.push(statusOf(network, result, index === 0, readDeviceInfo(network)));
     }

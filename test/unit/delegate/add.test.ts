@@ -135,6 +135,14 @@ describe('addPod()', () => {
     expect(published).toEqual([[expect.objectContaining({ name: 'one' })], undefined]);
   });
 
+  test("undoes everything when the version of the runner's list cannot express the result", async () => {
+    const runner = makeRunner(chain, { delegates: [network('one'), network('two')] });
+    const old = { ...runner, options: { ...runner.options, version: '0.2.0' as const } };
+    await expect(addPod(old, makePod())).rejects.toThrow('Cannot convert result to 0.2.0');
+    expect(chain.order()).toEqual(['ADD one', 'DEL one']);
+    expect(recordFiles()).toEqual([]);
+  });
+
   test('finds an error in the last network before it attaches the first', async () => {
     const runner = makeRunner(chain, { delegates: [network('one')], networks: 'gone' });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 7 });
