@@ -546,6 +546,44 @@ describeRoot(
           );
           await paste('nft delete table ip filter; nft delete table ip mangle');
 
+          await startServer(lab, lab.host, { ...TCP, port: 9090, seconds: 100 });
+          const toPort = 'meta l4proto tcp th dport 7071 redirect to :9090';
+          await paste(
+            `nft 'table ip led { chain pre { type nat hook prerouting priority -100; ${toPort}; }; }'`,
+          );
+          await paste('iptables -t nat -A PREROUTING -p tcp --dport 7070 -j REDIRECT --to-ports 9090');
+          for (const port of [':7070', ':7071']) await expectSame('a redirected port', 'outside', port);
+          await paste(
+            'nft delete table ip led; iptables -t nat -D PREROUTING -p tcp --dport 7070 -j REDIRECT --to-ports 9090',
+          );
+
+          const filtered = 'net/bridge/bridge-nf-call-iptables';
+          if (fs.existsSync(`/proc/sys/${filtered}`)) {
+            const ports = (await lab.ip(lab.host, 'link', 'show', 'master', 'br0')).map(
+              ({ ifname }) => ifname,
+            );
+            const setPorts = (flags: string) =>
+              paste(ports.map(port => `bridge link set dev ${port} ${flags}`).join(' && '));
+            await lab.sysctl(lab.host, filtered, 1);
+            await setPorts('hairpin off');
+            await expectSame('no hairpin mode', 'web', ':8080', /is not in hairpin mode/);
+            await expectSame('no hairpin mode', 'db', ':8080');
+            await setPorts('isolated on');
+            await expectSame('isolated ports', 'db', ':8080', /both are isolated ports of "br0"/);
+            await setPorts('isolated off');
+            await paste(
+              `nft 'table ip raw { chain pre { type filter hook prerouting priority -300; tcp dport 80 drop; }; }'`,
+            );
+            await expectSame(
+              'a rule for what arrives',
+              'db',
+              '10.88.0.2:80',
+              /dropped by rule \d+ of table ip raw/,
+            );
+            await paste('nft delete table ip raw');
+            await setPorts('hairpin on');
+          }
+
           const load = async (rules: string) => {
             await paste(`iptables-restore --noflush <<'END'\n${rules}END`);
           };

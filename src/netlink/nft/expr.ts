@@ -227,6 +227,8 @@ const nat = attrs('nat', {
 
 const masq = attrs('masq', { flags: [1, u32be] });
 
+const redir = attrs('redir', { portRegister: [1, u32be] }); // NFTA_REDIR_REG_PROTO_MIN
+
 /** Redirects the packet's connection to the address and port in two registers. Same as: `dnat ip to <address>:<port>` */
 export function dnat(family: 'ip' | 'ip6', addressRegister: number, portRegister: number) {
   return {
@@ -293,6 +295,7 @@ const kinds = {
   nat,
   payload,
   range,
+  redir,
   target: extension,
 };
 

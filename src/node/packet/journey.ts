@@ -49,6 +49,8 @@ export class Journey {
   readonly #connections = new Connections();
   /** The rules that the first packet has passed. */
   readonly #passes: Pass[] = [];
+  /** The port of a bridge through which the packet came to the node. */
+  #port: Link | undefined;
   #sections = 0;
 
   constructor(world: World, mapping: Mapping | undefined) {
@@ -169,12 +171,18 @@ export class Journey {
     if (!site.isNode) {
       const end = yield* crossToNode(this.world, site, packet, link, to);
       if (end === undefined) return false;
-      if ('iif' in end) return yield* this.arrive(this.world.node, packet, end.iif);
+      if ('iif' in end) {
+        this.#port = end.port;
+        return yield* this.arrive(this.world.node, packet, end.iif);
+      }
       yield* bridged(this.world, packet, end);
       return yield* this.#intoContainer(packet, end.to, to, true);
     }
     const behind = findBehind(this.world, link, to);
-    if (behind) return yield* this.#intoContainer(packet, behind, to);
+    if (behind) {
+      if (packet.isTranslated && packet.iif === link.name) yield* judgeTurn(site, packet, this.#port, behind);
+      return yield* this.#intoContainer(packet, behind, to);
+    }
     yield* leaveQueue(site, packet, link, undefined);
     if (packet.isReply) {
       yield passes(site, packet, 'device', `it leaves through "${link.name}"`);
@@ -483,7 +491,7 @@ function* crossToNode(
   packet: Packet,
   link: Link,
   to: string,
-): Walk<{ readonly iif: Link } | Bridged | undefined> {
+): Walk<{ readonly iif: Link; readonly port: Link } | Bridged | undefined> {
   const { node } = world;
   const from = world.attachments.find(one => one.netns === site.path && one.ifname === link.name);
   const port = node.link(from?.hostDevice?.name ?? '');
@@ -499,7 +507,7 @@ function* crossToNode(
     yield stops(node, packet, 'device', `"${bridge.name}" is down`, `ip link set dev ${bridge.name} up`);
   }
   yield* judgePort(node, packet, port);
-  if (bridge === undefined) return { iif: port };
+  if (bridge === undefined) return { iif: port, port };
   yield* arriveQueue(node, packet, port, shaped(world, from));
   const isGateway = node.tables.addresses.some(
     one => one.index === bridge.index && renderIp(one.cidr.ip) === to,
@@ -508,7 +516,7 @@ function* crossToNode(
   yield* passBridge(node, ['prerouting', ...(isGateway ? (['input'] as const) : [])], arriving);
   if (isGateway) {
     yield* judgeNeighbour(site, packet, { device: link.name, to, mac: bridge.mac });
-    return { iif: bridge };
+    return { iif: bridge, port };
   }
   const other = findBehind(world, bridge, to);
   if (other) {
@@ -536,16 +544,46 @@ function unfollowed(world: World, packet: Packet, owner: NodeAttachment): Hop {
   return unsure(world.node, packet, 'device', words);
 }
 
-/** Inside a bridge. Rules about forwarded packets see it, too, if the node says so. */
+/** Inside a bridge. */
 function* bridged({ node }: World, packet: Packet, { from, to, bridge }: Bridged): Walk {
   const ports = [from, to].map(one => node.link(one.hostDevice?.name ?? ''));
-  if (ports.every(port => port && portDataOf(port)?.isolated === 1))
-    yield stops(node, packet, 'policy', `both are isolated ports of "${bridge.name}"`);
+  yield* judgeIsolation(node, packet, ports, bridge.name);
   yield* passBridge(node, ['forward'], { ...packet, iif: ports[0]?.name, oif: ports[1]?.name });
-  const program = packet.family === 4 ? 'iptables' : 'ip6tables';
-  if (node.sysctl(`net/bridge/bridge-nf-call-${program}`) !== '1') return;
-  const inside = { ...packet, iif: bridge.name, oif: bridge.name, isTranslated: false, isFromLocal: false };
-  yield* passHook(node, 'forward', inside, [bridge.name]);
+  if (!isFilteredInside(node, packet)) return;
+  const inside = { ...packet, iif: bridge.name, oif: undefined, isTranslated: false, isFromLocal: false };
+  const { packet: led, by } = yield* passHook(node, 'prerouting', inside, [bridge.name]);
+  if (by) yield unsure(node, packet, 'translation', `${by} leads it elsewhere`);
+  yield* passHook(node, 'forward', { ...inside, mark: led.mark, oif: bridge.name }, [bridge.name]);
+}
+
+/** Whether the rules for routed packets see those within bridges, too (br_netfilter). */
+function isFilteredInside(node: Site, { family }: Packet): boolean {
+  return node.sysctl(`net/bridge/bridge-nf-call-${family === 4 ? 'iptables' : 'ip6tables'}`) === '1';
+}
+
+function* judgeIsolation(node: Site, packet: Packet, ports: (Link | undefined)[], bridge: string): Walk {
+  if (ports.every(port => port && portDataOf(port)?.isolated === 1))
+    yield stops(node, packet, 'policy', `both are isolated ports of "${bridge}"`);
+}
+
+/**
+ * What rules forward to a container on the bridge that it came from: where they see packets within bridges, it is not routed but stays
+ * in the bridge (br_nf_pre_routing_finish()), which sends nothing back through the same port, or from one isolated port to another.
+ */
+function* judgeTurn(
+  node: Site,
+  packet: Packet,
+  from: Link | undefined,
+  { hostDevice }: NodeAttachment,
+): Walk {
+  const bridge = hostDevice?.master;
+  if (from === undefined || bridge === undefined || !isFilteredInside(node, packet)) return;
+  if (from.name !== hostDevice?.name) {
+    yield* judgeIsolation(node, packet, [from, node.link(hostDevice?.name ?? '')], bridge);
+  } else if (portDataOf(from)?.hairpin !== 1) {
+    const words = `"${bridge}" sends nothing back to "${from.name}", which is not in hairpin mode ("hairpinMode" of its network)`;
+    yield stops(node, packet, 'device', words);
+  }
 }
 
 function* judgePort(node: Site, packet: Packet, port: Link): Walk {

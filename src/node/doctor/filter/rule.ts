@@ -288,9 +288,10 @@ const JUDGES: { readonly [N in Expression['name']]?: (data: DataOf<N>, state: St
       addressRegister === undefined ? [] : registers.read(addressRegister, packet.family === 4 ? 4 : 16);
     const to = addressOf(bytes);
     if (type === 0) return act({ kind: 'source', to });
-    const port = portRegister === undefined ? undefined : portOf(registers.read(portRegister, 2));
-    return act({ kind: 'translate', to, port });
+    return act({ kind: 'translate', to, port: portIn(registers, portRegister) });
   },
+  redir: ({ portRegister }, { registers }) =>
+    act({ kind: 'translate', to: undefined, port: portIn(registers, portRegister) }),
   masq: () => act({ kind: 'source', to: undefined }),
   match: ({ name = '', info = new Uint8Array() }, { packet }) => test(iptablesMatch(name, info, packet)),
   target(data, state) {
@@ -310,7 +311,6 @@ const HARMLESS: readonly string[] = [
 function judgeByName(name: string, { registers }: State): Judged {
   if (HARMLESS.includes(name)) return GOES_ON;
   if (name === 'reject') return act({ kind: 'drop' });
-  if (name === 'redir') return act({ kind: 'translate', to: undefined });
   registers.forget();
   // Those that take the packet away decide about it; the others are conditions, such as a rate.
   return ['queue', 'tproxy', 'fwd'].includes(name) ? UNKNOWN : test(undefined);
@@ -321,8 +321,12 @@ function judgeTarget(
   packet: Packet,
 ): Judged {
   if (name === 'REJECT') return act({ kind: 'drop' });
-  if (name === 'REDIRECT') return act({ kind: 'translate', to: undefined });
   if (name === 'MASQUERADE') return act({ kind: 'source', to: undefined });
+  if (name === 'REDIRECT') {
+    // Of IPv6, too, it has revision 0, but with the later structure.
+    const { port } = translationOf(info, packet.family === 4 ? 0 : 1, packet.family);
+    return act({ kind: 'translate', to: undefined, port });
+  }
   if (name !== 'DNAT' && name !== 'SNAT') return HARMLESS.includes(name) ? GOES_ON : UNKNOWN;
   const { address, port } = translationOf(info, revision, packet.family);
   const to = address && addressOf([...address]);
@@ -365,7 +369,8 @@ function addressOf(bytes: readonly Byte[]): string | undefined {
     : undefined;
 }
 
-function portOf([high, low]: readonly Byte[]): number | undefined {
+function portIn(registers: Registers, register: number | undefined): number | undefined {
+  const [high, low] = register === undefined ? [] : registers.read(register, 2);
   return high === undefined || low === undefined ? undefined : high * 256 + low;
 }
 
