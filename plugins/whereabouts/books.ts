@@ -118,8 +118,15 @@ export async function release(
   range: Range,
   { id, ifname }: Pick<Holder, 'id' | 'ifname'>,
 ): Promise<void> {
+  let freed: [ip: Ip, offset: string][] = [];
   for (;;) {
     const pool = await findPool(books, range);
+    for (const [ip, offset] of freed) {
+      // A later container of the pod has the entry now, and may have found the reservation before it was deleted here.
+      const { id: later, podref, ifname = '' } = pool?.entries[offset] ?? {};
+      if (later && podref && later !== id) await reserve(books, ip, { id: later, podref, ifname });
+    }
+    freed = [];
     const own = Object.entries(pool?.entries ?? {}).filter(([, entry]) => entry.id === id);
     const exact = own.filter(([, entry]) => entry.ifname === ifname);
     // Entries from before interface names were stored have none: one of them is of this interface.
@@ -128,7 +135,10 @@ export async function release(
     for (const [offset, entry] of ended) {
       const ip = addressOf(range, offset);
       // The reservation first: without its entry it would never be found again.
-      if (ip && books.overlapping) await unreserve(books, ip, entry);
+      if (ip && books.overlapping) {
+        await unreserve(books, ip, entry);
+        freed.push([ip, offset]);
+      }
     }
     const removed = ended.map(([offset]) => ({ op: 'remove', path: `/spec/allocations/${offset}` }));
     if (await patch(books, range, pool, removed)) return;
@@ -205,11 +215,15 @@ async function reserve(books: Books, ip: Ip, { podref, ifname, id }: Holder): Pr
   const found = await books.server.ask('GET', `${collection}/${name}`);
   if (found === undefined) return false;
   const holder = isObject(found.spec) ? found.spec : {};
-  if (isOf(holder, { podref, ifname })) return true;
-  if (await hasEntry(books, ip, holder)) return false;
-  // Every writer makes the entry first: this one is of a request that came late, of a program that died, or of the original's DEL, which is
-  // about to delete it by its name, so what is made now would go with it.
-  await sleep(books.settleMs);
+  if (isOf(holder, { podref, ifname })) {
+    if (holder.containerid === id) return true;
+    // Made again for the new container: who is about to delete the one that was read must not delete this one.
+  } else {
+    if (await hasEntry(books, ip, holder)) return false;
+    // Every writer makes the entry first: this one is of a request that came late, of a program that died, or of the original's DEL, which is
+    // about to delete it by its name, so what is made now would go with it.
+    await sleep(books.settleMs);
+  }
   await deleteRead(books, `${collection}/${name}`, found);
   return (await books.server.ask('POST', collection, body, [CONFLICT])) !== undefined;
 }

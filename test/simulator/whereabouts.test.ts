@@ -45,6 +45,16 @@ const range = (text: string, more = {}) => {
   return one;
 };
 
+/** A client before whose nth request others do all of theirs. */
+function interrupted(server: ReturnType<typeof clientOf>, at: number, others: () => Promise<unknown>) {
+  let sent = 0;
+  const ask: typeof server.ask = async (...question) => {
+    if (++sent === at) await others();
+    return server.ask(...question);
+  };
+  return { server: { ...server, ask }, isReached: () => sent >= at };
+}
+
 /** Entries of a pool: address to pod. */
 function entries(model: ApiModel, poolName: string): Record<string, string> {
   const spec = model.objects.get(`${API}/ippools/${poolName}`)?.spec as
@@ -361,6 +371,47 @@ describe('defects of whereabouts', () => {
     expect(entries(model, one.poolName)).toEqual({ '10.1.0.1': 'ns/pod-1/net1' });
     await release(books(), one, again);
     expect(entries(model, one.poolName)).toEqual({});
+  });
+
+  test('a new sandbox keeps entry and reservation, at whichever point of the late DEL of the former one it comes', async () => {
+    const one = range('10.1.0.0/24');
+    let at = 1;
+    for (let isReached = true; isReached; at++) {
+      const { model, books, server } = cluster();
+      await allocate(books(), one, pod(1));
+      const again = () => allocate(books(), one, { ...pod(1), id: 'c-new' });
+      const late = interrupted(server(), at, again);
+      await release(books({ server: late.server }), one, pod(1));
+      isReached = late.isReached();
+      if (!isReached) await again();
+      const held = { at, '10.1.0.1': 'ns/pod-1/net1' };
+      expect({ at, ...entries(model, one.poolName) }).toEqual(held);
+      expect({ at, ...reservations(model) }).toEqual(held);
+    }
+    expect(at).toBeGreaterThan(5);
+  });
+
+  test('an address whose reservation a dead program left goes to one of two pods, at whichever point one overtakes the other', async () => {
+    const [one, other] = [range('10.1.0.0/24'), range('10.1.0.0/16')];
+    let at = 1;
+    for (let isReached = true; isReached; at++) {
+      const { model, books, server } = cluster();
+      model.put(`${API}/overlappingrangeipreservations/10.1.0.1`, {
+        metadata: { name: '10.1.0.1' },
+        spec: { podref: 'ns/pod-1', ifname: 'net1', containerid: 'c-before' },
+      });
+      const overtaken = interrupted(server(), at, () => allocate(books(), one, pod(1)));
+      await allocate(books({ server: overtaken.server }), other, pod(2));
+      isReached = overtaken.isReached();
+      const pools = [one, other].map(({ poolName }) => entries(model, poolName));
+      const held = Object.assign({}, ...pools);
+      expect({ at, given: pools.flatMap(Object.keys).length }).toEqual({
+        at,
+        given: Object.keys(held).length,
+      });
+      expect({ at, ...reservations(model) }).toEqual({ at, ...held });
+    }
+    expect(at).toBeGreaterThan(8);
   });
 
   test('a new sandbox that asks for another address, or whose former one is now excluded, gets one that will do', async () => {
