@@ -55,9 +55,9 @@ export interface SbrPlan {
 
 /**
  * Marks rules, which DEL finds so after their addresses have gone, and routes that we created, as opposed to moved: DEL does not put
- * these back. No other program uses this number.
+ * these back. No other program uses this number, nor does the daemon for routes to other nodes: a node may be a pod itself.
  */
-export const OWN_PROTOCOL = 67;
+export const OWN_PROTOCOL = 69;
 const LINK_LOCAL = parseCidr('fe80::/10');
 
 /**
@@ -223,6 +223,8 @@ export interface Present {
   readonly rules: readonly Rule[];
   /** Those of IPv6 lead through one device each. */
   readonly routes: readonly Route[];
+  /** Tables of VRFs, and of routes that lead nowhere; asked for only when a table is chosen. */
+  otherTables(): readonly number[];
 }
 
 const FIRST_TABLE = 100;
@@ -247,9 +249,10 @@ export function isSourceRule(rule: Rule, from: Cidr, table: number | undefined):
     : rule.table === table;
 }
 
-/** Tables that no rule and no route of either family mentions. */
-function* freeTables({ rules, routes }: Present): Generator<number, never> {
+/** Tables that no rule, VRF or route of either family has. */
+function* freeTables({ rules, routes, otherTables }: Present): Generator<number, never> {
   const used = new Set([...rules, ...routes].map(({ table }) => table ?? RT_TABLE_MAIN));
+  for (const table of otherTables()) used.add(table);
   for (let table = FIRST_TABLE; ; table++) {
     if (!used.has(table) && !RESERVED_TABLES.includes(table)) yield table;
   }

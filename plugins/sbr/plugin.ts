@@ -13,9 +13,10 @@ import {
   sameSubnet,
 } from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
-import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import { findLink, getLink, kindDataOf, type Link, listLinks } from '../../src/netlink/rtnl/link.ts';
 import {
   inOrder,
+  listRefusingRoutes,
   listRoutes,
   listRoutesByDevice,
   type Route,
@@ -123,7 +124,13 @@ const UNUSED_TABLE = 0x7ffffffe;
 const UNUSED_SOURCE: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 };
 
 function readPresent(socket: NetlinkSocket, link: Link): Present {
-  return { index: link.index, rules: listRules(socket), routes: listRoutesByDevice(socket) };
+  return {
+    ...{ index: link.index, rules: listRules(socket), routes: listRoutesByDevice(socket) },
+    otherTables: () => [
+      ...listLinks(socket).flatMap(one => kindDataOf(one, 'vrf')?.table ?? []),
+      ...listRefusingRoutes(socket).map(({ table }) => table),
+    ],
+  };
 }
 
 /**

@@ -27,6 +27,7 @@ import {
 import {
   addUnreachableDefault,
   inOrder,
+  listRefusingRoutes,
   listRoutes,
   listUnreachableDefaults,
   RESERVED_TABLES,
@@ -261,11 +262,10 @@ function createVrf(call: Call, name: string, wanted: number | undefined): Vrf {
 }
 
 function chooseTable(socket: NetlinkSocket, present: readonly Vrf[]): number {
-  const refusing = FAMILIES.flatMap(family => listUnreachableDefaults(socket, family));
   return freeTable({
     vrfs: present.map(({ table }) => table),
     rules: listRules(socket),
-    routes: [...listRoutes(socket), ...refusing.map(table => ({ table }))],
+    routes: [...listRoutes(socket), ...listRefusingRoutes(socket)],
   });
 }
 

@@ -73,6 +73,16 @@ describeRoot(
       expect(await lab.dump(pod)).toEqual(before);
     });
 
+    test('a table whose routes lead nowhere is left to those who made them', async () => {
+      const { lab, pod } = await twoInterfaces(createLab);
+      const refusing = ['unreachable default table 100', 'blackhole 10.99.0.0/16 table 102'];
+      await lab.batch(pod, ...refusing.map(one => `route add ${one}`));
+      expect((await add(lab, pod)).exitCode).toBe(0);
+      expect(await rulesOf(lab, pod)).toEqual(['10.8.0.2 101', 'fd00:8::2 103']);
+      const types = await lab.ip(pod, '-4', 'route', 'show', 'table', 'all');
+      expect(types.filter(({ type }) => type === 'unreachable' || type === 'blackhole')).toHaveLength(2);
+    });
+
     test.each([
       ['net1', ['fd00:7::1', 'fd00:8::1']],
       ['eth0', ['fd00:7::1']],

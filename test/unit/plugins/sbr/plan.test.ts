@@ -1,15 +1,20 @@
 // Which table and which routes does an address get, from what is there?
 import { describe, expect, test } from 'bun:test';
 import type { SbrOptions } from '../../../../plugins/sbr/config.ts';
-import { type Present, planSbr, type Source, sourcesOf } from '../../../../plugins/sbr/plan.ts';
+import { OWN_PROTOCOL, type Present, planSbr, type Source, sourcesOf } from '../../../../plugins/sbr/plan.ts';
+import { PROTOCOL } from '../../../../src/between/names.ts';
 
 import { parseCidr, parseIp, renderCidr, renderIp } from '../../../../src/net/ip.ts';
-import type { Route } from '../../../../src/netlink/rtnl/route.ts';
+import { type Route, RTPROT_ASKED } from '../../../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../../../src/netlink/rtnl/rule.ts';
 
 const OPTIONS: SbrOptions = { gateways: [], addSourceHints: false };
 const V4: Source = { address: parseCidr('10.8.0.2/24'), gateway: parseIp('10.8.0.1') };
 const V6: Source = { address: parseCidr('fd00:8::2/64') };
+
+test('routes of a pod are none of those to other nodes, nor those that a pod asks for', () => {
+  expect(new Set([OWN_PROTOCOL, PROTOCOL, RTPROT_ASKED]).size).toBe(3);
+});
 
 describe('planSbr()', () => {
   test('keeps the families separate', () => {
@@ -129,7 +134,7 @@ describe('sourcesOf()', () => {
 });
 
 function presentOf(routes: Route[], rules: Rule[] = []): Present {
-  return { index: 5, routes, rules };
+  return { index: 5, routes, rules, otherTables: () => [] };
 }
 
 function route(dst: string, gateway?: string): Route {
