@@ -5,6 +5,7 @@ import { stateDir } from '../../src/cni/directories.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import { nodeName } from '../../src/cni/node-name.ts';
 import type { LeaseConf } from '../../src/cni/schemas.ts';
+import { thisMachine } from '../../src/files/machine.ts';
 import { bootId } from '../../src/files/process-stat.ts';
 import { DEFAULT_DATA_DIR, leaseDirOf } from '../../src/ipam/lease-files.ts';
 import { renderRestored } from '../../src/ipam/lease-store.ts';
@@ -17,7 +18,7 @@ import {
 } from '../../src/node/upkeep/note.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { withPluginLock } from '../../src/plugin/lock.ts';
-import { type Held, thisMachine, writeHeld } from '../../src/pools/held.ts';
+import { type Held, writeHeld } from '../../src/pools/held.ts';
 import type { Claimant, Place } from '../../src/pools/place.ts';
 import type { ClusterConf } from './config.ts';
 

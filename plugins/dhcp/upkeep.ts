@@ -6,6 +6,8 @@ import { awaitTraffic } from '../../src/attach/ready.ts';
 import { type AttachmentId, digestOf } from '../../src/cni/attachment.ts';
 import { stateDir } from '../../src/cni/directories.ts';
 import { describeError, tryAgainLater } from '../../src/cni/errors.ts';
+import { hostName } from '../../src/cni/node-name.ts';
+import { thisMachine } from '../../src/files/machine.ts';
 import { bootId } from '../../src/files/process-stat.ts';
 import { findCidr, renderCidr, renderIp } from '../../src/net/ip.ts';
 import { type Address, listAddresses, removeAddress } from '../../src/netlink/rtnl/addr.ts';
@@ -145,9 +147,15 @@ export function iaidOf({ network, ifname }: AttachmentId): Uint8Array {
   return Uint8Array.from(Buffer.from(digestOf(`${network}/${ifname}`).slice(-8), 'hex'));
 }
 
-/** Names the attachment to every DHCPv6 server: 18 bytes, the same for each of its ADDs. */
-export function duidOf({ network, containerId, ifname }: AttachmentId): Uint8Array {
-  const uuid = Buffer.from(digestOf(`${containerId}/${network}/${ifname}`), 'hex');
+/**
+ * Names the attachment to every DHCPv6 server: 18 bytes, the same for each of its ADDs. Container ids may repeat on the other machines of
+ * a link, as those do that are derived from the path of a namespace, and machines may be copies of one disk.
+ */
+export function duidOf(
+  { network, containerId, ifname }: AttachmentId,
+  machine = `${thisMachine()} ${hostName()}`,
+): Uint8Array {
+  const uuid = Buffer.from(digestOf(`${machine}/${containerId}/${network}/${ifname}`), 'hex');
   return Uint8Array.from([...DUID_UUID, ...uuid]);
 }
 

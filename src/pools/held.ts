@@ -6,7 +6,7 @@ import * as z from 'zod/mini';
 import { defined, type JsonObject, tryParse } from '../cni/json.ts';
 import type { AddressRange, SeenPool } from '../cni/plugin-about.ts';
 import { putFile } from '../files/put-file.ts';
-import { readIfThere, tryRead } from '../files/read-file.ts';
+import { readIfThere } from '../files/read-file.ts';
 import {
   type Cidr,
   findCidr,
@@ -20,15 +20,7 @@ import {
 } from '../net/ip.ts';
 import type { BlockShape, Pool } from './pool.ts';
 
-/**
- * The machine's identities, the one that a copy of the disk does not have first: the firmware's, if root may read it, and the
- * installation's. Node objects have both.
- */
-export function thisMachine(): string {
-  const files = ['/sys/class/dmi/id/product_uuid', '/etc/machine-id'];
-  return files.flatMap(file => tryRead(file)?.trim().toLowerCase() || []).join(' ');
-}
-
+/** By what `thisMachine` says of both. */
 export function isSameMachine(one: string | undefined, other: string | undefined): boolean {
   if (!one || !other) return true;
   const [a, b] = [one.split(' '), other.split(' ')];

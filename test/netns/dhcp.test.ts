@@ -1,5 +1,6 @@
 // Does dhcp obtain, keep and return leases of a real server, below bridge?
 import { expect, test } from 'bun:test';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { faultIn } from '../../src/lab/call.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
@@ -53,6 +54,34 @@ describeRoot(
         });
       },
       DEADLINE_MS,
+    );
+
+    testNeeding(
+      '[1.1.0] containers of one id on two machines get two addresses, and the DEL of one leaves the other its lease',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab);
+          const conf = confOf({ detectConflicts: false });
+          const attach = async (machine: string) => {
+            const [dir, container] = [`${lab.tmp}/${machine}`, await lab.container()];
+            const program = `#!/bin/sh\nhostname ${machine}\nexec ${BIN_DIR}/bridge\n`;
+            mkdirSync(dir);
+            writeFileSync(`${dir}/program`, program, { mode: 0o755 });
+            writeFileSync(`${dir}/bridge`, `#!/bin/sh\nexec unshare --uts ${dir}/program\n`, { mode: 0o755 });
+            const names = { CNI_CONTAINERID: 'web', CATENA_STATE_DIR: dir, CATENA_RUN_DIR: dir };
+            const call = { conf, container, env: names, binDir: dir, cniPath: BIN_DIR };
+            expect(await lab.plugin('bridge', { command: 'ADD', ...call })).toMatchObject({ exitCode: 0 });
+            return { call, addresses: await addressesOf(lab, container) };
+          };
+          const [one, other] = [await attach('one'), await attach('other')];
+          expect(one.addresses).not.toEqual(other.addresses);
+          expect(server.leases()).toHaveLength(2);
+          await lab.plugin('bridge', { command: 'DEL', ...one.call });
+          await until(() => server.leases().length === 1);
+          expect(other.addresses).toEqual([expect.stringContaining(server.leases()[0]?.split(' ')[2] ?? '')]);
+        });
+      },
+      requires('unshare', 'hostname'),
     );
 
     test(

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { Code } from '../../../../plugins/dhcp/codec.ts';
 import { type Lease, leaseOf, mergeResults, resultOf } from '../../../../plugins/dhcp/lease.ts';
-import { clientIdOf, dueAt, iaidOf, stageOf } from '../../../../plugins/dhcp/upkeep.ts';
+import { clientIdOf, dueAt, duidOf, iaidOf, stageOf } from '../../../../plugins/dhcp/upkeep.ts';
 
 const LEASE: Lease = {
   address: '10.77.0.9/24',
@@ -122,4 +122,5 @@ test('attachments that differ in network, container or interface are different c
   expect(new Set(ids.map(id => clientIdOf(id).toHex())).size).toBe(4);
   // A server may tell clients by that part alone; the container is in the other one.
   expect(new Set(ids.map(id => iaidOf(id).toHex())).size).toBe(3);
+  expect(duidOf(one, 'here').toHex()).not.toBe(duidOf(one, 'there').toHex());
 });
