@@ -1,6 +1,7 @@
 // Is everything that ADD made still as ADD made it, and would the next ADD succeed?
 
 import { cidrsOf } from '../../src/attach/addressing.ts';
+import { probeAddresses } from '../../src/attach/conflict.ts';
 import {
   checkRoutes,
   repairAddresses,
@@ -43,7 +44,7 @@ import {
 } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { confirm, mend, tryAll } from '../../src/plugin/steps.ts';
-import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
+import { type BridgeConf, gatewayPortName, sharesLink, wantsGateway } from './config.ts';
 import {
   checkPortVlans,
   ensureFiltering,
@@ -200,7 +201,13 @@ export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
     async () => {
       if (!addressing) return;
       await tryAll([
-        () => repairAddresses(call, inside, cidrsOf(addressing.ips)),
+        () =>
+          repairAddresses(
+            call,
+            inside,
+            cidrsOf(addressing.ips),
+            sharesLink(conf) ? probeAddresses : undefined,
+          ),
         () => repairReportedRoutes(call, inside, addressing.routes),
         () => repairLayer3(call, addressing),
       ]);

@@ -54,8 +54,15 @@ import { confirm, mend } from '../plugin/steps.ts';
 import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
-import { type ContainerAddressing, callIpam, cidrsOf, type PlannedRoute } from './addressing.ts';
+import {
+  type ContainerAddressing,
+  callIpam,
+  cidrsOf,
+  type PlannedIp,
+  type PlannedRoute,
+} from './addressing.ts';
 import { withoutIpv6 } from './forwarding.ts';
+import type { Stage } from './ready.ts';
 
 /**
  * Adds the routes with the interface as their output; routes that already exist are ignored. A route to the same destination
@@ -403,22 +410,32 @@ export function repairInterface(call: Call, link: Link): Link {
 
 /**
  * Gives the interface those of its addresses that are missing, if they are still this attachment's.
- * @throws CniError of the IPAM plugin's CHECK: another attachment may have the address
+ * @param probe asks the link for IPv4 addresses, if ADD did: another host may have got them since
+ * @throws CniError of the IPAM plugin's CHECK: another attachment may have the address; CniError 11 or Error if another host has it
  */
 export async function repairAddresses(
   call: Call<PluginConfig>,
   link: Link,
   cidrs: readonly Cidr[],
+  probe?: (call: Call, link: Link, stages: readonly Stage[], ips: readonly PlannedIp[]) => Promise<void>,
 ): Promise<void> {
   const present = listAddresses(call.container, link.index).map(({ cidr }) => renderCidr(cidr));
   const missing = cidrs.filter(cidr => !present.includes(renderCidr(cidr)));
   if (missing.length === 0) return;
   await callIpam(call, 'check');
+  const now = { socket: call.container, link: getLink(call.container, link.index), ips: [] };
+  await probe?.(
+    call,
+    now.link,
+    [now],
+    missing.map(cidr => ({ cidr, gateway: undefined })),
+  );
   // Turning IPv6 off removes its addresses.
   if (missing.some(({ ip }) => ip.family === 6))
     inNetns(call.containerNetns, () => enableIpv6(link.name, () => {}));
-  // Nothing else can have it: whether there are duplicates was found out at ADD.
-  call.container.requestAll(missing.map(cidr => addAddressRequest(link.index, cidr, { nodad: true })));
+  // Where ADD did without duplicate address detection, so does the kernel now.
+  call.container.requestAll(missing.map(cidr => addAddressRequest(link.index, cidr)));
+  await awaitDuplicateDetection(call.container, link);
 }
 
 /** The kernel does not use an address for which another host has answered. @throws Error naming it */

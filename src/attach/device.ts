@@ -154,6 +154,8 @@ interface DeviceExpectation {
   readonly kind: string;
   /** Configured MTU in bytes; 0 or undefined when the kernel chose it. */
   readonly mtu?: number | undefined;
+  /** Whether ADD asked the link for the IPv4 addresses. */
+  readonly probes?: boolean | undefined;
   /** Checks what is below the device, and returns its MTU. */
   readonly checkLower?: ((link: Link) => number) | undefined;
 }
@@ -351,7 +353,7 @@ export function repairsOf(
       const mtu = mtuOf(link, reported, expected);
       if (mtu !== undefined && mtu !== link.mtu) setLink(container, link.index, { mtu });
     },
-    () => repairAddresses(call, link, cidrsOf(ips)),
+    () => repairAddresses(call, link, cidrsOf(ips), expected.probes ? probeAddresses : undefined),
     () => repairReportedRoutes(call, link, routes),
   ];
 }

@@ -35,6 +35,7 @@ type UpperConf = PluginConfig & {
   readonly linkInContainer: boolean;
   /** Bytes; 0 for the master's. */
   readonly mtu: number;
+  readonly detectConflicts?: boolean | undefined;
 };
 
 /** The lower device, and the socket of its namespace. */
@@ -201,7 +202,7 @@ type LowestOf = (link: Link) => Link;
 function expectationOf(call: Call<UpperConf>, kind: UpperKind, lowestOf: LowestOf = link => link) {
   // The kernel lowers a device's MTU with its master's.
   const checkLower = (link: Link) => checkMaster(call, lowestOf(link)).mtu;
-  return { kind, mtu: call.conf.mtu, checkLower };
+  return { kind, mtu: call.conf.mtu, probes: call.conf.detectConflicts, checkLower };
 }
 
 function checkMaster({ conf, container, host }: Call<UpperConf>, link: Link): Link {

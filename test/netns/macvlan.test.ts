@@ -530,6 +530,24 @@ describeRoot(
       });
     });
 
+    test.each(['10.201.0.9/24', 'fd00:201::9/64'])(
+      'repair leaves %s to another host that has got it since',
+      async address => {
+        await withHost(async lab => {
+          await lab.outside();
+          const conf = confOf(lab, { ipam: { type: 'static', addresses: [{ address }] } });
+          const [container, other] = [await lab.container(), await lab.container()];
+          const prevResult = await add(lab, container, conf);
+          await lab.ip(container, 'addr', 'del', address, 'dev', 'eth0');
+          await add(lab, other, conf);
+          const call = { command: 'CHECK', conf, container, prevResult };
+          const repaired = await lab.plugin('macvlan', { ...call, env: { CATENA_REPAIR: '1' } });
+          expect(repaired.error?.msg).toContain(address.split('/')[0]);
+          expect(await lab.plugin('macvlan', call)).toMatchObject({ exitCode: 1 });
+        });
+      },
+    );
+
     test('DEL needs neither master nor namespace nor valid options, and releases the address', async () => {
       await withHost(async lab => {
         await lab.outside();
