@@ -118,7 +118,10 @@ export const plugin = definePlugin({
   },
 
   async del(call) {
-    await removeAndRelease(call, 'del', release => tryAll([() => returnDevice(call), release]));
+    await removeAndRelease(call, 'del', async release => {
+      await returnDevice(call);
+      await release();
+    });
   },
 
   async gc(call) {

@@ -255,7 +255,7 @@ export function prepareIpam(call: Call<PluginConfig>): () => Promise<Result | un
 }
 
 /**
- * Deletes interfaces and releases their addresses, each at its time: see {@link needsInterface}. Continues after a failure.
+ * Deletes interfaces and releases their addresses, each at its time: see {@link needsInterface}.
  * @param verb of the IPAM plugin
  * @param remove deletes the interfaces, then does what it is given
  * @throws what failed

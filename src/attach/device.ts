@@ -405,7 +405,7 @@ export function addressesFromResult(
 }
 
 /**
- * Deletes the attachment's devices if the namespace still exists, and releases its addresses: the interface, and further devices of
+ * Deletes the attachment's devices if the namespace still exists, then releases its addresses: the interface, and further devices of
  * that kind with the attachment as their alias. A device of another kind under the interface's name is not ours, and is kept. A
  * container may have taken name and alias off: then it is the one that ADD reported.
  * @param kinds of devices that the plugin makes
@@ -416,9 +416,10 @@ export function removeDevices(
   kinds: string | string[],
   then: () => Done = () => {},
 ): Promise<void> {
-  return removeAndRelease(call, 'del', release =>
-    tryAll([() => removeOwn(call, [kinds].flat()), then, release]),
-  );
+  return removeAndRelease(call, 'del', release => {
+    removeOwn(call, [kinds].flat());
+    return tryAll([then, release]);
+  });
 }
 
 function removeOwn(call: Call, kinds: readonly string[]): void {

@@ -15,7 +15,6 @@ import {
 import { NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done, KeptAttachments } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';
-import { tryAll } from '../plugin/steps.ts';
 import { Errno } from '../sys/errno.ts';
 import type { Netns } from '../sys/netns.ts';
 import { interfaceExists } from './container.ts';
@@ -83,7 +82,11 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
     if (outside?.peer === inside.index && isMarked(outside, attachmentOf(call)))
       return call.removeDevices([outside], then);
     // Without our mark, it may be of another container that came to the path after the namespace was examined.
-    if (call.findContainerNetns(true)) return tryAll([() => deleteInContainer(call, [inside.index]), then]);
+    if (call.findContainerNetns(true)) {
+      deleteInContainer(call, [inside.index]);
+      await then();
+      return;
+    }
   } else if (inside)
     call.log.warn(
       `Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth that this plugin created`,

@@ -148,9 +148,9 @@ export interface Call<Conf = unknown> extends CallFacts<Conf> {
   /** Registers how to undo a step just done. If ADD fails later, these run last first. */
   onFailure(what: string, undo: () => Done): void;
   /**
-   * Deletes host devices, then calls `then`, which must not run before they are gone; it also runs if deleting failed, which
-   * is still reported. If one process serves several plugins, the devices of all are deleted together after the
-   * last plugin was called, so this must be the last thing that a verb does.
+   * Deletes host devices, then calls `then`, which must not run before they are gone, and does not if deleting failed: their addresses
+   * would go to others. If one process serves several plugins, the devices of all are deleted together after the last plugin was called, so
+   * this must be the last thing that a verb does.
    */
   removeDevices(devices: readonly Link[], then?: () => Done): Promise<void>;
   /**

@@ -197,14 +197,18 @@ export class Removals {
   }
 
   /**
-   * Deletes all waiting devices, then does the work that waited for them, in the order of the calls.
+   * Deletes all waiting devices, then does the work that waited for them, in the order of the calls; none of it if they were not deleted.
    * @param host socket in the namespace of the devices
    * @param removed the devices have already been deleted
-   * @throws CniError of the first failure, with the messages of all; everything was tried
+   * @throws CniError of the first failure, with the messages of all
    */
   async perform(host: () => NetlinkSocket, removed = false): Promise<void> {
     const problems: unknown[] = [];
-    const tryThese = (...steps: (() => Done)[]) => tryAll(steps).catch(thrown => problems.push(thrown));
+    const tryThese = async (steps: readonly (() => Done)[]): Promise<boolean> => {
+      const before = problems.length;
+      await tryAll(steps).catch(thrown => problems.push(thrown));
+      return problems.length === before;
+    };
     const last: Removal[] = [];
     // Work that waited may add more removals.
     for (let isDeleted = removed; this.waiting; isDeleted = false) {
@@ -213,10 +217,10 @@ export class Removals {
       last.push(...removals.filter(({ isLast }) => isLast));
       const remove = (): void => (indexes.length ? deleteDevices(host(), indexes) : undefined);
       const others = removals.filter(({ isLast }) => !isLast);
-      await tryThese(remove, ...others.map(removal => () => finish(removal)));
+      if (await tryThese([remove])) await tryThese(others.map(removal => () => finish(removal)));
       for (const { close } of others) close();
     }
-    if (problems.length === 0) await tryThese(...last.map(removal => () => finish(removal)));
+    if (problems.length === 0) await tryThese(last.map(removal => () => finish(removal)));
     for (const { close } of last) close();
     throwAll(problems);
   }

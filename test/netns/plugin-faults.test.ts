@@ -1,4 +1,5 @@
-// Does an ADD of ptp, host-device, tap or loopback that fails half way leave everything as it was, wherever the kernel says no?
+// Does an ADD of ptp, host-device, tap or loopback that fails half way leave everything as it was, wherever the kernel says no, and does a DEL
+// that fails free no address that is in use?
 // Those of portmap, bandwidth and tuning: testing.test.ts, on one host each
 import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
@@ -181,6 +182,49 @@ describeInOrder('ADD that fails at the nth request leaves nothing', () => {
   test('of loopback', async () => {
     expect(await failEach({ plugin: 'loopback', conf: () => ({}) })).toContain('up true');
   });
+});
+
+/** Fails each request of DEL, which is then called again. @returns the requests that failed, human-readable */
+async function failEachOfDel({ plugin, prepare, conf }: Scene): Promise<string> {
+  return withHost(async lab => {
+    const container = await lab.container();
+    await prepare?.(lab, container);
+    const call = { conf: { cniVersion: '1.0.0', name: 'podnet', type: plugin, ...conf(lab) }, container };
+    const leases = async () =>
+      (await lab.run(lab.host, ['find', `${lab.tmp}/leases`, '-name', '[0-9f]*'])).stdout;
+    const failed = await failInTurn(async request => {
+      const { result: prevResult } = await lab.plugin(plugin, { command: 'ADD', ...call });
+      const leased = await leases();
+      const env = { CATENA_FAULT: `kernel:${request}` };
+      const reply = await lab.plugin(plugin, { command: 'DEL', ...call, prevResult, env });
+      const what = faultIn(reply.stderr)?.what;
+      const links = await lab.ip(container, 'addr', 'show');
+      const addresses = links.flatMap(({ addr_info }) => addr_info.map((one: Row) => one.local));
+      if (addresses.some(one => String(one).startsWith('10.88.0.')))
+        expect({ what, leases: await leases() }).toEqual({ what, leases: leased });
+      expect(await lab.plugin(plugin, { command: 'DEL', ...call, prevResult })).toMatchObject({
+        exitCode: 0,
+      });
+      expect({ what, leases: await leases() }).toEqual({ what, leases: '' });
+      return what;
+    });
+    return failed.join('\n');
+  });
+}
+
+describeInOrder('DEL that fails at the nth request frees no address that an interface has', () => {
+  test.each([
+    ['bridge', { ...ptp({ bridge: 'br0', isGateway: true }), plugin: 'bridge' }, 'delete link'],
+    ['ptp', ptp(), 'delete link'],
+    ['tap', tap(), 'list links'],
+    ['host-device', hostDevice(), 'netnsFd'],
+  ] as const)(
+    'of %s',
+    async (_, scene, words) => {
+      expect(await failEachOfDel(scene)).toContain(words);
+    },
+    DEADLINE_MS,
+  );
 });
 
 describeInOrder(
