@@ -5,7 +5,7 @@ import { namesIfThere, tryRead, UNREADABLE } from '../files/read-file.ts';
 import { renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { type Link, listLinks, netnsIdOf } from '../netlink/rtnl/link.ts';
-import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { NETLINK_ROUTE, NetlinkError, NetlinkSocket } from '../netlink/socket.ts';
 import { isShortage } from '../sys/errno.ts';
 import { closeNetns, findNetns, inNetns, type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
 
@@ -35,7 +35,7 @@ export interface Use {
  * end is in a namespace other than this process's: a node that runs inside this machine has containers of its own. Even so,
  * unrelated networks may use the same address.
  * @returns undefined when this process may not inspect namespaces
- * @throws SystemError, NetlinkError or CniError 5 when one cannot be inspected for want of descriptors or memory: its addresses are in use
+ * @throws as {@link visitNamespaces}: the addresses of one that cannot be inspected are in use
  */
 export function findUse(): Use | undefined {
   const holders = new Map<string, Holder[]>();
@@ -89,12 +89,13 @@ export interface NamespaceVisit {
 /**
  * Calls the function with each network namespace that a process is in or a name refers to. What it throws ends that visit only.
  * @returns whether any namespace could be inspected
- * @throws SystemError, NetlinkError or CniError 5, after all others were visited, when one could not be for want of descriptors or memory
+ * @throws SystemError, NetlinkError or CniError 5, after all others were visited, when one could not be for want of descriptors or memory,
+ *   or the kernel refused a question
  */
 export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
   const host = ownNetns();
   let looked = false;
-  const shortages: unknown[] = [];
+  const failures: unknown[] = [];
   for (const [path, pids] of listNamespaces()) {
     try {
       askInside(path, (socket, netns) => {
@@ -103,11 +104,11 @@ export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
         looked = true;
       });
     } catch (error) {
-      // Otherwise we have no permission to enter it.
-      if (isShortage(error)) shortages.push(error);
+      // Otherwise we have no permission to enter it; who has entered it may ask.
+      if (isShortage(error) || error instanceof NetlinkError) failures.push(error);
     }
   }
-  if (shortages.length > 0) throw shortages[0];
+  if (failures.length > 0) throw failures[0];
   return looked;
 }
 

@@ -100,7 +100,7 @@ function exists(path: string): boolean {
  * Those of the addresses whose container was never deleted and is gone: its lease is of this boot and older than an ADD may take,
  * no interface in any namespace has the address, no pair leads to the container, and no record of libcni names a namespace of it
  * that exists. Without the right to inspect namespaces, none.
- * @throws SystemError, NetlinkError or CniError 5 when that cannot be looked at for want of descriptors or memory
+ * @throws SystemError, NetlinkError or CniError 5 when that cannot be looked at, as for want of descriptors
  * @param dir the network's leases, which no other process changes during the call
  * @param asking the namespace of the ADD that asks: the pair to it, which that ADD has made, says nothing of an earlier one
  */

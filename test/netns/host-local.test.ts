@@ -325,6 +325,27 @@ describeRoot('host-local', () => {
     requires('strace'),
   );
 
+  test.each([
+    ['list links', '10.1.8.51'],
+    ['list addresses', '10.1.8.52'],
+  ])(
+    'an address is not taken from a container about which the kernel does not answer: %s',
+    async (question, address) => {
+      const { call, dir, leases } = network({ ranges: [[{ subnet: '10.1.8.0/24' }]] });
+      const wish = { args: `IP=${address}` };
+      expect((await call('ADD', 'one', wish)).exitCode).toBe(0);
+      const anHourAgo = Date.now() / 1000 - 3600;
+      utimesSync(join(dir, address), anHourAgo, anHourAgo);
+      const container = await lab.container();
+      await lab.run(container, ['ip', 'addr', 'add', `${address}/32`, 'dev', 'lo']);
+      const refused = await call('ADD', 'two', { ...wish, env: { CATENA_FAULT: `kernel:${question}` } });
+      expect(refused.error?.msg).toContain(question);
+      expect(leases()).toEqual({ [address]: 'one\r\neth0' });
+      await lab.run(container, ['ip', 'addr', 'del', `${address}/32`, 'dev', 'lo']);
+      expect((await call('ADD', 'two', wish)).exitCode).toBe(0);
+    },
+  );
+
   test('ADD with a full set names it and leaves no lease of the other sets', async () => {
     const { call, leases } = network({ ranges: [[{ subnet: '10.1.0.0/24' }], [{ subnet: '10.2.0.0/30' }]] });
     await call('ADD', 'one');
