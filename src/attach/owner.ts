@@ -3,6 +3,7 @@
 import { type AttachmentId, findOwner, isSameContainer, renderOwner, shortId } from '../cni/attachment.ts';
 import { ADDRESS_TAKEN, CniError } from '../cni/errors.ts';
 import { findUse, type Holder, type Use } from '../ipam/holders.ts';
+import { findOnRecord } from '../ipam/records.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
 import { findElements } from '../netlink/nft/element.ts';
 import { COMMENT_MAX_LENGTH, type NftSet } from '../netlink/nft/table.ts';
@@ -98,7 +99,11 @@ export function gravediggerFor(call: Call): IsGone {
     if (use === undefined) return false;
     const own = isOfContainer ? undefined : call.findContainerNetns();
     const witnesses = { use, links: listLinks(call.host), own };
-    return ips.every(ip => findLife({ ip, owner }, witnesses) === undefined);
+    if (ips.some(ip => findLife({ ip, owner }, witnesses) !== undefined)) return false;
+    // No interface shows an address that is in a virtual machine, or that gVisor has taken.
+    const attachment = isOfContainer ? undefined : attachmentIn(owner);
+    const netns = attachment && findOnRecord(attachment);
+    return netns === undefined || isIn({ netns }, own);
   };
 }
 
@@ -146,7 +151,7 @@ function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witn
     const path = use ? use.farEnds.get(index) : 'a namespace that is not accessible from here';
     if (path !== undefined) return `its interface is the peer of "${name}", in ${path}`;
   }
-  const attachment = typeof owner === 'string' ? findOwner(owner) : owner;
+  const attachment = attachmentIn(owner);
   const isOthers = ({ netns }: Holder) =>
     aliases.some(one => {
       if (use?.farEnds.get(one.link.index) !== netns) return false;
@@ -159,7 +164,11 @@ function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witn
   return holder && `interface "${holder.ifname}" has this address in ${holder.netns}`;
 }
 
-function isIn({ netns }: Holder, own: Netns | undefined): boolean {
+function attachmentIn(owner: FormerOwner['owner']) {
+  return typeof owner === 'string' ? findOwner(owner) : owner;
+}
+
+function isIn({ netns }: Pick<Holder, 'netns'>, own: Netns | undefined): boolean {
   const other = own && findNetns(netns);
   if (own === undefined || other === undefined) return false;
   closeNetns(other);
@@ -167,7 +176,7 @@ function isIn({ netns }: Holder, own: Netns | undefined): boolean {
 }
 
 function refuse(asking: AttachmentId, { ip, owner }: FormerOwner, why: string): never {
-  const attachment = typeof owner === 'string' ? findOwner(owner) : owner;
+  const attachment = attachmentIn(owner);
   const holder = attachment ? describe(attachment) : 'a container of another plugin';
   throw new CniError(
     ADDRESS_TAKEN,

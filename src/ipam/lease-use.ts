@@ -3,17 +3,15 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AttachmentId, findOwner, isSameContainer } from '../cni/attachment.ts';
-import { cniCacheDir } from '../cni/directories.ts';
-import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
-import { namesIfThere, readIfThere, UNREADABLE } from '../files/read-file.ts';
+import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { findCidr, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { closeNetns, findNetns } from '../sys/netns.ts';
 import { findNetnsIdentity } from '../sys/netns-identity.ts';
 import { askInside, findUse, type Holder, type Use } from './holders.ts';
 import { type BootOfLease, bootOf, type Owner, parseOwner, readLease } from './lease-files.ts';
+import { exists, findOnRecord, netnsIn, recordsOf } from './records.ts';
 
 /**
  * `live`: something that exists uses it. `new`: written recently, so an ADD may be in progress. `unused`: its owner no longer
@@ -90,12 +88,6 @@ function describeHolders(holders: readonly Holder[], looked: boolean): string[] 
   });
 }
 
-function exists(path: string): boolean {
-  const netns = findNetns(path);
-  if (netns) closeNetns(netns);
-  return netns !== undefined;
-}
-
 /**
  * Those of the addresses whose container was never deleted and is gone: its lease is of this boot and older than an ADD may take,
  * no interface in any namespace has the address, no pair leads to the container, and no record of libcni names a namespace of it
@@ -127,27 +119,6 @@ export function findDeadLeases(
       findOnRecord(lease.owner) === undefined
     );
   });
-}
-
-/**
- * The namespace that exists, of those that records of the container name, on whichever network: its address may be where nothing shows
- * it, in a virtual machine, or on a device that a program drives itself. Multus and others keep their records in a directory of their own.
- */
-export function findOnRecord({ containerId, ifname }: Owner, root = cniCacheDir()): string | undefined {
-  const paths = recordsOf(name => name.includes(`-${containerId}-`), root).flatMap(
-    record => netnsIn(record, ifname) ?? [],
-  );
-  return paths.find(exists);
-}
-
-/** Records of libcni by the names of their files, of whichever program. */
-function recordsOf(isMeant: (name: string) => boolean, root = cniCacheDir()): JsonObject[] {
-  const dirs = ['', ...recordsIn(root)].map(name => join(root, name, 'results'));
-  return dirs.flatMap(dir =>
-    recordsIn(dir)
-      .filter(isMeant)
-      .map(name => readRecord(join(dir, name))),
-  );
 }
 
 /** Attachments to which a pair leads, by the alias of the host's end, and the paths of their namespaces. */
@@ -209,29 +180,4 @@ function lostIn(record: JsonObject, network: string): LostLease[] {
 function addressesIn(path: string): ReadonlySet<string> {
   const found = askInside(path, socket => listAddresses(socket).map(({ cidr }) => renderIp(cidr.ip)));
   return new Set(found);
-}
-
-function recordsIn(dir: string): string[] {
-  return namesIfThere(dir, RECORD, UNREADABLE);
-}
-
-const RECORD = 'cached results';
-
-/**
- * A record of libcni; empty if it is none.
- * @throws CniError 5 when it cannot be read for want of descriptors or memory
- */
-function readRecord(file: string): JsonObject {
-  const record = tryParse(readIfThere(file, RECORD, UNREADABLE) ?? '');
-  return isObject(record) ? record : {};
-}
-
-function netnsIn(record: JsonObject, ifname: string | undefined): string | undefined {
-  const result = memberOf(record, 'result');
-  const interfaces = isObject(result) ? memberOf(result, 'interfaces') : undefined;
-  const own = Array.isArray(interfaces)
-    ? interfaces.find(one => isObject(one) && memberOf(one, 'name') === ifname)
-    : undefined;
-  const netns = memberOf(record, 'netns') ?? (isObject(own) ? memberOf(own, 'sandbox') : undefined);
-  return typeof netns === 'string' ? netns : undefined;
 }

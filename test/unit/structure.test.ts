@@ -46,7 +46,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/sys/process',
   ],
   'src/attach': [
-    ...['src/plugin', 'src/netlink', 'src/cni', 'src/net', 'src/ipam/holders'],
+    ...['src/plugin', 'src/netlink', 'src/cni', 'src/net', 'src/ipam/holders', 'src/ipam/records'],
     // The names of tunnels, whose MTU pods have to fit.
     'src/between/names',
     ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/packet-socket', 'src/sys/errno'],
