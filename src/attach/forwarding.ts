@@ -125,9 +125,11 @@ export function withoutIpv6(name: string): CniError {
   return invalidConfig(`Cannot give "${name}" an IPv6 address: ${why} remove IPv6 from "ipam"`);
 }
 
-/** @throws CniError 7 when IPv6 is disabled on a device that others made, whose settings are theirs */
+/** @throws CniError 7 when a device that others made cannot have IPv6, or has it disabled: its settings are theirs */
 export function requireHostIpv6(name: string): void {
-  if (findSysctl(switchOf(name)) !== '1') return;
+  const found = findSysctl(switchOf(name));
+  if (found === undefined) throw withoutIpv6(name);
+  if (found !== '1') return;
   throw invalidConfig(
     `Cannot give "${name}" an IPv6 address: IPv6 is disabled on it, and this plugin did not create it; ` +
       `run: sysctl -w ${switchOf(name)}=0`,

@@ -289,6 +289,18 @@ describeRoot('a default route whose device only its next hop object names', () =
 });
 
 describeRoot('an MTU below what IPv6 needs', () => {
+  test('is named by bridge for a bridge of others', async () => {
+    await withHost(async lab => {
+      await lab.ip(lab.host, 'link', 'add', 'br0', 'up', 'type', 'bridge');
+      await lab.ip(lab.host, 'link', 'set', 'br0', 'mtu', '1000');
+      const conf = confOf(lab, 'bridge', DUAL, { bridge: 'br0', isGateway: true });
+      expect((await add(lab, conf, await lab.container())).error).toMatchObject({
+        code: 7,
+        msg: expect.stringContaining('Cannot give "br0" an IPv6 address: its MTU is less than the 1280'),
+      });
+    });
+  });
+
   test.each(['bridge', 'ptp', 'tap'])(
     'is named by %s, and not taken for a kernel without IPv6',
     async type => {
