@@ -184,19 +184,24 @@ describe('startProcess()', () => {
   });
 });
 
+/** More than what the engine opens once. */
+const ROUNDS = 10;
+
 test('no descriptor stays open, however a plugin ends', async () => {
   const own = () => fs.readdirSync('/proc/self/fd').length;
   const begin = (text: string, deadlineMs = 30_000) => {
     return startProcess({ path: script(text), env: { PATH }, deadlineMs });
   };
-  await begin('exit 0').send('');
   const before = own();
-  await begin('cat').send('{}');
+  for (let i = 0; i < ROUNDS; i++) {
+    await begin('cat').send('{}');
+    await begin('sleep 1 & exit 0').send('{}');
+    await startProcess({ path: path.join(dir, 'none'), env: {}, deadlineMs: 1_000 }).send('{}');
+    begin('sleep 60').discard();
+  }
   await begin('sleep 60', 50).send('x'.repeat(1_000_000));
-  await begin('sleep 1 & exit 0').send('{}');
-  await startProcess({ path: path.join(dir, 'none'), env: {}, deadlineMs: 1_000 }).send('{}');
-  begin('sleep 60').discard();
-  await until(() => own() === before);
+  // Another test may still close some, and this one opens some that stay.
+  await until(() => own() < before + ROUNDS);
 });
 
 test('a busy file is tried again only while there is time', async () => {
