@@ -69,6 +69,7 @@ export class WorkerProcess {
   #serves = false;
   readonly #onStart: OnStart;
   readonly #chains = new Set<string>();
+  readonly #stuck = Promise.withResolvers<void>();
   #served = 0;
 
   /**
@@ -249,7 +250,7 @@ export class WorkerProcess {
 
   /** How a worker ended without a reply. */
   async #endOf(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>): Promise<Omit<ExecOutcome, 'durationMs'>> {
-    await child.exited;
+    await Promise.race([child.exited, this.#stuck.promise]);
     const how =
       child.signalCode === null ? { exitCode: child.exitCode || 1 } : { signal: String(child.signalCode) };
     const ended = this.#ended === undefined || this.#ended === 'unread' ? {} : { ended: this.#ended };
@@ -309,12 +310,21 @@ export class WorkerProcess {
     this.#ended = reason;
     this.#over = true;
     signalGroup(pid, 'SIGTERM');
-    const kill = setTimeout(() => signalGroup(pid, 'SIGKILL'), GRACE_MS);
+    let timer = setTimeout(() => {
+      signalGroup(pid, 'SIGKILL');
+      timer = setTimeout(() => this.#giveUp(), GRACE_MS);
+    }, GRACE_MS);
     // Children that ignored SIGTERM must not outlive the worker.
     void this.#child?.exited.then(() => {
-      clearTimeout(kill);
+      clearTimeout(timer);
       signalGroup(pid, 'SIGKILL');
     });
+  }
+
+  /** It was killed and has not ended: it waits in the kernel, as for a file server that is away, and executes nothing. */
+  #giveUp(): void {
+    this.#stuck.resolve();
+    if (this.#child) void this.#endAll(this.#child);
   }
 }
 

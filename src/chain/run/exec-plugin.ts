@@ -113,16 +113,25 @@ function spawn(path: string, env: Invocation['env']) {
   if (!pipes) running.stdin.on('error', () => {});
   const ours = pipes ?? running;
   let ended: ExecOutcome['ended'];
+  let giveUp = (): void => {};
+  const stuck = new Promise<void>(resolve => {
+    giveUp = resolve;
+  });
   /** Ends the process group: SIGTERM now, SIGKILL a little later. */
   const end = (reason: NonNullable<ExecOutcome['ended']>): void => {
     if (ended !== undefined) return;
     ended = reason;
     signalGroup(running.pid, 'SIGTERM');
-    const kill = setTimeout(() => signalGroup(running.pid, 'SIGKILL'), GRACE_MS);
-    running.once('exit', () => clearTimeout(kill));
+    let timer = setTimeout(() => {
+      signalGroup(running.pid, 'SIGKILL');
+      timer = setTimeout(giveUp, GRACE_MS);
+    }, GRACE_MS);
+    running.once('exit', () => clearTimeout(timer));
   };
   return {
     running,
+    /** Resolves if it was killed and has not ended: it waits in the kernel, as for a file server that is away, and executes nothing. */
+    stuck,
     stdin: ours.stdin,
     stdout: new Output(ours.stdout, MAX_STDOUT_BYTES, () => end('output')),
     stderr: new Output(ours.stderr, MAX_STDERR_BYTES),
@@ -164,7 +173,7 @@ async function converse(
   if (abort?.aborted) interrupt();
   stdin.end(request);
 
-  const [exitCode, signal] = await exitOf(running);
+  const [exitCode, signal] = await Promise.race([exitOf(running), child.stuck.then(() => NOT_ENDED)]);
   clearTimeout(deadline);
   abort?.removeEventListener('abort', interrupt);
   const { ended } = child;
@@ -181,7 +190,11 @@ async function converse(
   };
 }
 
-function exitOf(running: Running): Promise<[exitCode: number | null, signal: NodeJS.Signals | null]> {
+type Exit = readonly [exitCode: number | null, signal: NodeJS.Signals | null];
+
+const NOT_ENDED: Exit = [null, null];
+
+function exitOf(running: Running): Promise<Exit> {
   return new Promise(resolve => {
     if (running.exitCode !== null || running.signalCode !== null) {
       return resolve([running.exitCode, running.signalCode]);
