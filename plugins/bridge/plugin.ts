@@ -37,7 +37,11 @@ import { atLeast, type Result, resultIp, SINCE } from '../../src/cni/result.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
 import type { Cidr, Ip } from '../../src/net/ip.ts';
 import { findLink, getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
-import { findForwardingPort, findNeighbour } from '../../src/netlink/rtnl/neighbour.ts';
+import {
+  findForwardingPort,
+  findNeighbour,
+  probeNeighbourRequest,
+} from '../../src/netlink/rtnl/neighbour.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, type Done, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
@@ -100,7 +104,7 @@ export const plugin = definePlugin({
       await awaitTraffic(call.log, stagesOf(call, attached, addressing));
       const ips = hostsOf(addressing?.ips ?? []);
       if (ips.length)
-        announceAddresses(call, attached.container, attached.gatewayPort ?? attached.bridge, ips);
+        await announceAddresses(call, attached.container, attached.gatewayPort ?? attached.bridge, ips);
     }
     if (addressing && conf.enabledad) await awaitDuplicateDetection(call.container, attached.container);
     const bridge = bridgeNow(call, attached.bridge);
@@ -433,17 +437,49 @@ function restrict(call: Call<BridgeConf>, { host, container }: Pair): void {
  * Nothing is announced where another port of the bridge answers for one of the addresses: that would take its packets away.
  * Same as: `ip link set eth0 address <the one that it has>`
  */
-function announceAddresses(
+async function announceAddresses(
   call: Pick<Call, 'container' | 'host'>,
   { index, mac }: Pick<Link, 'index' | 'mac'>,
   bridge: Pick<Link, 'index'>,
   ips: readonly Ip[],
-): void {
-  if (ips.some(ip => isElsewhere(call.host, bridge.index, ip, mac))) return;
+): Promise<void> {
+  const elsewhere = ips.flatMap(ip => findElsewhere(call.host, bridge.index, ip, mac) ?? []);
+  if (await isAnswered(call.host, bridge.index, elsewhere)) return;
   setLink(call.container, index, { mac });
 }
 
-function isElsewhere(host: NetlinkSocket, bridge: number, ip: Ip, own: string | undefined): boolean {
+/** What the host knows of an address behind another port. */
+interface Elsewhere {
+  readonly ip: Ip;
+  readonly mac: string;
+}
+
+function findElsewhere(
+  host: NetlinkSocket,
+  bridge: number,
+  ip: Ip,
+  own: string | undefined,
+): Elsewhere | undefined {
   const mac = findNeighbour(host, bridge, ip)?.mac;
-  return mac !== undefined && mac !== own && findForwardingPort(host, bridge, mac) !== undefined;
+  const isBehindPort =
+    mac !== undefined && mac !== own && findForwardingPort(host, bridge, mac) !== undefined;
+  return isBehindPort ? { ip, mac } : undefined;
+}
+
+const ANSWER_MS = 200;
+const POLL_MS = 5;
+
+/** Whether one of them still answers: the address may have moved from a machine beyond an uplink to this container. */
+async function isAnswered(host: NetlinkSocket, bridge: number, all: readonly Elsewhere[]): Promise<boolean> {
+  if (all.some(({ ip }) => findNeighbour(host, bridge, ip)?.isPermanent)) return true;
+  host.requestAll(all.map(({ ip, mac }) => probeNeighbourRequest(bridge, ip, mac)));
+  const hasAnswered = ({ ip, mac }: Elsewhere) => {
+    const now = findNeighbour(host, bridge, ip);
+    return now?.isReachable === true && now.mac === mac;
+  };
+  for (let waited = 0; all.length > 0 && waited < ANSWER_MS; waited += POLL_MS) {
+    if (all.some(hasAnswered)) return true;
+    await Bun.sleep(POLL_MS);
+  }
+  return false;
 }

@@ -2,6 +2,8 @@
 import { expect, test } from 'bun:test';
 import { useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
+import { ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
 
 /** One in a few announcements was lost while the kernel alone made them, when the interface came up. */
 const ROUNDS = 10;
@@ -41,4 +43,30 @@ describeRoot('announceAddresses()', () => {
       }
     },
   );
+
+  test.each([
+    ['has given up is announced', true],
+    ['still has is not announced', false],
+  ])('an address that a machine behind another port of the bridge %s', async (_, isGivenUp) => {
+    const lab = await createLab();
+    const [machine, container] = [await lab.container(), await lab.container()];
+    const addresses = ['10.88.0.9/24', 'fd88::9/64'];
+    const ipam = { type: 'static', addresses: addresses.map(address => ({ address })) };
+    const gateway = { type: 'host-local', ranges: [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]] };
+    const conf = { cniVersion: '1.1.0', name: 'net', type: 'bridge', bridge: 'br0', isGateway: true, ipam };
+    const first = { ...conf, ipam: { ...gateway, dataDir: `${lab.tmp}/leases` } };
+    expect(
+      await lab.plugin('bridge', { command: 'ADD', conf: first, container: await lab.container() }),
+    ).toMatchObject({ exitCode: 0 });
+    await lab.batch(lab.host, `link add port9 master br0 up type veth peer name eth0 netns ${machine.name}`);
+    await lab.batch(machine, 'link set eth0 up', ...addresses.map(one => `addr add ${one} dev eth0 nodad`));
+    const hosts = addresses.map(one => one.replace(/\/.*/, ''));
+    for (const host of hosts) await until(() => ping(lab, lab.host, host));
+    if (isGivenUp) await lab.batch(machine, ...addresses.map(one => `addr del ${one} dev eth0`));
+
+    expect(await lab.plugin('bridge', { command: 'ADD', conf, container })).toMatchObject({ exitCode: 0 });
+    const [owner] = await lab.ip(isGivenUp ? container : machine, 'link', 'show', 'eth0');
+    const known = await Promise.all(hosts.map(host => lab.ip(lab.host, 'neigh', 'show', host)));
+    expect(known.map(([entry]) => entry?.lladdr)).toEqual([owner?.address, owner?.address]);
+  });
 });

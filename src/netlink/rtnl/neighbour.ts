@@ -6,6 +6,8 @@ import { type NetlinkSocket, tolerating } from '../socket.ts';
 import { AF, messages } from './message.ts';
 
 /** linux/neighbour.h */
+const NUD_REACHABLE = 0x02;
+const NUD_PROBE = 0x10;
 const NUD_NOARP = 0x40;
 const NUD_PERMANENT = 0x80;
 /** linux/neighbour.h: the entry is the device's own, not that of the bridge it is a port of. */
@@ -62,12 +64,32 @@ export function findNeighbour(
   socket: NetlinkSocket,
   index: number,
   ip: Ip,
-): { readonly mac: string | undefined; readonly isPermanent: boolean } | undefined {
+):
+  | { readonly mac: string | undefined; readonly isPermanent: boolean; readonly isReachable: boolean }
+  | undefined {
   const header = { family: AF[ip.family], index };
   const found = socket.find(neighbourMessage.get('find neighbour', header, { destination: ip }), [ENOENT]);
   if (found === undefined) return undefined;
-  const reply = neighbourMessage.decode(found);
-  return { mac: reply.attrs.address, isPermanent: (reply.header.state & NUD_PERMANENT) !== 0 };
+  const { header: reply, attrs: own } = neighbourMessage.decode(found);
+  return {
+    mac: own.address,
+    isPermanent: (reply.state & NUD_PERMANENT) !== 0,
+    isReachable: (reply.state & NUD_REACHABLE) !== 0,
+  };
+}
+
+/**
+ * The request that has the kernel ask the neighbour at once whether it still has the address: it is reachable when it has answered.
+ * Same as: `ip neighbour replace <ip> lladdr <mac> dev <device> nud probe`
+ */
+export function probeNeighbourRequest(index: number, address: Ip, mac: string): Request {
+  const header = { family: AF[address.family], index, state: NUD_PROBE };
+  return neighbourMessage.add(
+    `probe ${mac} for ${renderIp(address)}`,
+    header,
+    { destination: address, address: mac },
+    REPLACING,
+  );
 }
 
 /**
