@@ -217,3 +217,26 @@ describeRoot('a delegate runner that is killed', () => {
     });
   });
 });
+
+describeRoot('a system container that was restarted', () => {
+  test('has other namespaces than its attachments, and doctor says what deletes those', async () => {
+    await withHost(async lab => {
+      const [former, gone, restarted] = [await lab.container(), await lab.container(), await lab.container()];
+      const chain = writeChain({ ...lab, host: former }, fullChain(lab));
+      await chain.add(gone);
+      await lab.remove(gone);
+      fs.mkdirSync(`${lab.tmp}/net.d`);
+      fs.writeFileSync(`${lab.tmp}/net.d/10.conflist`, JSON.stringify(chain.list));
+      const env = { ...directories(lab.tmp), NETCONFPATH: `${lab.tmp}/net.d`, CNI_PATH: BIN_DIR };
+      const run = (script: string) => lab.run(restarted, ['sh', '-c', script], { env, timeoutMs: 50_000 });
+      const adviceOf = async () =>
+        /another network namespace.*\n +fix: (catena .*)/.exec((await run(`${CATENA} doctor`)).stdout)?.[1];
+      expect(await adviceOf()).toBeUndefined();
+      await lab.remove(former);
+      const advice = (await adviceOf()) ?? '';
+      expect(await run(advice.replace('catena', CATENA))).toMatchObject({ exitCode: 0 });
+      expect(await chain.leases()).toEqual([]);
+      expect((await run(`${CATENA} ls`)).stdout).not.toContain(gone.id);
+    });
+  });
+});

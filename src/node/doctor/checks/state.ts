@@ -8,7 +8,7 @@ import type { Runtime } from '../../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../../chain/run/segment.ts';
 import { keyOf, shortId } from '../../../cni/attachment.ts';
 import { COMMAND_NAME } from '../../../cni/directories.ts';
-import { attempt } from '../../../cni/errors.ts';
+import { attempt, succeeds } from '../../../cni/errors.ts';
 import { leaseDirsOf } from '../../../cni/plugin-about.ts';
 import { identityOf } from '../../../daemon/who-listens.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
@@ -87,8 +87,15 @@ export const unsettled: Check = node => {
       return problem('warning', say(record, why), mend);
     }),
     ...attachments.flatMap(one => {
-      const { kind, why = '' } = pastOf(one, process.env);
-      return kind === 'elsewhere' ? problem('info', say(one, why)) : [];
+      const { kind, why = '', netns, refuseElsewhere } = pastOf(one, process.env);
+      if (kind !== 'elsewhere') return [];
+      // After a system container, such as a node of kind, was restarted, only a person knows that its namespaces are gone.
+      const isGone = netns() === 'gone' && succeeds(refuseElsewhere);
+      return problem(
+        'info',
+        say(one, why),
+        isGone ? `${deleteCommand(one)}  # if the container is gone` : undefined,
+      );
     }),
   ];
   return problems.length ? problems : 'no operation is unfinished';
