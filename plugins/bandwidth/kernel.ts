@@ -45,7 +45,7 @@ import {
   tbfRequest,
   tcHandle,
 } from '../../src/netlink/rtnl/qdisc.ts';
-import { askAll, isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
+import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
@@ -234,10 +234,8 @@ function findNamed(call: Call): Link[] {
 /** The other end, if it is on the host: an index is only meaningful in its own namespace. */
 function findPeer(call: Call, link: Link): Link | undefined {
   if (link.peer <= 0) return undefined;
-  const [peer, netnsId] = askAll(call.host, [
-    linkQuestion(link.peer),
-    netnsIdQuestion(call.containerNetns.fd),
-  ]);
+  const questions = [linkQuestion(link.peer), netnsIdQuestion(call.containerNetns.fd)] as const;
+  const [peer, netnsId] = call.host.askAll(questions);
   if (peer?.kind !== 'veth' || peer.peer !== link.index) return undefined;
   return (peer.attrs.linkNetnsId ?? -1) === netnsId ? peer : undefined;
 }
@@ -294,7 +292,7 @@ export function verifyShaping(device: ShapedDevice, attachment: AttachmentId, sh
  * caller.
  */
 export function removeShaping({ socket, link }: ShapedDevice, ifbs: readonly Link[]): void {
-  const [root, hook] = askAll(socket, hooksOf(link));
+  const [root, hook] = socket.askAll(hooksOf(link));
   removeAll(socket, [...queueRemovals(socket, root), ...redirectRemovals(socket, link, hook, ifbs)]);
 }
 
@@ -306,7 +304,7 @@ function opposite(direction: Direction): Direction {
 function lookAt({ socket, link }: ShapedDevice, attachment: AttachmentId) {
   const [first, second] = ifbNamesOf(attachment);
   const questions = [...hooksOf(link), linkQuestion(first), linkQuestion(second)] as const;
-  const [root, hook, ...ifbs] = askAll(socket, questions);
+  const [root, hook, ...ifbs] = socket.askAll(questions);
   return { root, hook, ifbs };
 }
 

@@ -20,7 +20,7 @@ import {
   setLink,
 } from '../netlink/rtnl/link.ts';
 import { findNeighbour, type Neighbour, removeNeighbour } from '../netlink/rtnl/neighbour.ts';
-import { askAll, type NetlinkSocket } from '../netlink/socket.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';
 import { ContainerNetns } from '../plugin/invocation.ts';
@@ -140,7 +140,7 @@ export async function addDevice(
 
 /** The IPAM plugin may have taken seconds, and may have brought the device up. */
 function lookAgain(call: Call, { index, name }: Pick<Link, 'index' | 'name'>): Link {
-  const [current] = askAll(call.container, [linkQuestion(index)]);
+  const current = call.container.ask(linkQuestion(index));
   if (current?.name === name) return current;
   throw new CniError(
     ErrorCode.internal,

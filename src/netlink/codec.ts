@@ -487,8 +487,6 @@ export interface Request {
   readonly body: Uint8Array;
   /** A question. The kernel always answers it with one message or a refusal, so no acknowledgement is requested. */
   readonly isQuestion?: boolean;
-  /** Refusals that mean that the object does not exist. */
-  readonly absent?: readonly number[];
 }
 
 /** The body of one family of messages: a fixed header, then attributes. */

@@ -95,6 +95,16 @@ const COMMIT = { op: 'commit' };
 
 type Replies = readonly Uint8Array[] | Refusal;
 
+/** A request for one object. */
+export interface Question<T> extends Request {
+  /** Refusals that mean that it does not exist. */
+  readonly absent: readonly number[];
+  /** Reads the answer; undefined when it does not exist after all. */
+  readonly read: (body: Uint8Array) => T | undefined;
+}
+
+type Answers<T> = { [K in keyof T]: T[K] extends Question<infer V> ? V | undefined : never };
+
 /** The outcome of one of several requests: the bodies received before its acknowledgement, or the refusal. */
 export type Outcome = readonly Uint8Array[] | NetlinkError;
 
@@ -147,21 +157,22 @@ export class NetlinkSocket {
 
   /**
    * Asks for one object.
-   * @param absent refusals that mean that it does not exist, the usual answer
-   * @returns body of the answer
-   * @throws NetlinkError of any other refusal
+   * @returns undefined if it does not exist
+   * @throws NetlinkError of a refusal that means anything else
    */
-  find(question: Request, absent: readonly number[]): Uint8Array | undefined {
-    return this.findAll([question], absent)[0];
+  ask<T>(question: Question<T>): T | undefined {
+    return this.askAll([question])[0];
   }
 
-  /** Like {@link find} for several questions at once, in their order; each may name `absent` refusals of its own. */
-  findAll(questions: readonly Request[], absent: readonly number[] = []): (Uint8Array | undefined)[] {
-    return this.#tryAll(questions).map((outcome, i) => {
-      if (!isRefusal(outcome)) return outcome[0];
-      if ((questions[i]?.absent ?? absent).includes(outcome.errno)) return undefined;
+  /** Like {@link ask} for several questions at once, in their order. */
+  askAll<const T extends readonly Question<unknown>[]>(questions: T): Answers<T> {
+    const outcomes = this.#tryAll(questions);
+    return questions.map(({ absent, read }, i) => {
+      const outcome = outcomes[i] ?? [];
+      if (!isRefusal(outcome)) return outcome[0] && read(outcome[0]);
+      if (absent.includes(outcome.errno)) return undefined;
       throw outcome.toError();
-    });
+    }) as Answers<T>;
   }
 
   /**
@@ -588,25 +599,4 @@ function nameOf(refusal: unknown): string {
   if (typeof refusal === 'number') return errnoName(refusal);
   if (refusal instanceof NetlinkError) return errnoName(refusal.errno);
   return refusal instanceof Error ? refusal.message : String(refusal);
-}
-
-export interface Question<T> extends Request {
-  readonly absent: readonly number[];
-  /** Reads an answer; undefined when the object does not exist after all. */
-  readonly read: (body: Uint8Array) => T | undefined;
-}
-
-/**
- * Asks all questions at once and returns the answers in their order; undefined for what does not exist.
- * @throws NetlinkError of the first refusal that means anything else
- */
-export function askAll<const T extends readonly Question<unknown>[]>(
-  socket: NetlinkSocket,
-  questions: T,
-): { [K in keyof T]: T[K] extends Question<infer V> ? V | undefined : never } {
-  const bodies = socket.findAll(questions);
-  return questions.map(({ read }, i) => {
-    const body = bodies[i];
-    return body && read(body);
-  }) as { [K in keyof T]: T[K] extends Question<infer V> ? V | undefined : never };
 }

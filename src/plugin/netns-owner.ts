@@ -23,7 +23,7 @@ import {
   listLinks,
   netnsIdQuestion,
 } from '../netlink/rtnl/link.ts';
-import { askAll, type NetlinkSocket, type Question } from '../netlink/socket.ts';
+import type { NetlinkSocket, Question } from '../netlink/socket.ts';
 
 /** The attachment that a call is for, and the namespace at its path. */
 interface Visit {
@@ -115,7 +115,7 @@ function findHostEnds({ host, netnsFd }: Visit, devices: readonly Link[]): Reado
     ...pairs.map(({ peer }) => linkQuestion(peer)),
     netnsIdQuestion(netnsFd),
   ];
-  const answers = askAll(host, questions);
+  const answers = host.askAll(questions);
   const netnsId = answers.at(-1);
   return new Map(
     pairs.flatMap(({ index }, i) => {

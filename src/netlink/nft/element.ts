@@ -1,9 +1,9 @@
 // How are elements of sets and maps added, found and deleted, of one set or of several together?
 
 import { attrs, bytes, listOf, type Request, str, u32be } from '../codec.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import type { NetlinkSocket, Question } from '../socket.ts';
 import { data, toVerdict, type Verdict } from './expr.ts';
-import { NOT_THERE, nftMessages, renderTable, type Table } from './message.ts';
+import { nftMessages, renderTable, type Table } from './message.ts';
 import {
   comment,
   decodeFields,
@@ -82,7 +82,7 @@ export function findElement(
   set: NftSet,
   key: readonly FieldValue[],
 ): Element | undefined {
-  return findElements(socket, [{ set, key }])[0];
+  return socket.ask(question({ set, key }));
 }
 
 export interface ElementPlace {
@@ -101,7 +101,7 @@ export function findElements(
   socket: NetlinkSocket,
   places: readonly ElementPlace[],
 ): (Element | undefined)[] {
-  if (places.length <= MOST_QUESTIONS) return askForElements(socket, places);
+  if (places.length <= MOST_QUESTIONS) return socket.askAll(places.map(question));
   const found = new Map<ElementPlace, Element | undefined>();
   const asked = bySet(places).flatMap(({ set, members }) => {
     if (members.length <= MOST_QUESTIONS) return members;
@@ -109,19 +109,9 @@ export function findElements(
     for (const place of members) found.set(place, listed.get(renderFields(place.key)));
     return [];
   });
-  const answers = askForElements(socket, asked);
+  const answers = socket.askAll(asked.map(question));
   for (const [i, place] of asked.entries()) found.set(place, answers[i]);
   return places.map(place => found.get(place));
-}
-
-function askForElements(socket: NetlinkSocket, places: readonly ElementPlace[]): (Element | undefined)[] {
-  const questions = places.map(({ set, key }) => question(set, key));
-  const bodies = socket.findAll(questions, NOT_THERE);
-  return places.map(({ set }, i) => {
-    const body = bodies[i];
-    const [own] = body ? (elementMessage.decode(body).attrs.elements ?? []) : [];
-    return own && toElement(set, own);
-  });
 }
 
 /** All elements; none when the set does not exist. Same as: `nft list set|map <family> <table> <name>` */
@@ -134,16 +124,18 @@ function listAttrsOf(socket: NetlinkSocket, op: string, table: Table, set: strin
   return elementMessage.list(socket, op, table, asked).flatMap(({ elements = [] }) => elements);
 }
 
-function question(set: NftSet, key: readonly FieldValue[]): Request {
-  const { type, body } = elementMessage.get('', set.table, listAttrs(set, [{ key }]));
-  // Dozens of questions are sent at once, and only the few that fail need their text.
+function question({ set, key }: ElementPlace): Question<Element> {
+  const asked = elementMessage.question('', set.table, listAttrs(set, [{ key }]));
   return {
+    ...asked,
+    // Dozens of questions are sent at once, and only the few that fail need their text.
     get op() {
       return `find ${renderFields(key)} in ${renderSet(set)}`;
     },
-    type,
-    body,
-    isQuestion: true,
+    read(body) {
+      const [own] = asked.read(body)?.elements ?? [];
+      return own && toElement(set, own);
+    },
   };
 }
 

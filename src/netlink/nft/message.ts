@@ -13,7 +13,7 @@ import {
   u16be,
   u32be,
 } from '../codec.ts';
-import { isNetlinkError, type NetlinkSocket, tolerating } from '../socket.ts';
+import { isNetlinkError, type NetlinkSocket, type Question, tolerating } from '../socket.ts';
 import { traced } from '../trace.ts';
 
 /** linux/netfilter.h: the families that a table can belong to, by nft's names. */
@@ -82,7 +82,7 @@ export interface NftMessages<A> extends Layout<{ family: number }, A> {
   /** A change for a batch that deletes an object. */
   remove(op: string, table: Table, own: A): Request;
   /** Asks for one object, at a cost that does not depend on the others. */
-  get(op: string, table: Table, own: A): Request;
+  question(op: string, table: Table, own: A): Question<A>;
   /**
    * The attributes of the table's objects; other tables', which some kernels list as well, are left out.
    * @param asked attributes of the request, which has none by default
@@ -121,9 +121,11 @@ export function nftMessages<A extends object, N extends keyof A & string>(
       return { op, type: nftType('NEW', kind), flags, body: inTable(table, own) };
     },
     remove: (op, table, own) => ({ op, type: nftType('DEL', kind), body: inTable(table, own) }),
-    get: (op, table, own) => {
-      return { op, type: nftType('GET', kind), body: inTable(table, own), isQuestion: true };
-    },
+    question: (op, table, own) => ({
+      ...{ op, type: nftType('GET', kind), body: inTable(table, own), isQuestion: true },
+      absent: NOT_THERE,
+      read: body => format.decode(body).attrs,
+    }),
     list(socket, op, table, asked = {} as A, only) {
       const request = { op, type: nftType('GET', kind), body: bodyOf(table, asked) };
       return dump(socket, request, only).flatMap(body => {
@@ -221,8 +223,11 @@ export function tryOut(socket: NetlinkSocket, changes: readonly Request[]): void
 
 /** The rule set's generation number, which grows with every transaction of any program. */
 function readGeneration(socket: NetlinkSocket): number {
-  const question = generationMessage.encode({ family: NFPROTO.inet }, {});
-  const request = { op: 'read the rule set generation', type: nftType('GET', 'GEN'), body: question };
-  const body = socket.find({ ...request, isQuestion: true }, NOT_THERE);
-  return body ? (generationMessage.decode(body).attrs.id ?? 0) : 0;
+  const id = socket.ask({
+    op: 'read the rule set generation',
+    ...{ type: nftType('GET', 'GEN'), body: generationMessage.encode({ family: NFPROTO.inet }, {}) },
+    ...{ isQuestion: true, absent: NOT_THERE },
+    read: body => generationMessage.decode(body).attrs.id,
+  });
+  return id ?? 0;
 }

@@ -39,7 +39,7 @@ import {
   snat,
 } from './expr.ts';
 import { MatchError, type Subject, takeComparison, takeSubject } from './match.ts';
-import { commit, commitAfterReading, type NftFamily, NOT_THERE, renderTable, type Table } from './message.ts';
+import { commit, commitAfterReading, type NftFamily, renderTable, type Table } from './message.ts';
 import {
   addChain,
   addRule,
@@ -48,7 +48,6 @@ import {
   type BaseChain,
   type Chain,
   type ChainSummary,
-  chainMessage,
   chainQuestion,
   deleteChain,
   flushChain,
@@ -59,7 +58,6 @@ import {
   renderFields,
   setQuestion,
   summarizeChains,
-  tableMessage,
   tableQuestion,
   toChain,
 } from './table.ts';
@@ -145,7 +143,12 @@ export function tableMissing(table: Table): string {
 /** What is missing or different in a skeleton, human-readable: `chain "forward" is missing`. */
 export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): string[] {
   const { table, sets, chains } = skeleton;
-  const { found, hasSet, findChain } = askFor(socket, skeleton);
+  // One by one, together: a list of them has those of every program on the host.
+  const [found, ...parts] = socket.askAll([
+    tableQuestion(table),
+    ...sets.map(setQuestion),
+    ...chains.map(({ name }) => chainQuestion(table, name)),
+  ]);
   const rules = listRules(socket, table);
   const note = versionNote(skeleton);
   const firsts = chains.flatMap(({ name }) => rules.find(({ chain }) => chain === name) ?? []);
@@ -157,44 +160,19 @@ export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): str
     ...(found && isDormant(found)
       ? [`table ${renderTable(table)} is dormant: none of its rules applies`]
       : []),
-    ...sets.filter(set => !hasSet(set)).map(({ name }) => `"${name}" is missing`),
-    ...chains.flatMap(plan => {
+    ...sets.filter((_, i) => parts[i] === undefined).map(({ name }) => `"${name}" is missing`),
+    ...chains.flatMap((plan, at) => {
       const own = rules.filter(({ chain }) => chain === plan.name);
+      const chain = parts[sets.length + at];
       return chainProblem(
         plan,
-        findChain(plan),
+        chain && toChain(chain),
         () =>
           own.length === plan.rules?.length &&
           plan.rules.every((rule, i) => isRule(parseRule(table.family, rule), own[i])),
       );
     }),
   ];
-}
-
-/** Asks for table, sets and chains one by one, together: a list of them has those of every program on the host. */
-function askFor(
-  socket: NetlinkSocket,
-  { table, sets, chains }: Skeleton,
-): {
-  readonly found: { readonly flags?: number | undefined } | undefined;
-  hasSet(set: NftSet): boolean;
-  findChain(plan: ChainPlan): Chain | undefined;
-} {
-  const questions = [
-    ...sets.map(setQuestion),
-    ...chains.map(({ name }) => chainQuestion(table, name)),
-    tableQuestion(table),
-  ];
-  const answers = socket.findAll(questions, NOT_THERE);
-  const own = answers.at(-1);
-  return {
-    found: own && tableMessage.decode(own).attrs,
-    hasSet: set => answers[sets.indexOf(set)] !== undefined,
-    findChain(plan) {
-      const body = answers[sets.length + chains.indexOf(plan)];
-      return body && toChain(chainMessage.decode(body).attrs);
-    },
-  };
 }
 
 function chainProblem(plan: ChainPlan, chain: Chain | undefined, hasRules: () => boolean): string[] {
@@ -474,8 +452,8 @@ export function restoreSkeleton(socket: NetlinkSocket, skeleton: Skeleton): void
 
 /** A transaction that ends the dormancy of a table may add no chain to it. */
 function wake(socket: NetlinkSocket, table: Table): void {
-  const found = socket.find(tableQuestion(table), NOT_THERE);
-  if (found && isDormant(tableMessage.decode(found).attrs)) commit(socket, [addTable(table)]);
+  const found = socket.ask(tableQuestion(table));
+  if (found && isDormant(found)) commit(socket, [addTable(table)]);
 }
 
 /** Elements by their owners' comments. Reads every element of the sets. */

@@ -20,7 +20,7 @@ import {
 } from '../codec.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { type Expression, expression, NF_DROP } from './expr.ts';
-import { NOT_THERE, nftMessages, renderTable, SET_ID, type Table } from './message.ts';
+import { nftMessages, renderTable, SET_ID, type Table } from './message.ts';
 
 /** Maximum size of user data in the kernel (linux/netfilter/nf_tables.h, NFT_USERDATA_MAXLEN). */
 const USERDATA_MAX_BYTES = 256;
@@ -213,11 +213,11 @@ export function deleteTable(table: Table): Request {
 
 /** True when the table exists. Same as: `nft list table <family> <name>` */
 export function hasTable(socket: NetlinkSocket, table: Table): boolean {
-  return socket.find(tableQuestion(table), NOT_THERE) !== undefined;
+  return socket.ask(tableQuestion(table)) !== undefined;
 }
 
-export function tableQuestion(table: Table): Request {
-  return tableMessage.get(`find table ${renderTable(table)}`, table, {});
+export function tableQuestion(table: Table) {
+  return tableMessage.question(`find table ${renderTable(table)}`, table, {});
 }
 
 /** True when no packet passes its chains, as after: `nft add table <family> <name> { flags dormant; }` */
@@ -357,12 +357,12 @@ export function deleteChain(table: Table, name: string): Request {
 
 /** True when the table has the chain. Constant cost. Same as: `nft list chain <family> <table> <name>` */
 export function hasChain(socket: NetlinkSocket, table: Table, name: string): boolean {
-  return findChain(socket, table, name) !== undefined;
+  return socket.ask(chainQuestion(table, name)) !== undefined;
 }
 
 /** True when the table has the chain, and packets that no rule of it decides about are dropped. Constant cost. */
 export function isDropping(socket: NetlinkSocket, table: Table, name: string): boolean {
-  return findChain(socket, table, name)?.policy === NF_DROP;
+  return socket.ask(chainQuestion(table, name))?.policy === NF_DROP;
 }
 
 /** Chains of the table; none when the table does not exist. Same as: `nft list chains <family>` */
@@ -371,8 +371,8 @@ export function listChains(socket: NetlinkSocket, table: Table): Chain[] {
 }
 
 /** Asks for one chain, at a cost that does not depend on the others. */
-export function chainQuestion(table: Table, name: string): Request {
-  return chainMessage.get(`find chain "${name}" of table ${renderTable(table)}`, table, { name });
+export function chainQuestion(table: Table, name: string) {
+  return chainMessage.question(`find chain "${name}" of table ${renderTable(table)}`, table, { name });
 }
 
 type ChainAttrs = ReturnType<typeof chainAttrs.decode>;
@@ -385,11 +385,6 @@ export function toChain({ name = '', type, hook, policy }: ChainAttrs): Chain {
   if (at === undefined) return { name };
   const base = { type: type === 'nat' ? 'nat' : 'filter', hook: at, priority: hook?.priority ?? 0 } as const;
   return { name, base, ...drops };
-}
-
-function findChain(socket: NetlinkSocket, table: Table, name: string): ChainAttrs | undefined {
-  const body = socket.find(chainQuestion(table, name), NOT_THERE);
-  return body && chainMessage.decode(body).attrs;
 }
 
 function hookName(number: number | undefined): keyof typeof HOOK | undefined {
@@ -462,8 +457,8 @@ export function listSets(socket: NetlinkSocket, table: Table): string[] {
 }
 
 /** Asks for one set or map, at a cost that does not depend on the others: any answer means that it exists. */
-export function setQuestion(set: NftSet): Request {
-  return setMessage.get(`find ${renderSet(set)}`, set.table, { name: set.name });
+export function setQuestion(set: NftSet) {
+  return setMessage.question(`find ${renderSet(set)}`, set.table, { name: set.name });
 }
 
 /** `map "claims4" of table "inet catena_portmap"`, for messages. */

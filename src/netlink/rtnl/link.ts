@@ -23,7 +23,6 @@ import {
   type ValuesOf,
 } from '../codec.ts';
 import {
-  askAll,
   isNetlinkError,
   NetlinkError,
   type NetlinkSocket,
@@ -319,12 +318,12 @@ export function findLink(socket: NetlinkSocket, which: string | number): Link | 
 }
 
 export function findLinks(socket: NetlinkSocket, which: readonly (string | number)[]): (Link | undefined)[] {
-  return askAll(socket, which.map(linkQuestion));
+  return socket.askAll(which.map(linkQuestion));
 }
 
 /** Like {@link findLink}, but throws a NetlinkError with ENODEV when there is none. */
 export function getLink(socket: NetlinkSocket, which: string | number): Link {
-  const [link] = askAll(socket, [{ ...linkQuestion(which), absent: [] }]);
+  const link = socket.ask({ ...linkQuestion(which), absent: [] });
   if (link === undefined) throw new NetlinkError(`find ${wordsFor(which)}`, Errno.ENODEV);
   return link;
 }
@@ -347,11 +346,12 @@ export function createLink(socket: NetlinkSocket, link: NewLink): void {
 
 /** Like {@link createLink}, but also queries the new link in the same batch; undefined when the name is taken. */
 export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined {
-  const [made, found] = socket.attemptAll([newLinkRequest(link), linkQuestion(link.name)]);
+  const question = linkQuestion(link.name);
+  const [made, found] = socket.attemptAll([newLinkRequest(link), question]);
   if (isNetlinkError(made, Errno.EEXIST)) return undefined;
   if (made instanceof NetlinkError) throw explainKind(made, link.kind);
   const [body] = found instanceof NetlinkError ? [] : (found ?? []);
-  if (body !== undefined) return decodeLink(body);
+  if (body !== undefined) return question.read(body);
   // The caller does not know about the new link.
   removeLink(socket, link.name);
   throw found instanceof NetlinkError ? found : new NetlinkError(`find link "${link.name}"`, Errno.ENODEV);
@@ -511,8 +511,7 @@ function removeLinkRequest(which: string | number): Request {
 }
 
 export function linkQuestion(which: string | number): Question<Link> {
-  const request = linkMessage.get(`find ${wordsFor(which)}`, ...placeOf(which));
-  return { ...request, isQuestion: true, absent: [Errno.ENODEV], read: decodeLink };
+  return linkMessage.question(`find ${wordsFor(which)}`, ...placeOf(which), [Errno.ENODEV], toLink);
 }
 
 function wordsFor(which: string | number): string {
@@ -521,10 +520,6 @@ function wordsFor(which: string | number): string {
 
 function placeOf(which: string | number): Parameters<typeof linkMessage.encode> {
   return typeof which === 'string' ? [{}, { ifname: which }] : [{ index: which }, {}];
-}
-
-function decodeLink(body: Uint8Array): Link {
-  return toLink(linkMessage.decode(body));
 }
 
 function toLink({ header, attrs }: ReturnType<typeof linkMessage.decode>): Link {
@@ -556,7 +551,7 @@ const netnsIdMessage = messages('NSID', rtgenmsg, attrs('namespace id', { nsid: 
  * Same as: `ip netns list-id`
  */
 export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
-  const ask = () => askAll(socket, [netnsIdQuestion(netnsFd)])[0] ?? NO_ID;
+  const ask = () => socket.ask(netnsIdQuestion(netnsFd)) ?? NO_ID;
   const id = ask();
   if (id !== NO_ID) return id;
   // The kernel may give a namespace its id only when it first shows a device that leads there.
@@ -565,12 +560,8 @@ export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
 }
 
 export function netnsIdQuestion(netnsFd: number): Question<number> {
-  return {
-    ...netnsIdMessage.get('find the id of a network namespace', {}, { fd: netnsFd }),
-    isQuestion: true,
-    absent: [],
-    read: body => netnsIdMessage.decode(body).attrs.nsid ?? NO_ID,
-  };
+  const op = 'find the id of a network namespace';
+  return netnsIdMessage.question(op, {}, { fd: netnsFd }, [], ({ attrs }) => attrs.nsid ?? NO_ID);
 }
 
 /** The id by which links of the socket's namespace refer to the namespace that the thread is in; -1 if none does. */

@@ -9,7 +9,7 @@ import {
   type Request,
   type Struct,
 } from '../codec.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import type { NetlinkSocket, Question } from '../socket.ts';
 import { traced } from '../trace.ts';
 
 /** sys/socket.h */
@@ -46,7 +46,20 @@ export interface Messages<H, A> extends Layout<H, A> {
   /** Changes an object with a message like that which makes it, or with one of its own (`SET`). */
   change(op: string, header: Partial<H>, attributes: A, verb?: 'NEW' | 'SET'): Request;
   remove(op: string, header: Partial<H>, attributes?: A): Request;
+  /** The request for a dump. */
   get(op: string, header: Partial<H>, attributes?: A): Request;
+  /**
+   * Asks for one object.
+   * @param absent refusals that mean that it does not exist
+   * @param read undefined when it does not exist after all
+   */
+  question<T>(
+    op: string,
+    header: Partial<H>,
+    attributes: A,
+    absent: readonly number[],
+    read: (found: { readonly header: H; readonly attrs: A }) => T | undefined,
+  ): Question<T>;
   /** The objects that the kernel lists. Older kernels ignore what they are asked for, and list all. */
   list(
     socket: NetlinkSocket,
@@ -78,6 +91,9 @@ export function messages<H extends object, A extends object>(
     change: (op, head, own, verb = 'NEW') => ({ op, type: rtm(verb, kind), body: body.encode(head, own) }),
     remove: (op, head, own = none) => ({ op, type: rtm('DEL', kind), body: body.encode(head, own) }),
     get,
+    question: (op, head, own, absent, read) => {
+      return { ...get(op, head, own), isQuestion: true, absent, read: one => read(body.decode(one)) };
+    },
     list: (socket, op, head = {}, own) => socket.dump(get(op, head, own)).map(one => body.decode(one)),
   };
 }

@@ -68,14 +68,14 @@ export function findNeighbour(
   | { readonly mac: string | undefined; readonly isPermanent: boolean; readonly isReachable: boolean }
   | undefined {
   const header = { family: AF[ip.family], index };
-  const found = socket.find(neighbourMessage.get('find neighbour', header, { destination: ip }), [ENOENT]);
-  if (found === undefined) return undefined;
-  const { header: reply, attrs: own } = neighbourMessage.decode(found);
-  return {
-    mac: own.address,
-    isPermanent: (reply.state & NUD_PERMANENT) !== 0,
-    isReachable: (reply.state & NUD_REACHABLE) !== 0,
-  };
+  const own = { destination: ip };
+  return socket.ask(
+    neighbourMessage.question('find neighbour', header, own, [ENOENT], ({ header: { state }, attrs }) => ({
+      mac: attrs.address,
+      isPermanent: (state & NUD_PERMANENT) !== 0,
+      isReachable: (state & NUD_REACHABLE) !== 0,
+    })),
+  );
 }
 
 /**
@@ -98,9 +98,10 @@ export function probeNeighbourRequest(index: number, address: Ip, mac: string): 
  */
 export function findForwardingPort(socket: NetlinkSocket, bridge: number, mac: string): number | undefined {
   const own = { address: mac, master: bridge };
-  const question = neighbourMessage.get('find forwarding entry', { family: AF.bridge }, own);
-  const found = socket.find(question, [ENOENT]);
-  return found && neighbourMessage.decode(found).header.index;
+  const place = { family: AF.bridge };
+  return socket.ask(
+    neighbourMessage.question('find forwarding entry', place, own, [ENOENT], ({ header }) => header.index),
+  );
 }
 
 /** The request that sets a permanent neighbour, for a batch. Same as: `ip neighbour replace <ip> lladdr <mac> dev <device> nud permanent` */

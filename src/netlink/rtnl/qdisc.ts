@@ -19,7 +19,7 @@ import {
   u64,
   Writer,
 } from '../codec.ts';
-import { askAll, type NetlinkSocket, type Question } from '../socket.ts';
+import type { NetlinkSocket, Question } from '../socket.ts';
 import { messages } from './message.ts';
 
 /** linux/rtnetlink.h */
@@ -283,21 +283,18 @@ export function listQdiscs(socket: NetlinkSocket): Qdisc[] {
  * Same as: `tc qdisc show dev <link> root` / `… ingress`
  */
 export function findQdisc(socket: NetlinkSocket, index: number, at: Hook | number): Qdisc | undefined {
-  return askAll(socket, [qdiscQuestion(index, at)])[0];
+  return socket.ask(qdiscQuestion(index, at));
 }
 
 export function qdiscQuestion(index: number, at: Hook | number): Question<Qdisc> {
   const [name, parent] = typeof at === 'number' ? [renderTcHandle(at), at] : [at, PARENTS[at]];
-  return {
-    ...qdiscMessage.get(`find ${name} qdisc of link with index ${index}`, { index, parent }),
-    // The answer is a notification, which the requester only gets as an echo; some qdiscs have none.
-    flags: NLM_F_ECHO,
-    absent: [Errno.ENOENT, Errno.ENODEV],
-    read(body) {
-      const qdisc = toQdisc(qdiscMessage.decode(body));
-      return qdisc.handle ? qdisc : undefined;
-    },
-  };
+  const op = `find ${name} qdisc of link with index ${index}`;
+  const absent = [Errno.ENOENT, Errno.ENODEV];
+  const asked = qdiscMessage.question(op, { index, parent }, {}, absent, found => {
+    return found.header.handle ? toQdisc(found) : undefined;
+  });
+  // The answer is a notification, which the requester only gets as an echo; some qdiscs have none.
+  return { ...asked, flags: NLM_F_ECHO, isQuestion: false };
 }
 
 /**

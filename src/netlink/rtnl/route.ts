@@ -20,7 +20,7 @@ import {
   u16,
   u32,
 } from '../codec.ts';
-import { isNetlinkError, NetlinkError, type NetlinkSocket, tolerating } from '../socket.ts';
+import { isNetlinkError, NetlinkError, type NetlinkSocket, type Question, tolerating } from '../socket.ts';
 import { AF, messages } from './message.ts';
 
 /** linux/rtnetlink.h: the gateway is on the link, whatever the addresses say. The kernel refuses most other flags of its own. */
@@ -391,12 +391,9 @@ export function listRoutesByDevice(socket: NetlinkSocket): Route[] {
 /** The kernel shows all parts with the origin of one: that of the device for which it is asked, if any. Same as: `ip -6 route get fibmatch <dst> oif <device>` */
 function originOf(socket: NetlinkSocket, { dst, oif, table, priority, protocol }: Route): number | undefined {
   const header = { family: AF[6], dstLength: IP_BITS[6], flags: RTM_F_FIB_MATCH };
-  const request = routeMessage.get(`find the origin of the route to ${renderCidr(dst)}`, header, {
-    dst: networkOf(dst),
-    oif,
-  });
-  const reply = socket.find({ ...request, isQuestion: true }, UNREACHABLE);
-  const found = reply && decodeRoute(reply);
+  const op = `find the origin of the route to ${renderCidr(dst)}`;
+  const own = { dst: networkOf(dst), oif };
+  const found = socket.ask(routeMessage.question(op, header, own, UNREACHABLE, toRoute));
   // A narrower route may lead to the first address of the destination.
   const isIt = found?.oif === oif && found.dst.prefix === dst.prefix && found.table === table;
   return isIt && found.priority === priority ? found.protocol : protocol;
@@ -414,7 +411,10 @@ export function listRouteMessages(socket: NetlinkSocket): Uint8Array[] {
 
 /** Reads a message of {@link listRouteMessages}. A route that uses a next hop object gets the next hop itself. */
 export function decodeRoute(body: Uint8Array): Route {
-  const message = routeMessage.decode(body);
+  return toRoute(routeMessage.decode(body));
+}
+
+function toRoute(message: RouteMessage): Route {
   const { header, attrs: own } = message;
   const { unknown: route = [], metrics: { unknown: metrics = [] } = {} } = own;
   return {
@@ -516,8 +516,7 @@ export interface RouteLookup {
 
 /** The route to an address, or undefined when there is none. Same as: `ip route get <address>` */
 export function findWay(socket: NetlinkSocket, address: Ip): RouteLookup | undefined {
-  const reply = socket.find(questionFor({ destination: address }), UNREACHABLE);
-  return reply && decodeLookup(reply);
+  return socket.ask(questionFor({ destination: address }));
 }
 
 /**
@@ -526,26 +525,22 @@ export function findWay(socket: NetlinkSocket, address: Ip): RouteLookup | undef
  * Same as: `ip route get <destination> from <source> iif <device>`
  */
 export function lookUpRoute(socket: NetlinkSocket, question: RouteQuestion): RouteLookup | number {
-  try {
-    const reply = socket.find(questionFor(question), []);
-    return reply === undefined ? 0 : decodeLookup(reply);
-  } catch (error) {
-    if (error instanceof NetlinkError && UNREACHABLE.includes(error.errno)) return error.errno;
-    throw error;
-  }
+  const asked = questionFor(question);
+  const [outcome] = socket.attemptAll([asked]);
+  if (isNetlinkError(outcome, ...UNREACHABLE)) return outcome.errno;
+  if (outcome instanceof NetlinkError) throw outcome;
+  return (outcome?.[0] && asked.read(outcome[0])) ?? 0;
 }
 
-function questionFor({ destination, source, iif }: RouteQuestion): Request {
+function questionFor({ destination, source, iif }: RouteQuestion): Question<RouteLookup> {
   const op = `find the route to ${renderIp(destination)}`;
   const bits = IP_BITS[destination.family];
   const header = { family: AF[destination.family], dstLength: bits, srcLength: source ? bits : 0 };
-  return { ...routeMessage.get(op, header, { dst: destination, src: source, iif }), isQuestion: true };
-}
-
-function decodeLookup(reply: Uint8Array): RouteLookup {
-  const { header, attrs } = routeMessage.decode(reply);
-  const { oif = 0, via, gateway = via, prefsrc } = attrs;
-  return { local: header.type === RTN_LOCAL, oif, gateway, source: prefsrc };
+  const own = { dst: destination, src: source, iif };
+  return routeMessage.question(op, header, own, UNREACHABLE, ({ header: { type }, attrs }) => {
+    const { oif = 0, via, gateway = via, prefsrc } = attrs;
+    return { local: type === RTN_LOCAL, oif, gateway, source: prefsrc };
+  });
 }
 
 /** Documentation/networking/vrf.rst: above the metric of any other default route, in every table. */

@@ -7,7 +7,12 @@ import {
   NLM_F_REQUEST,
   type Request,
 } from '../../../src/netlink/codec.ts';
-import { NetlinkError, type NetlinkSocket, type Outcome } from '../../../src/netlink/socket.ts';
+import {
+  NetlinkError,
+  type NetlinkSocket,
+  type Outcome,
+  type Question,
+} from '../../../src/netlink/socket.ts';
 
 /**
  * The bytes of a listing: one field per line, bytes in hexadecimal, two spaces, then what they mean. Braces mark
@@ -53,18 +58,17 @@ export function answering<T>(
     request: (request: Request) => answer(request),
     requestAll: (requests: readonly Request[]) => requests.flatMap(answer),
     attemptAll: (requests: readonly Request[]) => requests.map(request => attempt(() => answer(request))),
-    find: (request: Request, absent: readonly number[]) => findIn(() => answer(request), absent),
-    findAll: (requests: readonly Request[], absent: readonly number[] = []) =>
-      requests.map(request => findIn(() => answer(request), request.absent ?? absent)),
+    ask: (question: Question<unknown>) => askOnce(answer, question),
+    askAll: (questions: readonly Question<unknown>[]) => questions.map(one => askOnce(answer, one)),
     dump: (request: Request) => answer(request),
   };
   return operation(socket as unknown as NetlinkSocket);
 }
 
-function findIn(request: () => readonly Uint8Array[], absent: readonly number[]): Uint8Array | undefined {
-  const outcome = attempt(request);
-  if (!(outcome instanceof NetlinkError)) return outcome[0];
-  if (absent.includes(outcome.errno)) return undefined;
+function askOnce(answer: (request: Request) => readonly Uint8Array[], question: Question<unknown>): unknown {
+  const outcome = attempt(() => answer(question));
+  if (!(outcome instanceof NetlinkError)) return outcome[0] && question.read(outcome[0]);
+  if (question.absent.includes(outcome.errno)) return undefined;
   throw outcome;
 }
 

@@ -112,17 +112,19 @@ describe('NetlinkSocket', () => {
     expect(socket.attemptAll([])).toEqual([]);
   });
 
-  test('find() and findAll() return nothing for the errors that mean so, and throw the others', () => {
-    const all = [
-      ask('nosuchlink'),
-      { ...ask('lo'), isQuestion: true },
-      { ...ask('nosuchlink'), isQuestion: true },
-    ];
-    expect(socket.findAll(all, [Errno.ENODEV]).map(body => body !== undefined)).toEqual([false, true, false]);
-    expect(() => socket.findAll(all, [])).toThrow('Cannot find link "nosuchlink": no such device (ENODEV)');
-    expect(socket.find({ ...ask('lo'), isQuestion: true }, [])).toBeDefined();
+  test('ask() and askAll() return nothing for the errors that mean so, and throw the others', () => {
+    const read = (body: Uint8Array) => body.length > 0;
+    const question = (name: string, isQuestion: boolean, absent: readonly number[] = [Errno.ENODEV]) => {
+      return { ...ask(name), isQuestion, absent, read };
+    };
+    const all = [question('nosuchlink', false), question('lo', true), question('nosuchlink', true)];
+    expect(socket.askAll(all)).toEqual([undefined, true, undefined]);
+    expect(() => socket.askAll(all.map(one => ({ ...one, absent: [] })))).toThrow(
+      'Cannot find link "nosuchlink": no such device (ENODEV)',
+    );
+    expect(socket.ask(question('lo', true, []))).toBe(true);
     // Nothing is left unread that the next question would get.
-    expect(socket.find(ask('nosuchlink'), [Errno.ENODEV])).toBeUndefined();
+    expect(socket.ask(question('nosuchlink', false))).toBeUndefined();
   });
 
   test('requestAll() names which of several failed, at any position', () => {

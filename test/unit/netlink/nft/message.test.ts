@@ -5,7 +5,12 @@ import type { Request } from '../../../../src/netlink/codec.ts';
 import { commit, commitAfterReading, nftType } from '../../../../src/netlink/nft/message.ts';
 import { sweepOwned } from '../../../../src/netlink/nft/skeleton.ts';
 import { addTable, hasTable, listTableNames } from '../../../../src/netlink/nft/table.ts';
-import { NETLINK_NETFILTER, NetlinkError, NetlinkSocket } from '../../../../src/netlink/socket.ts';
+import {
+  NETLINK_NETFILTER,
+  NetlinkError,
+  NetlinkSocket,
+  type Question,
+} from '../../../../src/netlink/socket.ts';
 import { Errno } from '../../../../src/sys/errno.ts';
 import { planFaults } from '../../../../src/sys/fault.ts';
 
@@ -76,10 +81,10 @@ function fakeKernel(...refusals: number[]) {
     generations: [] as number[],
     read: 6,
     socket: {
-      find(request: Request) {
-        expect(request.type).toBe(nftType('GET', 'GEN'));
+      ask({ type, read }: Question<unknown>) {
+        expect(type).toBe(nftType('GET', 'GEN'));
         kernel.read += 1;
-        return Uint8Array.of(0, 0, 0, 0, 8, 0, 1, 0, 0, 0, 0, kernel.read);
+        return read(Uint8Array.of(0, 0, 0, 0, 8, 0, 1, 0, 0, 0, 0, kernel.read));
       },
       transaction(begin: Request) {
         kernel.transactions += 1;

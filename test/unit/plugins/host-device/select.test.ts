@@ -14,7 +14,7 @@ afterAll(() => fs.rmSync(SYS, { recursive: true, force: true }));
 function noInterfaces(): { host: NetlinkSocket; asked: string[] } {
   const asked: string[] = [];
   const host = {
-    findAll: (questions: readonly { op: string }[]) => {
+    askAll: (questions: readonly { op: string }[]) => {
       asked.push(...questions.map(({ op }) => op));
       return questions.map(() => undefined);
     },
