@@ -133,7 +133,7 @@ function listDropping(call: Call, isTold: boolean): string[] {
 }
 
 function listLegacyDropping(): string[] {
-  return FAMILIES.filter(family => isLegacyDropping(family, 'filter', 'FORWARD')).map(
+  return FAMILIES.filter(family => isLegacyDropping(family)).map(
     family => `chain "FORWARD" of ip${family === 4 ? '' : '6'}tables-legacy`,
   );
 }

@@ -13,7 +13,14 @@ import { IFF_UP, linkMessage } from './rtnl/link.ts';
 import { AF, messages, rtm } from './rtnl/message.ts';
 import { tcmsg } from './rtnl/qdisc.ts';
 import { decodeRoute, waysOf } from './rtnl/route.ts';
-import { enlargeReceiveBuffer, joinGroup, openNetlink, SOL_NETLINK, setMembership } from './socket.ts';
+import {
+  enlargeReceiveBuffer,
+  joinGroup,
+  NETLINK_ROUTE,
+  openNetlink,
+  SOL_NETLINK,
+  setMembership,
+} from './socket.ts';
 
 /** A firewall reload on a full node is some MiB of notifications, which arrive faster than they are read. */
 const BUFFER_BYTES = 8 << 20;
@@ -165,7 +172,7 @@ function subscribe<T>(fd: number, filter: readonly Instruction[] | undefined, jo
 /** linux/rtnetlink.h, RTNLGRP_LINK, _TC, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE, _IPV4_NETCONF, _IPV6_NETCONF. */
 export const ROUTE_GROUPS: readonly number[] = [1, 4, 5, 7, 9, 11, 24, 25];
 /** Those for other namespaces, in which only devices, addresses and routes are ours. */
-export const PEER_GROUPS: readonly number[] = [1, 5, 7, 9, 11];
+const PEER_GROUPS: readonly number[] = [1, 5, 7, 9, 11];
 
 const [NEWLINK, DELLINK] = [rtm('NEW', 'LINK'), rtm('DEL', 'LINK')];
 const [DELADDR, DELROUTE] = [rtm('DEL', 'ADDR'), rtm('DEL', 'ROUTE')];
@@ -359,19 +366,12 @@ interface PeerMonitorEvents {
 
 /**
  * Listens until it is closed. Containers decide how much there is to hear, so what it costs is limited.
- * @param groups RTNLGRP_* of linux/rtnetlink.h
- * @param filter what is notified of
  * @returns a function that closes it
  * @throws SystemError if the socket cannot be opened, or the kernel is too old
  */
-export function openPeerMonitor(
-  protocol: number,
-  groups: readonly number[],
-  filter: readonly Instruction[],
-  events: PeerMonitorEvents,
-): () => void {
+export function openPeerMonitor(events: PeerMonitorEvents): () => void {
   const read = labelledReader(MOST_BYTES, { level: SOL_NETLINK, type: NETLINK_LISTEN_ALL_NSID });
-  let fd: number | undefined = listen(protocol, groups, filter);
+  let fd: number | undefined = listenToPeers();
   let timer: Timer | undefined;
   let isClosed = false;
   let afterMs = EVERY_MS;
@@ -398,7 +398,7 @@ export function openPeerMonitor(
     try {
       if (fd === undefined) {
         if (performance.now() < reopenAt) return;
-        fd = listen(protocol, groups, filter);
+        fd = listenToPeers();
         events.lost(why);
       }
       const found = readAll(fd);
@@ -425,12 +425,12 @@ export function openPeerMonitor(
   };
 }
 
-function listen(protocol: number, groups: readonly number[], filter: readonly Instruction[]): number {
-  const fd = openNetlink(protocol);
+function listenToPeers(): number {
+  const fd = openNetlink(NETLINK_ROUTE);
   const whose = 'other network namespaces';
-  return subscribe(fd, filter, () => {
+  return subscribe(fd, ROUTE_FILTER, () => {
     setMembership(fd, NETLINK_LISTEN_ALL_NSID, 1, whose);
-    for (const group of groups) joinGroup(fd, group, whose);
+    for (const group of PEER_GROUPS) joinGroup(fd, group, whose);
     return fd;
   });
 }

@@ -15,7 +15,6 @@ import {
   openAll,
   openMonitor,
   openPeerMonitor,
-  PEER_GROUPS,
   type PeerMessages,
   ROUTE_FILTER,
   ROUTE_GROUPS,
@@ -94,7 +93,7 @@ function listenInside(hints: DeviceHints, events: SourceEvents): () => void {
     lost: events.missed,
   };
   // If the kernel is too old for this, the timer finds what changes inside.
-  return attempt(() => openPeerMonitor(NETLINK_ROUTE, PEER_GROUPS, ROUTE_FILTER, listener)) ?? (() => {});
+  return attempt(() => openPeerMonitor(listener)) ?? (() => {});
 }
 
 function listDevices(): HostDevice[] {

@@ -7,6 +7,7 @@ import {
   canUseFilter,
   filterChanges,
   filterTable,
+  isFilterDropping,
   isFilterOfIptables,
   readFilter,
   tryFilter,
@@ -22,7 +23,7 @@ import {
 } from '../../../src/netlink/iptables/program.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/message.ts';
-import { hasChain, isDropping } from '../../../src/netlink/nft/table.ts';
+import { hasChain } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { ADMIN_CHAIN, CNI_FORWARD, STAGES } from '../config.ts';
 import { type AccessPlan, type Claim, type Ingress, TALLY } from '../plan.ts';
@@ -90,10 +91,7 @@ function updateTable(
  * Same as: `iptables -S FORWARD` or `iptables-legacy -S FORWARD` beginning with `-P FORWARD DROP`
  */
 export function doesIptablesDrop(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
-  return familiesOf(pods).some(
-    family =>
-      isDropping(socket, filterTable(family), 'FORWARD') || isLegacyDropping(family, 'filter', 'FORWARD'),
-  );
+  return familiesOf(pods).some(family => isFilterDropping(socket, family) || isLegacyDropping(family));
 }
 
 /** The IP versions of the addresses. */

@@ -8,7 +8,7 @@ import {
   canUseFilter,
   FORWARDED_LABEL,
   filterChanges,
-  filterTable,
+  isFilterDropping,
 } from '../../../src/netlink/iptables/filter.ts';
 import {
   isLegacyDropping,
@@ -27,7 +27,7 @@ import {
   tryNat,
 } from '../../../src/netlink/iptables/program.ts';
 import { type Entry, findElement, findElements } from '../../../src/netlink/nft/element.ts';
-import { hasChain, isDropping } from '../../../src/netlink/nft/table.ts';
+import { hasChain } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   asSaved,
@@ -280,7 +280,7 @@ const RULE = `FORWARD -m connlabel --label "${FORWARDED_LABEL}" -m comment --com
 export function forwardChanges(socket: NetlinkSocket, families: readonly (4 | 6)[]): Request[] {
   const line = `-A ${RULE}`;
   return families
-    .filter(family => isDropping(socket, filterTable(family), 'FORWARD'))
+    .filter(family => isFilterDropping(socket, family))
     .flatMap(family =>
       filterChanges(socket, family, { chains: [] }, ({ rules }) =>
         rules.includes(RULE) || !canUseFilter(socket, family, [line]) ? [] : [line],
@@ -291,7 +291,7 @@ export function forwardChanges(socket: NetlinkSocket, families: readonly (4 | 6)
 /** Adds the rule where iptables is the legacy packet filter and lacks it. */
 export function forwardInLegacy(families: readonly (4 | 6)[]): void {
   for (const family of families) {
-    if (!isLegacyDropping(family, 'filter', 'FORWARD')) continue;
+    if (!isLegacyDropping(family)) continue;
     const mode = doProgramsChange(family, 'legacy') ? 'any' : hasLegacyTools(family) ? 'legacy' : undefined;
     if (mode === undefined || saveTable(family, 'filter', mode).rules.includes(RULE)) continue;
     restoreTable(family, 'filter', [`-A ${RULE}`], mode);

@@ -17,6 +17,7 @@ import {
   loadAddress,
   loadMeta,
   META,
+  NF_DROP,
   NFT_CMP_EQ,
   NFT_CMP_NEQ,
   NFT_GOTO,
@@ -30,6 +31,7 @@ import {
   addRule,
   addTable,
   type BaseChain,
+  chainQuestion,
   deleteRule,
   hasChain,
   insertRule,
@@ -236,6 +238,11 @@ export function filterChanges(
 /** The table as {@link filterChanges} reads it; rules that our plugins do not write have no text. */
 export function readFilter(socket: NetlinkSocket, family: Family, extract: Extract): SavedTable {
   return readRules(socket, family, extract).saved;
+}
+
+/** True when packets that no rule of the chain FORWARD decides about are dropped. Constant cost. */
+export function isFilterDropping(socket: NetlinkSocket, family: Family): boolean {
+  return socket.ask(chainQuestion(filterTable(family), 'FORWARD'))?.policy === NF_DROP;
 }
 
 /**

@@ -222,12 +222,12 @@ function readLegacyTable(family: Family, table: IptablesTable): LegacyTable | un
 }
 
 /**
- * True when the policy of a built-in chain of the legacy packet filter is DROP.
- * Same as: `iptables-legacy -S <chain>` beginning with `-P <chain> DROP`
+ * True when the policy for forwarded packets in the legacy packet filter is DROP.
+ * Same as: `iptables-legacy -S FORWARD` beginning with `-P FORWARD DROP`
  */
-export function isLegacyDropping(family: Family, table: IptablesTable, chain: string): boolean {
-  const found = readLegacyTable(family, table);
-  const at = found?.policies.get(chain);
+export function isLegacyDropping(family: Family): boolean {
+  const found = readLegacyTable(family, 'filter');
+  const at = found?.policies.get('FORWARD');
   if (found === undefined || at === undefined) return false;
   const { entries } = found;
   const view = viewOf(entries);

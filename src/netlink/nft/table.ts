@@ -360,11 +360,6 @@ export function hasChain(socket: NetlinkSocket, table: Table, name: string): boo
   return socket.ask(chainQuestion(table, name)) !== undefined;
 }
 
-/** True when the table has the chain, and packets that no rule of it decides about are dropped. Constant cost. */
-export function isDropping(socket: NetlinkSocket, table: Table, name: string): boolean {
-  return socket.ask(chainQuestion(table, name))?.policy === NF_DROP;
-}
-
 /** Chains of the table; none when the table does not exist. Same as: `nft list chains <family>` */
 export function listChains(socket: NetlinkSocket, table: Table): Chain[] {
   return chainMessage.list(socket, `list chains of table ${renderTable(table)}`, table).map(toChain);

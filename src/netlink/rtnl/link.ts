@@ -22,13 +22,7 @@ import {
   u32,
   type ValuesOf,
 } from '../codec.ts';
-import {
-  isNetlinkError,
-  NetlinkError,
-  type NetlinkSocket,
-  type Question,
-  tolerating,
-} from '../socket.ts';
+import { isNetlinkError, NetlinkError, type NetlinkSocket, type Question, tolerating } from '../socket.ts';
 import { AF, messages } from './message.ts';
 
 /** The ends of a tunnel that was made without learning. */
