@@ -6,6 +6,7 @@ import manifest from '../../../package.json' with { type: 'json' };
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { fillBlanks } from '../fill-blanks.ts';
 import conflist from './files/conflist.txt' with { type: 'text' };
 import gitignore from './files/gitignore.txt' with { type: 'text' };
 import mainSource from './files/main.ts.txt' with { type: 'text' };
@@ -63,12 +64,8 @@ export function renderProject(
     [`${name}.conflist`]: conflist,
   };
   const values = { ...VERSIONS, name, 'catena-cni': library.dependency };
-  const texts = Object.entries(files).map(([path, text]) => [path, fill(text, values)] as const);
+  const texts = Object.entries(files).map(([path, text]) => [path, fillBlanks(text, values)] as const);
   return new Map<string, string | Uint8Array>([...texts, ...library.files]);
-}
-
-function fill(text: string, values: Readonly<Record<string, string>>): string {
-  return text.replace(/\{\{([^}]+)\}\}/g, (blank, key: string) => values[key] ?? blank);
 }
 
 /**

@@ -1,25 +1,27 @@
 // Which kinds of objects do addresses of a whole cluster need?
 
+import { type Blanks, fillBlanks } from '../fill-blanks.ts';
 import type { PrintOptions } from './print-options.ts';
 import held from './texts/held.yaml.txt' with { type: 'text' };
+import policy from './texts/policy.yaml.txt' with { type: 'text' };
 import pool from './texts/pool.yaml.txt' with { type: 'text' };
-
-/** API group of the kinds; src/pools/held.ts has the same. */
-const GROUP = 'catena.cni.cncf.io';
 
 /** The first release whose tokens name the node of their pod, and that has policies; minor number. */
 const POLICIES = 30;
 
 /** The custom resource definitions, and the policy for their objects if the cluster can have one, as YAML. */
 export function crds({ kubernetes }: Pick<PrintOptions, 'kubernetes'>): string {
-  const blanks = /\{\{(\w+)\}\}/g;
-  const both = HELD.map(words => held.replace(blanks, (blank, key: string) => words[key] ?? blank));
-  return `# The kinds of objects of cluster-wide addresses: kubectl apply -f -
-${[pool, ...both].join('---\n')}${kubernetes < POLICIES ? '' : `---\n${POLICY}`}`;
+  const kinds = [pool, ...HELD.map(words => fillBlanks(held, words))];
+  const rules = RULES.map(
+    ([operation, expression, message]) =>
+      `    - expression: "request.operation != '${operation}' || (${expression})"\n      message: "${message}"`,
+  );
+  const all = kubernetes < POLICIES ? kinds : [...kinds, fillBlanks(policy, { rules: rules.join('\n') })];
+  return `# The kinds of objects of cluster-wide addresses: kubectl apply -f -\n${all.join('---\n')}`;
 }
 
 /** What nodes hold of a pool: the same, but for these words of their text. */
-const HELD: readonly Readonly<Record<string, string>>[] = [
+const HELD: readonly Blanks[] = [
   {
     ...{ kind: 'Block', plural: 'blocks', singular: 'block', shortName: 'catblock', more: '' },
     about: 'Addresses of a pool that one node holds and hands out.',
@@ -31,9 +33,7 @@ const HELD: readonly Readonly<Record<string, string>>[] = [
   },
 ];
 
-/** The account of the nodes, which all share one: a token of a pod says on which node that runs. */
-const ACCOUNT = 'system:serviceaccount:kube-system:catena';
-const NODE_CLAIM = 'authentication.kubernetes.io/node-name';
+// All nodes share one account: a token of a pod says on which node that runs, which the policy calls `me`.
 const isMine = (object: string) => `${object}.spec.node == variables.me`;
 const bears = (object: string, mark: string) => `(has(${object}.spec.${mark}) && ${object}.spec.${mark})`;
 const isNext = (object: string) => `(has(${object}.spec.next) && ${object}.spec.next.node == variables.me)`;
@@ -70,28 +70,3 @@ const RULES: readonly (readonly [operation: string, expression: string, message:
     "a node deletes another's blocks only when that has vanished",
   ],
 ];
-
-const POLICY = `# Which node may write what: of Kubernetes 1.30 and later, where tokens name the node of their pod.
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: { name: blocks.${GROUP} }
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules:
-      - { apiGroups: [${GROUP}], apiVersions: ["*"], operations: [CREATE, UPDATE, DELETE], resources: [blocks, addresses] }
-  matchConditions:
-    - { name: account-of-the-nodes, expression: "request.userInfo.username == '${ACCOUNT}'" }
-  variables:
-    - name: me
-      expression: "has(request.userInfo.extra) && '${NODE_CLAIM}' in request.userInfo.extra ? request.userInfo.extra['${NODE_CLAIM}'][0] : ''"
-  validations:
-${RULES.map(
-  ([operation, expression, message]) =>
-    `    - expression: "request.operation != '${operation}' || (${expression})"\n      message: "${message}"\n`,
-).join('')}---
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: { name: blocks.${GROUP} }
-spec: { policyName: blocks.${GROUP}, validationActions: [Deny] }
-`;

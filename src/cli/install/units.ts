@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CORE_NAME, ON_DEMAND_SUFFIX } from '../../cni/directories.ts';
+import { fillBlanks } from '../fill-blanks.ts';
 import { findManifest } from './files.ts';
 import serviceUnit from './texts/catena.service.txt' with { type: 'text' };
 import socketUnit from './texts/catena.socket.txt' with { type: 'text' };
@@ -19,10 +20,7 @@ export const SERVICE_UNIT = 'catena.service';
 export function renderUnits(unitDir: string, binDir: string): readonly TextFile[] {
   return [
     { path: `${unitDir}/${SOCKET_UNIT}`, text: socketUnit },
-    {
-      path: `${unitDir}/${SERVICE_UNIT}`,
-      text: serviceUnit.replaceAll('{{command}}', () => commandIn(binDir)),
-    },
+    { path: `${unitDir}/${SERVICE_UNIT}`, text: fillBlanks(serviceUnit, { command: commandIn(binDir) }) },
   ];
 }
 
