@@ -15,6 +15,7 @@ import {
   startRogue,
 } from '../helpers/dhcp-lab.ts';
 import { addServedIpv6, makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { type Container, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -378,15 +379,11 @@ while True:
           const server = await serve(lab);
           const names = async () => (await lab.ip(lab.host, 'link')).map(({ ifname }) => ifname);
           const before = await names();
-          for (let request = 1; ; request++) {
+          const failed = await failInTurn(async request => {
             const container = await lab.container();
             const env = { CATENA_FAULT: `kernel:${request}` };
             const reply = await lab.plugin('bridge', { command: 'ADD', conf: confOf(), container, env });
-            if (faultIn(reply.stderr) === undefined) {
-              expect(request).toBeGreaterThan(8);
-              break;
-            }
-            const { what } = faultIn(reply.stderr) ?? {};
+            const what = faultIn(reply.stderr)?.what;
             if (reply.exitCode === 0) {
               await lab.plugin('bridge', { command: 'DEL', conf: confOf(), container });
             } else {
@@ -399,7 +396,9 @@ while True:
               expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
             }
             await until(() => server.leases().length === 0);
-          }
+            return what;
+          });
+          expect(failed.length).toBeGreaterThan(7);
         });
       },
       deadline(120_000),

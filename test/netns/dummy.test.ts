@@ -3,6 +3,7 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { faultIn } from '../../src/lab/call.ts';
 import { deadline } from '../helpers/deadline.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind } from '../helpers/skip.ts';
@@ -49,8 +50,8 @@ async function deviceOf({ lab, container }: Place, name = 'eth0'): Promise<Row |
   return (await lab.ip(container, 'addr')).find(({ ifname }) => ifname === name);
 }
 
-async function withContainer(body: (place: Place) => Promise<void>): Promise<void> {
-  await withHost(async lab => body({ lab, container: await lab.container() }));
+async function withContainer<T>(body: (place: Place) => Promise<T>): Promise<T> {
+  return withHost(async lab => body({ lab, container: await lab.container() }));
 }
 
 describeRoot(
@@ -216,22 +217,20 @@ describeRoot(
     test(
       'ADD that fails at the nth request leaves nothing',
       async () => {
-        const failed: string[] = [];
-        await withContainer(async place => {
+        const failed = await withContainer(async place => {
           const { lab, container } = place;
           // The first time that it comes up the kernel gives it an address, which stays.
           for (const state of ['up', 'down']) await lab.ip(container, 'link', 'set', 'lo', state);
           const before = await lab.dump(container);
-          for (let request = 1; ; request++) {
+          return failInTurn(async request => {
             const env = { CATENA_FAULT: `kernel:${request}` };
             const { exitCode, stderr } = await call(place, 'ADD', confOf(lab), { env });
             const what = faultIn(stderr)?.what;
-            if (what === undefined) return;
-            failed.push(what);
             if (exitCode === 0) await call(place, 'DEL', confOf(lab));
             expect({ what, leases: leasesOf(lab) }).toEqual({ what, leases: [] });
             expect({ what, dump: await lab.dump(container) }).toEqual({ what, dump: before });
-          }
+            return what;
+          });
         });
         for (const words of ['of kind dummy', 'add address fd60::', 'add route to 10.98.0.0/16'])
           expect(failed.join('\n')).toContain(words);

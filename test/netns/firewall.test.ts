@@ -4,6 +4,7 @@ import { describe, expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
 import { openRawPeer } from '../helpers/datagram.ts';
 import { deadline } from '../helpers/deadline.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { startedBy } from '../helpers/script.ts';
@@ -334,21 +335,19 @@ describeRoot(
       'ADD with %s that fails at the nth request leaves nothing',
       async backend => {
         const conf = { backend, ingressPolicy: 'isolated' };
-        const failed: string[] = [];
         const { lab, a } = await twoBridges(createLab);
-        for (let request = 1; ; request++) {
+        const failed = await failInTurn(async request => {
           await nft(lab, 'flush ruleset');
           const before = await lab.dump(lab.host, TABLES);
           const reply = await add(lab, a, { conf, env: { CATENA_FAULT: `kernel:${request}` } });
           const what = faultIn(reply.stderr)?.what;
-          if (what === undefined) break;
-          failed.push(what);
-          if (reply.exitCode === 0) continue;
+          if (reply.exitCode === 0) return what;
           expect(reply.error?.details ?? '').not.toContain('could not be undone');
           expect(await elementsOf(lab)).toEqual({});
           if (backend === 'nftables') expect(await lab.dump(lab.host, TABLES)).toEqual(before);
           else expect((await rulesOf(lab)).join('\n')).not.toMatch(/br1|10\.9\./);
-        }
+          return what;
+        });
         expect(failed.length).toBeGreaterThan(5);
       },
       DEADLINE_MS,

@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
@@ -58,12 +59,13 @@ describeRoot('loopback', () => {
   test('ADD that fails leaves lo down', async () => {
     const lab = await createLab();
     const container = await lab.container();
-    for (let request = 1; ; request++) {
+    await failInTurn(async request => {
       const env = { CATENA_FAULT: `kernel:${request}` };
       const reply = await lab.plugin('loopback', { command: 'ADD', conf: confOf(), container, env });
-      if (faultIn(reply.stderr) === undefined) break;
-      expect([reply.exitCode, await isUp(lab, container)]).toEqual([1, false]);
-    }
+      const what = faultIn(reply.stderr)?.what;
+      if (what !== undefined) expect([reply.exitCode, await isUp(lab, container)]).toEqual([1, false]);
+      return what;
+    });
     expect(await isUp(lab, container)).toBe(true);
   });
 

@@ -8,6 +8,7 @@ import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { writeChain } from '../helpers/chain.ts';
 import { deadline } from '../helpers/deadline.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import {
   type Container,
   type Lab,
@@ -311,18 +312,16 @@ describeRoot(
     test(
       'ADD that fails at the nth request restores everything',
       async () => {
-        const failed: string[] = [];
-        for (let request = 1; ; request++) {
+        const failed = await failInTurn(async request => {
           const { lab, pod } = await twoInterfaces(createLab);
           const before = await lab.dump(pod);
           const reply = await add(lab, pod, { env: { CATENA_FAULT: `kernel:${request}` } });
           const what = faultIn(reply.stderr)?.what;
-          if (what === undefined) break;
-          failed.push(what);
-          if (reply.exitCode === 0) continue;
+          if (reply.exitCode === 0) return what;
           expect(reply.error?.details ?? '').not.toContain('could not be undone');
           expect({ what, state: await lab.dump(pod) }).toEqual({ what, state: before });
-        }
+          return what;
+        });
         const words = failed.join('\n');
         expect(words).toContain('add rule from fd00:8::2/128');
         expect(words).toContain('delete route to 10.8.0.0/24');

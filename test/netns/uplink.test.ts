@@ -2,6 +2,7 @@
 import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
 import { deadline } from '../helpers/deadline.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { type Container, type Lab, type Row, untilUp, withHost } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';
 import { describeRoot, requiresVxlan } from '../helpers/skip.ts';
@@ -164,13 +165,10 @@ describeRoot('bridge with an uplink', () => {
       await withUplink(async place => {
         const { lab, container } = place;
         const conf = confOf(lab, { groupFwdMask: 8, detectConflicts: false });
-        const failed: string[] = [];
-        for (let request = 1; ; request++) {
+        const failed = await failInTurn(async request => {
           const env = { CATENA_FAULT: `kernel:${request}` };
           const { exitCode, stderr } = await call(place, 'ADD', conf, { container, env });
           const what = faultIn(stderr)?.what;
-          if (what === undefined) break;
-          failed.push(what);
           if (exitCode === 0) await call(place, 'DEL', conf, { container });
           const [uplink, bridge] = [await linkOf(lab, 'up0'), await linkOf(lab, 'br0')];
           expect({ what, master: uplink?.master, bridge }).toEqual({
@@ -179,7 +177,8 @@ describeRoot('bridge with an uplink', () => {
             bridge: undefined,
           });
           expect(uplink?.flags).toContain('UP');
-        }
+          return what;
+        });
         expect(failed.join('\n')).toContain('set group_fwd_mask 8');
       });
     },

@@ -3,6 +3,7 @@ import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
 import { connect, type Pod } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';
+import { failInTurn } from '../helpers/fail-in-turn.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, requiresVrf } from '../helpers/skip.ts';
@@ -307,21 +308,19 @@ describeRoot(
     test(
       'ADD that fails at the nth request leaves addresses and routes where they were',
       async () => {
-        const failed: string[] = [];
-        await withHost(async lab => {
+        const failed = await withHost(async lab => {
           const pod = await connect(lab);
           await routed(lab, pod, 1);
           const before = await stateOf(lab, pod.container);
-          for (let request = 1; ; request++) {
+          return failInTurn(async request => {
             const env = { CATENA_FAULT: `kernel:${request}` };
             const { exitCode, stderr, error } = await call(lab, pod, 'ADD', { env });
             const what = faultIn(stderr)?.what;
-            if (what === undefined) return;
-            failed.push(what);
             if (exitCode === 0) await call(lab, pod, 'DEL');
             expect(error?.details ?? '').not.toContain('could not be undone');
             expect({ what, state: await stateOf(lab, pod.container) }).toEqual({ what, state: before });
-          }
+            return what;
+          });
         });
         for (const words of ['of kind vrf', 'set master', 'add route to 10.90.0.0/16'])
           expect(failed.join('\n')).toContain(words);
