@@ -17,6 +17,7 @@ import {
   IFF_UP,
   type Link,
   listLinks,
+  lowerOf,
   ownIdIn,
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
@@ -113,8 +114,8 @@ function moveWithRecord(
   };
   call.onFailure(`return device "${link.name}"`, () => giveBack(call, record, { socket: container, netns }));
   writeRecord(environment, record);
-  const lower = link.attrs.linkNetnsId === undefined ? link.peer : 0;
-  return { link: moveIn(host, container, link, { netns, ifname: env.ifname }), lower, record };
+  const inside = moveIn(host, container, link, { netns, ifname: env.ifname });
+  return { link: inside, lower: lowerOf(link), record };
 }
 
 /** Looks the device up; one that came home under another name because its namespace ended gets its own name first. */

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { invalidConfig } from '../../src/cni/errors.ts';
 import { namesIn } from '../../src/files/read-file.ts';
-import { findLink, type Link, listLinks } from '../../src/netlink/rtnl/link.ts';
+import { findLink, type Link, listLinks, lowerOf } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Selector } from './config.ts';
 
@@ -29,8 +29,8 @@ export function select(host: NetlinkSocket, selector: Selector, sys = SYS): Sele
   if (selector.by === 'mac') {
     const all = listLinks(host).filter(({ mac }) => mac === selector.mac);
     // A bridge has the address of its port, and a VLAN device that of the device below: the lowest one is meant.
-    const isUpper = ({ index, peer, attrs }: Link) =>
-      all.some(one => one.master === index || (one.index === peer && attrs.linkNetnsId === undefined));
+    const isUpper = (link: Link) =>
+      all.some(({ index, master }) => master === link.index || index === lowerOf(link));
     const link = all.find(one => !isUpper(one)) ?? all[0];
     return link
       ? { kind: 'interface', link }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { namesIfThere, tryRead, UNREADABLE } from '../files/read-file.ts';
 import { renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
-import { type Link, listLinks, netnsIdOf } from '../netlink/rtnl/link.ts';
+import { type Link, listLinks, lowerOf, netnsIdOf } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkError, NetlinkSocket } from '../netlink/socket.ts';
 import { isShortage } from '../sys/errno.ts';
 import { closeNetns, findNetns, inNetns, type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
@@ -70,7 +70,7 @@ export function findUse(): Use | undefined {
  * @param links of the host that count
  */
 export function findUpper(index: number, links: readonly Link[]): string | undefined {
-  const upper = links.find(({ peer, attrs }) => peer === index && attrs.linkNetnsId === undefined);
+  const upper = links.find(link => lowerOf(link) === index);
   if (upper) return `"${upper.name}" is on it`;
   const use = findUse();
   if (use === undefined) return 'a device in a namespace that is not accessible from here may be on it';

@@ -322,6 +322,11 @@ export function getLink(socket: NetlinkSocket, which: string | number): Link {
   return link;
 }
 
+/** Index of the device that it is on, or of its other end, if that is in its own namespace; otherwise 0. */
+export function lowerOf({ peer, attrs }: Link): number {
+  return attrs.linkNetnsId === undefined ? peer : 0;
+}
+
 /** All links of the namespace. Same as: `ip -d link show` */
 export function listLinks(socket: NetlinkSocket): Link[] {
   return linkMessage.list(socket, 'list links').map(toLink);
