@@ -1,6 +1,6 @@
 // Which attachments exist, and what was the result of their ADD, by libcni's files?
 
-import { closeSync, linkSync, lstatSync, mkdirSync, renameSync, rmSync, unlinkSync } from 'node:fs';
+import { linkSync, lstatSync, mkdirSync, renameSync, rmSync, unlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, digestOf, sameAttachment, toId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/env.ts';
@@ -231,7 +231,7 @@ export function replaceEntry(
   const fresh = join(results, unfinishedName());
   try {
     mkdirSync(results, { recursive: true, mode: 0o700 });
-    closeSync(writeNewFile(fresh, renderEntry(attachment)));
+    writeNewFile(fresh, renderEntry(attachment));
     putBack(aside, file);
     if (lstatSync(file, { throwIfNoEntry: false })) renameSync(file, aside);
     if (isStill(attempt(() => entryIn(aside, attachment)))) unlessThere(() => linkSync(fresh, file));

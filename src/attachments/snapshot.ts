@@ -1,6 +1,6 @@
 // Which attachments of a network already existed when GC began?
 // README.md, "GC while ADDs run", says what for.
-import { closeSync, readFileSync, statSync, unlinkSync } from 'node:fs';
+import { readFileSync, statSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AttachmentId, directoryOf } from '../cni/attachment.ts';
 import { notesDirs } from '../cni/directories.ts';
@@ -36,7 +36,7 @@ export function takeSnapshot(runDir: string, network: string, since = Number.POS
   const tokens = tokensBefore(since, runDir, network);
   try {
     sweepUnfinished(dir);
-    closeSync(writeNewFile(path, tokens.join('\n')));
+    writeNewFile(path, tokens.join('\n'));
     time = statSync(path).mtimeMs;
   } catch {
     return undefined;

@@ -4,7 +4,8 @@
 // process that is killed in between leaves the temporary file, whose name identifies the process.
 import {
   closeSync,
-  constants,
+  fchmodSync,
+  fchownSync,
   fsyncSync,
   linkSync,
   lstatSync,
@@ -18,7 +19,7 @@ import { dirname, join } from 'node:path';
 import { isRunning, thisProcess } from './process-stat.ts';
 import { fileFailure, inDirectory, NO_SUCH_FILE, namesIn } from './read-file.ts';
 
-/** How to write a file; only its owner may read it. */
+/** How to write a file. */
 interface PutOptions {
   /** What it is, for the error: `record`. */
   readonly what?: string;
@@ -27,8 +28,11 @@ interface PutOptions {
    * callers that hold a lock, or are the only writer: an existing file of that name is deleted.
    */
   readonly unfinished?: string;
-  /** Wait until the disk has it. */
+  /** Wait until the disk has it: after a power failure it would be empty. */
   readonly sync?: boolean;
+  /** Who may do what; only this user reads and writes it unless given. */
+  readonly mode?: number;
+  readonly owner?: { readonly uid: number; readonly gid: number };
 }
 
 /**
@@ -37,42 +41,27 @@ interface PutOptions {
  */
 export function putFile(path: string, content: string | Uint8Array, options: PutOptions = {}): void {
   try {
-    closeSync(putOpenFile(path, content, options));
+    replaceFile(path, content, options);
   } catch (cause) {
     throw fileFailure(`write ${options.what ?? 'file'}`, path, cause);
   }
 }
 
-/**
- * Like {@link putFile}, but leaves the file open for reading and appending.
- * @returns its descriptor
- * @throws the system error; then nothing is left behind
- */
-export function putOpenFile(
-  path: string,
-  content: string | Uint8Array,
-  { unfinished, sync = false }: PutOptions = {},
-): number {
-  const fresh = unfinished ?? join(dirname(path), unfinishedName());
-  const fd = writeOverLeftover(fresh, content, sync);
-  return orNothing(fd, fresh, () => inDirectory(path, () => renameSync(fresh, path)));
+/** Like {@link putFile}. @throws the system error; then nothing is left behind */
+export function replaceFile(path: string, content: string | Uint8Array, options: PutOptions = {}): void {
+  const { unfinished = join(dirname(path), unfinishedName()) } = options;
+  writeOverLeftover(unfinished, content, options);
+  orNothing(unfinished, () => inDirectory(path, () => renameSync(unfinished, path)));
 }
 
 /**
- * Creates a file, complete from the start, if none exists, and leaves it open for reading and appending.
- * @param unfinished the temporary file, on the same file system
- * @param sync wait until the disk has it: after a power failure it would be empty
- * @returns its descriptor
+ * Creates a file, complete from the start, if none exists.
  * @throws the system error, EEXIST when the file exists; then nothing is left behind
  */
-export function putNewFile(
-  path: string,
-  content: string | Uint8Array,
-  unfinished: string,
-  sync = false,
-): number {
-  const fd = writeOverLeftover(unfinished, content, sync);
-  return orNothing(fd, unfinished, () => {
+export function putNewFile(path: string, content: string | Uint8Array, options: PutOptions = {}): void {
+  const { unfinished = join(dirname(path), unfinishedName()) } = options;
+  writeOverLeftover(unfinished, content, options);
+  orNothing(unfinished, () => {
     inDirectory(path, () => nameNewFile(unfinished, path));
     discard(unfinished);
   });
@@ -91,33 +80,36 @@ export function nameNewFile(unfinished: string, path: string): void {
     linkSync(unfinished, path);
   } catch (error) {
     if (!NO_LINKS.includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
-    const fd = writeNewFile(path, '');
-    closeSync(orNothing(fd, path, () => renameSync(unfinished, path)));
+    writeNewFile(path, '');
+    orNothing(path, () => renameSync(unfinished, path));
   }
 }
 
 /**
  * Creates and writes a whole file that must not exist yet.
- * @returns its descriptor
  * @throws the system error; then nothing is left behind
  */
-export function writeNewFile(path: string, content: string | Uint8Array, sync = false): number {
-  const flags = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_EXCL;
-  const fd = inDirectory(path, () => openSync(path, flags, 0o600));
-  return orNothing(fd, path, () => {
-    // Not writeSync: on an almost full disk it writes only a part, and the error comes only with the next write.
-    writeFileSync(fd, content);
-    if (sync) fsyncSync(fd);
+export function writeNewFile(path: string, content: string | Uint8Array, options: PutOptions = {}): void {
+  const { sync, mode, owner } = options;
+  const fd = inDirectory(path, () => openSync(path, 'wx', 0o600));
+  orNothing(path, () => {
+    try {
+      // Not writeSync: on an almost full disk it writes only a part, and the error comes only with the next write.
+      writeFileSync(fd, content);
+      if (mode !== undefined) fchmodSync(fd, mode);
+      if (owner) fchownSync(fd, owner.uid, owner.gid);
+      if (sync) fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
   });
 }
 
-/** Finishes an open file. @returns its descriptor @throws what the work throws; then the file is closed and removed */
-function orNothing(fd: number, path: string, work: () => void): number {
+/** Finishes a file. @throws what the work throws; then the file is removed */
+function orNothing(path: string, work: () => void): void {
   try {
     work();
-    return fd;
   } catch (error) {
-    closeSync(fd);
     discard(path);
     throw error;
   }
@@ -127,13 +119,23 @@ function orNothing(fd: number, path: string, work: () => void): number {
  * Like {@link writeNewFile}, for a name under which a crash may have left a file. That file may already have other names, so
  * it is unlinked, never written to.
  */
-export function writeOverLeftover(path: string, content: string | Uint8Array, sync = false): number {
+export function writeOverLeftover(path: string, content: string | Uint8Array, options?: PutOptions): void {
   try {
-    return writeNewFile(path, content, sync);
+    writeNewFile(path, content, options);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     rmSync(path, { force: true });
-    return writeNewFile(path, content, sync);
+    writeNewFile(path, content, options);
+  }
+}
+
+/** Waits until the disk has what is in a file, or which names are in a directory. */
+export function syncPath(path: string): void {
+  const fd = openSync(path, 'r');
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
   }
 }
 

@@ -169,7 +169,7 @@ export function createLease(dir: string, address: string, text: string): void {
   const [unfinished, path] = [join(dir, UNFINISHED_LEASE), join(dir, address)];
   try {
     // A file left by a crash may share its inode with a lease.
-    closeSync(writeOverLeftover(unfinished, text));
+    writeOverLeftover(unfinished, text);
     try {
       noteBoot(unfinished);
       nameNewFile(unfinished, path);

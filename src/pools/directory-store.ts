@@ -1,5 +1,4 @@
 // How are pools and blocks stored on a host without a cluster?
-import { closeSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject, tryParse } from '../cni/json.ts';
 import { putFile, putNewFile, removeFile, unfinishedName } from '../files/put-file.ts';
@@ -54,7 +53,7 @@ export function directoryStore(dir: string): ObjectStore {
 function createFile(dir: string, path: string, object: StoredObject): boolean {
   try {
     // Not written among the objects: what a crash left there would be taken for one. An empty one would stop all networks of the store.
-    closeSync(putNewFile(path, JSON.stringify(object), join(dir, unfinishedName()), true));
+    putNewFile(path, JSON.stringify(object), { unfinished: join(dir, unfinishedName()), sync: true });
     return true;
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'EEXIST') return false;

@@ -1,11 +1,10 @@
 // Which blocks does this node hold, as it knows without asking, how are they stored, whatever the store is, and what do their objects say?
 
-import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { defined, type JsonObject, tryParse } from '../cni/json.ts';
 import type { AddressRange, SeenPool } from '../cni/plugin-about.ts';
-import { putFile } from '../files/put-file.ts';
+import { putFile, syncPath } from '../files/put-file.ts';
 import { readIfThere } from '../files/read-file.ts';
 import {
   type Cidr,
@@ -264,13 +263,7 @@ export function writeHeld(dir: string, held: Held, durable = false): void {
   const text = JSON.stringify(held);
   putFile(join(dir, FILE), text, options);
   remember(join(dir, FILE), text, held);
-  if (!durable) return;
-  const fd = openSync(dir, 'r');
-  try {
-    fsyncSync(fd);
-  } finally {
-    closeSync(fd);
-  }
+  if (durable) syncPath(dir);
 }
 
 export function newlyHeld(pool: string, size: number, { name, ranges }: BlockShape): HeldBlock {

@@ -1,13 +1,13 @@
 // Which plugins has a list lost or gained, and how does it get back those that another program's version of it lacks?
 //
 // README.md says when, and what stays. A few times only: two programs that write one file for ever help no pod.
-import { closeSync, fchmodSync, fchownSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { listNetworks } from '../chain/config/load.ts';
 import { podNamedIn } from '../cni/env.ts';
 import { attempt, describeError } from '../cni/errors.ts';
 import { objectIn } from '../cni/invocation.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
-import { putOpenFile } from '../files/put-file.ts';
+import { replaceFile } from '../files/put-file.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
@@ -78,13 +78,7 @@ export class ListRestorer {
       // It may have been written again since; that is another change.
       if (file === undefined || tryRead(file) !== present) return undefined;
       const { mode, uid, gid } = statSync(file);
-      const fd = putOpenFile(file, whole, { sync: true });
-      try {
-        fchmodSync(fd, mode & 0o777);
-        fchownSync(fd, uid, gid);
-      } finally {
-        closeSync(fd);
-      }
+      replaceFile(file, whole, { sync: true, mode: mode & 0o777, owner: { uid, gid } });
     } catch (error) {
       return describeError(error);
     }

@@ -1,12 +1,12 @@
 // What does `catena doctor --bundle` do?
 import { once } from 'node:events';
-import { closeSync, existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { arch, hostname, version as kernelVersion, release } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { RUN_DIR_VARIABLE } from '../../cni/directories.ts';
 import { attempt } from '../../cni/errors.ts';
 import { type ArchiveEntry, packArchive } from '../../files/archive.ts';
-import { putNewFile, unfinishedName } from '../../files/put-file.ts';
+import { putNewFile } from '../../files/put-file.ts';
 import { absolutePath, tryRead } from '../../files/read-file.ts';
 import { readNetnsState } from '../../lab/state.ts';
 import { count } from '../../lab/words.ts';
@@ -58,7 +58,7 @@ function refuseExisting(file: string): void {
 /** Only its owner may read it: what is masked is what could be recognised. */
 function write(file: string, bytes: Uint8Array): void {
   try {
-    closeSync(putNewFile(file, bytes, join(dirname(file), unfinishedName())));
+    putNewFile(file, bytes);
   } catch (cause) {
     refuseExisting(file);
     throw new Error(`Cannot write "${file}": ${(cause as Error).message}`, { cause });

@@ -1,12 +1,12 @@
 // What does `catena init` do: which network does the user want, by options or by answers, and which list is that?
-import { closeSync, existsSync, fchmodSync, mkdirSync } from 'node:fs';
-import { dirname, join, relative, resolve } from 'node:path';
+import { existsSync, mkdirSync } from 'node:fs';
+import { dirname, relative, resolve } from 'node:path';
 import { createInterface, type Interface } from 'node:readline';
 import { isatty } from 'node:tty';
 import { decode, didYouMean, type JsonObject } from '../../cni/json.ts';
 import type { NetworkKind, PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
 import { ConflistSchema } from '../../cni/schemas.ts';
-import { putNewFile, putOpenFile, unfinishedName } from '../../files/put-file.ts';
+import { putNewFile, replaceFile } from '../../files/put-file.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { findIfnameProblem, IFNAME_MAX_BYTES } from '../../net/interface.ts';
 import { renderCidr } from '../../net/ip.ts';
@@ -46,16 +46,11 @@ const MODE = 0o644;
 
 function write(file: string, text: string, force: boolean): void {
   mkdirSync(dirname(file), { recursive: true });
-  let fd: number;
+  const put = force ? replaceFile : putNewFile;
   try {
-    fd = force ? putOpenFile(file, text) : putNewFile(file, text, join(dirname(file), unfinishedName()));
+    put(file, text, { mode: MODE });
   } catch (cause) {
     throw new Error(`Cannot write "${file}": ${(cause as Error).message}`, { cause });
-  }
-  try {
-    fchmodSync(fd, MODE);
-  } finally {
-    closeSync(fd);
   }
 }
 

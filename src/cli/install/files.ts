@@ -6,8 +6,6 @@ import {
   closeSync,
   constants,
   copyFileSync,
-  fchmodSync,
-  fsyncSync,
   linkSync,
   lstatSync,
   mkdirSync,
@@ -16,11 +14,11 @@ import {
   renameSync,
   rmdirSync,
   rmSync,
-  writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod/mini';
 import { parseObject } from '../../cni/json.ts';
+import { syncPath, writeNewFile } from '../../files/put-file.ts';
 import { ABSENT, ifThere, readIfThere } from '../../files/read-file.ts';
 
 /** Prefix of temporary files. No runtime reads them, and the next installation removes them. */
@@ -91,18 +89,7 @@ export const REAL_FILES: Files = {
     syncPath(target);
   },
   write(target, text, mode = 0o644) {
-    const fd = openSync(target, 'wx', mode);
-    try {
-      // Not writeSync: on an almost full disk it writes a part and says so only by its result.
-      writeFileSync(fd, text);
-      fchmodSync(fd, mode);
-      fsyncSync(fd);
-    } catch (cause) {
-      rmSync(target, { force: true });
-      throw cause;
-    } finally {
-      closeSync(fd);
-    }
+    writeNewFile(target, text, { mode, sync: true });
   },
   link: linkSync,
   rename: renameSync,
@@ -119,15 +106,6 @@ export const REAL_FILES: Files = {
   },
   sync: syncPath,
 };
-
-function syncPath(path: string): void {
-  const fd = openSync(path, 'r');
-  try {
-    fsyncSync(fd);
-  } finally {
-    closeSync(fd);
-  }
-}
 
 /** Digests that a file of ours may have, by name. During an installation these are the old and the new one. */
 const Digests = z.record(z.string(), z.array(z.string()));

@@ -4,8 +4,8 @@ import os from 'node:os';
 import path from 'node:path';
 import {
   putFile,
-  putOpenFile,
   removeFile,
+  replaceFile,
   sweepGivenUp,
   sweepUnfinished,
   unfinishedName,
@@ -61,13 +61,13 @@ describe('putFile()', () => {
   });
 });
 
-describe('putOpenFile()', () => {
-  test('leaves the file open for appending', () => {
+describe('replaceFile()', () => {
+  test('lets those read the file who are to', () => {
     const file = path.join(dir, 'a');
-    const fd = putOpenFile(file, 'one\n');
-    fs.writeSync(fd, 'two\n');
-    fs.closeSync(fd);
-    expect(fs.readFileSync(file, 'utf8')).toBe('one\ntwo\n');
+    const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+    replaceFile(file, 'text', { mode: 0o664, owner });
+    const { mode, uid, gid } = fs.statSync(file);
+    expect([mode & 0o777, { uid, gid }]).toEqual([0o664, owner]);
   });
 });
 
