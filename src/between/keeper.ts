@@ -312,13 +312,13 @@ function openChanges(
         NETLINK_ROUTE,
         GROUPS,
         tell(message => matters(message, concerned())),
-      ).close,
+      ),
     () =>
       openMonitor(
         NETLINK_NETFILTER,
         NFT_GROUPS,
         tell(message => decodeNftDeletion(message, table => table === SPARE_TABLE.name) !== undefined),
-      ).close,
+      ),
   ]);
 }
 

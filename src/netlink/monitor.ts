@@ -52,6 +52,7 @@ interface MonitorOptions {
  * @param groups RTNLGRP_* of linux/rtnetlink.h, NFNLGRP_* of linux/netfilter/nfnetlink.h
  * @param options.filter what is notified of; default: everything
  * @param options.bufferBytes size of the socket's buffer
+ * @returns a function that closes it
  * @throws SystemError if the socket cannot be opened, Error if it cannot be read
  */
 export function openMonitor(
@@ -59,7 +60,7 @@ export function openMonitor(
   groups: readonly number[],
   events: MonitorEvents,
   options: MonitorOptions = {},
-) {
+): () => void {
   let reader: Listening['reader'] | undefined;
   let isClosed = false;
   /** @returns why the stream ended */
@@ -99,11 +100,9 @@ export function openMonitor(
     }
   };
   void follow(join(protocol, groups, options));
-  return {
-    close() {
-      isClosed = true;
-      void reader?.cancel().catch(() => {});
-    },
+  return () => {
+    isClosed = true;
+    void reader?.cancel().catch(() => {});
   };
 }
 

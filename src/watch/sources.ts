@@ -63,8 +63,8 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
     interrupted,
   };
   return openAll([
-    () => openMonitor(NETLINK_ROUTE, ROUTE_GROUPS, devices, { filter: ROUTE_FILTER }).close,
-    () => openMonitor(NETLINK_NETFILTER, NFT_GROUPS, rules).close,
+    () => openMonitor(NETLINK_ROUTE, ROUTE_GROUPS, devices, { filter: ROUTE_FILTER }),
+    () => openMonitor(NETLINK_NETFILTER, NFT_GROUPS, rules),
     () => {
       // After the socket: a device that is made in between is listed, and reported once more.
       hints.reset(listDevices());
