@@ -9,6 +9,7 @@ import { KubeConfig } from '@kubernetes/client-node';
 import { CniError, ErrorCode, invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import { objectIn } from '../cni/invocation.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
+import { LineSplitter } from '../files/lines.ts';
 import { pause, startTimer } from '../wait.ts';
 import type { ClusterAccess } from './cluster.ts';
 
@@ -129,7 +130,7 @@ async function overhear(prepared: Prepared, listener: Listener): Promise<200 | 4
   const { onOpen, onLine, signal, silenceMs } = listener;
   const status = await begin<number>(prepared, undefined, (reply, asked, resolve, extend) => {
     const { statusCode = 0 } = reply;
-    const lines = new Lines(onLine);
+    const lines = new LineSplitter(MAX_BYTES);
     const end = (): void => resolve(statusCode);
     extend(silenceMs, end);
     signal.addEventListener('abort', end, { once: true });
@@ -139,7 +140,7 @@ async function overhear(prepared: Prepared, listener: Listener): Promise<200 | 4
       if (statusCode !== 200) return;
       extend(silenceMs, end);
       try {
-        lines.push(chunk);
+        for (const line of lines.push(chunk)) if (line !== '') onLine(line);
       } catch (error) {
         asked.destroy(error as Error);
       }
@@ -199,30 +200,6 @@ const BROKEN = ['ECONNRESET', 'EPIPE'];
 
 /** A connection from an earlier request ended before this one had a reply. */
 class KeptConnectionBroke extends Error {}
-
-/** Splits text that arrives in pieces into lines. */
-class Lines {
-  readonly #onLine: (line: string) => void;
-  readonly #decoder = new TextDecoder();
-  #pieces: string[] = [];
-  #size = 0;
-
-  constructor(onLine: (line: string) => void) {
-    this.#onLine = onLine;
-  }
-
-  push(chunk: Uint8Array): void {
-    const [first = '', ...others] = this.#decoder.decode(chunk, { stream: true }).split('\n');
-    this.#pieces.push(first);
-    this.#size += first.length;
-    if (this.#size > MAX_BYTES) throw new Error('a line of its reply is too long');
-    for (const next of others) {
-      const line = this.#pieces.join('');
-      [this.#pieces, this.#size] = [[next], next.length];
-      if (line !== '') this.#onLine(line);
-    }
-  }
-}
 
 function describe({ method }: RequestOptions, { pathname, origin }: URL): string {
   return `${method} ${pathname} of "${origin}"`;

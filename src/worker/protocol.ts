@@ -54,22 +54,3 @@ export const BEGUN = '\n';
 export function toLine(message: WorkerRequest | WorkerReply): string {
   return `${JSON.stringify(message)}\n`;
 }
-
-/** Splits incoming pieces into lines. */
-export class LineSplitter {
-  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-  #pieces: string[] = [];
-
-  /** @returns the lines that this piece completes, without line breaks */
-  push(piece: Uint8Array): string[] {
-    const text = this.#decoder.decode(piece, { stream: true });
-    const end = text.lastIndexOf('\n');
-    if (end < 0) {
-      this.#pieces.push(text);
-      return [];
-    }
-    const whole = this.#pieces.join('') + text.slice(0, end);
-    this.#pieces = [text.slice(end + 1)];
-    return whole.split('\n');
-  }
-}

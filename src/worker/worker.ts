@@ -5,6 +5,7 @@ import { withPrevResult } from '../chain/run/segment.ts';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
+import { LineSplitter } from '../files/lines.ts';
 import { type Exchange, listenToExchanges } from '../netlink/socket.ts';
 import type { Done } from '../plugin/define.ts';
 import { deleteDevices, Removals } from '../plugin/delete-devices.ts';
@@ -14,7 +15,6 @@ import { readChunk, writeAll } from '../plugin/stdio.ts';
 import { compileEagerly, endWithParent, rest } from '../sys/process.ts';
 import {
   BEGUN,
-  LineSplitter,
   type SegmentRequest,
   STAY_FLAG,
   toLine,

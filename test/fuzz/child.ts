@@ -3,8 +3,8 @@
 
 import fs from 'node:fs';
 import path from 'node:path';
+import { LineSplitter } from '../../src/files/lines.ts';
 import { writeAll } from '../../src/plugin/stdio.ts';
-import { LineSplitter } from '../../src/worker/protocol.ts';
 import type { AnyDoor } from './door.ts';
 import { DOORS } from './doors.ts';
 import { ground } from './ground.ts';

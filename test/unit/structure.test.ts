@@ -39,6 +39,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/worker': [
     'src/plugin',
     'src/chain',
+    'src/files/lines',
     'src/files/process-stat',
     'src/netlink',
     'src/cni',
@@ -92,7 +93,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/delegate': [
     ...['src/chain', 'src/attachments', 'src/cni', 'src/net'],
     // What it asks the kubelet, and what other programs read.
-    ...['src/daemon/grpc/schema', 'src/files/put-file', 'src/files/read-file', 'src/sys/netns-identity'],
+    ...['src/daemon/grpc/schema', 'src/files', 'src/sys/netns-identity'],
   ],
   'src/daemon': [
     'src/sys/few-connections',

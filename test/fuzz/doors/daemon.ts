@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { decode, encode } from '../../../src/daemon/grpc/schema.ts';
 import { wireOf } from '../../../src/daemon/protocol.ts';
 import { type Server, startServer } from '../../../src/daemon/server.ts';
-import { LineSplitter } from '../../../src/worker/protocol.ts';
+import { LineSplitter } from '../../../src/files/lines.ts';
 import { bytesOf, requestHere } from '../../helpers/wire.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
