@@ -218,10 +218,14 @@ function kill(pid: number): void {
 }
 
 export function childrenOf(parent: number): number[] {
+  return processIds().filter(pid => readProcessStat(pid)?.parent === parent);
+}
+
+/** Every process that can be seen. */
+export function processIds(): number[] {
   return readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))
-    .map(Number)
-    .filter(pid => readProcessStat(pid)?.parent === parent);
+    .map(Number);
 }
 
 /** Sends a signal to the process group of a leader, if a process id is given. A missing group is ignored. */

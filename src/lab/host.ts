@@ -1,6 +1,6 @@
 // How are a fake host, its containers and the world outside made and removed, and which of the machine's files do plugins see there?
 
-import { closeSync, existsSync, openSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
 import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
@@ -163,6 +163,28 @@ export async function removeContainer(
     if (waited > patienceMs) return removeLink(route, witness);
     await Bun.sleep(STEP_MS);
   }
+}
+
+/**
+ * A GC on this machine visits every namespace, and a process may end shortly after the plugin: what stays is there at each of so many looks.
+ * On a busy machine, both take longer than one pause.
+ */
+const LOOKS = 10;
+const PAUSE_MS = 100;
+
+/** Kills processes that do not end on their own. @param list those that are there @returns the names of their programs */
+export function endLasting(list: () => readonly number[]): string[] {
+  let left = list();
+  for (let look = 0; look < LOOKS && left.length; look++) {
+    Bun.sleepSync(PAUSE_MS);
+    const now = list();
+    left = left.filter(pid => now.includes(pid));
+  }
+  return left.map(pid => {
+    const name = attempt(() => readFileSync(`/proc/${pid}/comm`, 'utf8').trim()) ?? `process ${pid}`;
+    attempt(() => process.kill(pid, 'SIGKILL'));
+    return name;
+  });
 }
 
 /**

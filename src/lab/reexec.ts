@@ -4,8 +4,16 @@
 // time by unshare(1) of util-linux, which creates the namespaces first.
 
 import { constants } from 'node:os';
+import { attempt } from '../cni/errors.ts';
 import { defined, isObject, tryParse } from '../cni/json.ts';
-import { childrenOf, signalGroup } from '../files/process-stat.ts';
+import {
+  childrenOf,
+  environmentOf,
+  processIds,
+  processOf,
+  readProcessStat,
+  signalGroup,
+} from '../files/process-stat.ts';
 import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
 import { GRACE_MS } from '../wait.ts';
 
@@ -21,8 +29,22 @@ export const RIGHTS_VARIABLE = 'CATENA_TRY_RIGHTS';
 /** Variables that would lead plugins out of the lab, or tell them of another call. */
 const NOT_FOR_PLUGINS = /^(CNI_.*|CATENA_((RUN|STATE|CNI_CACHE)_DIR|TRY_RIGHTS|COMPARE_TWIN))$/;
 
+/** Marks a plugin, and whatever it starts, with the lab in which it runs. */
+const LAB_VARIABLE = 'CATENA_LAB';
+
 export function envOfPlugins(env: OwnCommandOptions['env']): OwnCommandOptions['env'] {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !NOT_FOR_PLUGINS.test(name)));
+  const kept = Object.entries(env).filter(([name]) => !NOT_FOR_PLUGINS.test(name));
+  return { ...Object.fromEntries(kept), [LAB_VARIABLE]: processOf() };
+}
+
+function processesOfLab(): number[] {
+  const mark = `${LAB_VARIABLE}=${processOf()}`;
+  return processIds().filter(pid => environmentOf(pid).includes(mark));
+}
+
+/** Those that plugins have left behind: what is called at present, and a worker, are children of this process. */
+export function strayProcesses(): number[] {
+  return processesOfLab().filter(pid => readProcessStat(pid)?.parent !== process.pid);
 }
 
 /**
@@ -89,15 +111,15 @@ function executableLine(): string[] {
 const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /**
- * Has a signal that ends this second run end the plugins that it has started as well: each leads a process group of its own, which the
- * signal does not reach, and one that hangs would keep the namespaces for ever.
+ * Has this second run, however it ends, end the plugins that it has started and what they have left behind: a signal does not reach them, and
+ * one that hangs would keep the namespaces for ever.
  */
 export function endWithPlugins(): void {
-  for (const signal of ENDING)
-    process.once(signal, () => {
-      for (const plugin of childrenOf(process.pid)) signalGroup(plugin, 'SIGKILL');
-      process.exit(128 + constants.signals[signal]);
-    });
+  process.on('exit', () => {
+    for (const plugin of childrenOf(process.pid)) signalGroup(plugin, 'SIGKILL');
+    for (const pid of processesOfLab()) attempt(() => process.kill(pid, 'SIGKILL'));
+  });
+  for (const signal of ENDING) process.once(signal, () => process.exit(128 + constants.signals[signal]));
 }
 
 interface OwnCommandOptions {

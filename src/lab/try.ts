@@ -25,7 +25,7 @@ import {
   shapesAdded,
   stateOf,
 } from './diff.ts';
-import { createLab, createNamespace, FRESH_DIRS, type Namespace, notOfPlugins } from './host.ts';
+import { createLab, createNamespace, endLasting, FRESH_DIRS, type Namespace, notOfPlugins } from './host.ts';
 import { type ChainVerb, type Play, play, runChain } from './play.ts';
 import {
   type Attached,
@@ -36,6 +36,7 @@ import {
   type Scene,
   sysctlsOf,
 } from './probes.ts';
+import { strayProcesses } from './reexec.ts';
 import { type Failure, isProblem, type PluginReport, type Section } from './report.ts';
 import { readFiles, readNamespace } from './state.ts';
 
@@ -120,8 +121,10 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
     }
     await run('DEL');
   }
+  const processes = endLasting(strayProcesses).map(name => `process ${name}`);
   const ids = [attachment.containerId, attachment.netns];
-  tell({ kind: 'left', ...judge(before, look(), { shapes, ids, addresses }) });
+  const { left, kept } = judge(before, look(), { shapes, ids, addresses });
+  tell({ kind: 'left', left: [...processes, ...left], kept });
 }
 
 function whyUnchecked({ disableCheck, version }: Conflist): string | undefined {

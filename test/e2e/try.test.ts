@@ -158,6 +158,17 @@ describeRoot('catena try', () => {
     });
   });
 
+  test('names and ends a process that a plugin has left behind', async () => {
+    await withHost(async lab => {
+      const sleeper = path.join(lab.tmp, 'bin', 'sleeper');
+      const bin = link(lab, 'leaver', { ADD: `setsid ${sleeper} 600 <&- >&- 2>&- &` });
+      fs.copyFileSync('/bin/sleep', sleeper);
+      const { exitCode, report } = await tryJson(lab, write(lab, [{ type: 'leaver' }]), '--bin-dir', bin);
+      expect([exitCode, report.left]).toEqual([1, ['process sleeper', 'process sleeper']]);
+      expect((await run(['pgrep', '-f', sleeper])).stdout).toBe('');
+    });
+  });
+
   test('reports a broken promise', async () => {
     await withHost(async lab => {
       const bin = link(lab, 'lazy', {});

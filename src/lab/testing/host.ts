@@ -1,13 +1,21 @@
 // How does a plugin author get a fake host with containers to run the plugin on, call it there, and see what exists and has changed?
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { notesDirs } from '../../cni/directories.ts';
 import { attempt } from '../../cni/errors.ts';
+import { processIds } from '../../files/process-stat.ts';
 import { getLink, setLink } from '../../netlink/rtnl/link.ts';
 import type { CallOptions, Reply, Verb } from '../call.ts';
 import type { KernelState } from '../diff.ts';
-import { createNamespace, type Namespace, NETNS_DIR, removeNamespace, removePath } from '../host.ts';
+import {
+  createNamespace,
+  endLasting,
+  type Namespace,
+  NETNS_DIR,
+  removeNamespace,
+  removePath,
+} from '../host.ts';
 import { callPlugin, type Finished, type Plugin, type RunOptions, runIn } from '../play.ts';
 import { readPlaces, type Watch } from '../state.ts';
 
@@ -147,35 +155,17 @@ process.on('exit', () => {
   for (const path of made) removePath(path);
 });
 
-/**
- * A GC on this machine visits every namespace, and a process may end shortly after the plugin: what stays is there at each of so many looks.
- * On a busy machine, both take longer than one pause.
- */
-const LOOKS = 10;
-const PAUSE_MS = 100;
-
 /** Kills the processes that stay in namespaces, but for this one and those beside it. @returns the names of their programs */
 export function endProcessesIn(
   places: readonly Namespace[],
   beside: ReadonlySet<number> = new Set(),
 ): string[] {
-  let left = processesIn(places).filter(pid => !beside.has(pid));
-  for (let look = 0; look < LOOKS && left.length; look++) {
-    Bun.sleepSync(PAUSE_MS);
-    const now = processesIn(places);
-    left = left.filter(pid => now.includes(pid));
-  }
-  return left.map(pid => {
-    const name = attempt(() => readFileSync(`/proc/${pid}/comm`, 'utf8').trim()) ?? `process ${pid}`;
-    attempt(() => process.kill(pid, 'SIGKILL'));
-    return name;
-  });
+  return endLasting(() => processesIn(places).filter(pid => !beside.has(pid)));
 }
 
 function processesIn(places: readonly Namespace[]): number[] {
   const inodes = places.map(({ netns }) => netns.ino);
-  const all = readdirSync('/proc').filter(name => /^\d+$/.test(name));
-  return all.map(Number).filter(pid => {
+  return processIds().filter(pid => {
     const ino = pid === process.pid ? undefined : attempt(() => statSync(`/proc/${pid}/ns/net`).ino);
     return ino !== undefined && inodes.includes(ino);
   });
