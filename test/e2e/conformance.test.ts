@@ -30,6 +30,23 @@ describeRoot('catena conformance', () => {
     expect(expected.filter(id => !broken.includes(id))).toEqual([]);
   });
 
+  test('finds a DEL that takes what others have', async () => {
+    const flusher = join(tmp, 'flusher');
+    const verbs = {
+      VERSION: `echo '{"cniVersion":"1.1.0","supportedVersions":["1.1.0"]}'`,
+      ADD: `mkdir -p /run/own; touch /run/own/$CNI_CONTAINERID; echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}]}'`,
+      DEL: 'rm -rf /run/own',
+    };
+    const cases = Object.entries(verbs).map(([verb, commands]) => `${verb}) ${commands} ;;\n`);
+    const script = `#!/bin/sh\ncat >/dev/null\ncase $CNI_COMMAND in\n${cases.join('')}esac\n`;
+    writeFileSync(flusher, script, { mode: 0o755 });
+    const { rules } = await examine(flusher, { conf: {} });
+    expect(rules.find(({ id }) => id === 'del/leaves-others')).toMatchObject({
+      outcome: 'broken',
+      details: expect.stringMatching(/^files: - file \/run\/own\/id-cat-/),
+    });
+  });
+
   test.each(['SIGINT', 'SIGTERM'] as const)('%s ends the plugin that hangs as well', async signal => {
     const hanging = join(tmp, 'hanging');
     const version = '{"cniVersion":"1.1.0","supportedVersions":["1.1.0"]}';

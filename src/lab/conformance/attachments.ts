@@ -347,6 +347,25 @@ export const DEL_RULES: readonly Rule[] = tableOf({ source: 'SPEC: DEL', needs: 
   must('del/twice', 'DEL can be repeated', exam =>
     attached(exam, ok('DEL'), ok('DEL', 'DEL, a second time')),
   ),
+  must('del/leaves-others', 'DEL changes nothing of another container', exam =>
+    warm(exam, async scene => {
+      const { device } = exam.subject;
+      const other = scene.newPod();
+      try {
+        insistOk(await scene.add(other), 'ADD');
+        const isThere = device === undefined || findLink(scene.host.namespace.route, device);
+        skipUnless(isThere, 'the device is in the other container');
+        scene.mark();
+        const added = await scene.add(scene.pod);
+        skipUnless(added.exitCode === 0, `it adds no second container: ${describeReply(added)}`);
+        insistOk(await scene.del(scene.pod), 'DEL');
+        await scene.leave(scene.pod);
+        insistNone(await scene.changes());
+      } finally {
+        await scene.del(other);
+      }
+    }),
+  ),
   {
     ...must('del/never-added', 'DEL of an attachment that was never added succeeds', exam =>
       fresh(exam, ok('DEL')),
