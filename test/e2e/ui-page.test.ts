@@ -238,6 +238,18 @@ describeRoot(
             expect(await overflow(page)).toBe(0);
             await shoot(page, 'thousand-phone');
             expect(faults).toEqual([]);
+
+            // Behind a tunnel that has ended, requests stay without an answer.
+            await page.clock.install();
+            await page.reload();
+            await page.waitForSelector('[data-row]');
+            const asked = page.waitForRequest('**/api/node');
+            await page.route('**/api/**', () => {});
+            await page.clock.runFor(2_000);
+            await asked;
+            await page.clock.runFor(60_000);
+            await page.getByRole('alert').filter({ hasText: 'The server does not answer' }).waitFor();
+            expect(await page.getByRole('status').first().textContent()).toStartWith('not live: ');
           },
         ),
       DEADLINE_MS,

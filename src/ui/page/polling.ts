@@ -10,6 +10,9 @@ export interface Polled<T> {
   readonly isOver?: boolean;
 }
 
+/** Longer than any answer takes. A tunnel that has ended may leave the browser without a word. */
+const ANSWER_MS = 60_000;
+
 /** Keeps a value up to date while the page is visible. `path` undefined: nothing is asked. */
 export function usePolled<T>(
   path: string | undefined,
@@ -28,9 +31,12 @@ export function usePolled<T>(
       clearTimeout(timer);
       if (document.hidden || isAsking || end.signal.aborted) return;
       isAsking = true;
+      const late = new AbortController();
+      const limit = setTimeout(() => late.abort(new TypeError('no answer')), ANSWER_MS);
+      const signal = AbortSignal.any([end.signal, late.signal]);
       try {
         const headers = etag === '' ? {} : { 'if-none-match': etag };
-        const reply = await fetch(`api/${path}`, { headers, cache: 'no-store', signal: end.signal });
+        const reply = await fetch(`api/${path}`, { headers, cache: 'no-store', signal });
         if (reply.status === 403) return setPolled({ isOver: true, problem: 'This session has ended', path });
         if (reply.status !== 304) {
           if (!reply.ok) throw new Error((await reply.text()).trim());
@@ -43,6 +49,7 @@ export function usePolled<T>(
         const problem = error instanceof TypeError ? 'The server does not answer' : (error as Error).message;
         setPolled({ ...(value === undefined ? {} : { value }), problem, path });
       } finally {
+        clearTimeout(limit);
         isAsking = false;
       }
       if (!end.signal.aborted) timer = setTimeout(ask, everyMs);
