@@ -97,8 +97,6 @@ export const plugin = definePlugin({
       const stages = stagesOf(call, current, undefined);
       await probeAddresses(call, current.container, stages, addressing.ips);
     }
-    // Before the container has a route: it may run already, and what it sends untranslated stays so, as long as the flow goes on.
-    if (addressing && conf.ipMasq) startMasquerading(call, conf, cidrsOf(addressing.ips));
     const attached = address(call, current, addressing);
     if (!conf.disableContainerInterface) {
       await awaitTraffic(call.log, stagesOf(call, attached, addressing));
@@ -308,6 +306,8 @@ function address(call: Call<BridgeConf>, port: Port, addressing: Addressing | un
   const attached = addressing.gateways.length
     ? addGateways(call, port, addressing)
     : { ...port, gatewayPort: undefined };
+  // Before the container has a route: it may run already, and what it sends untranslated stays so, as long as the flow goes on.
+  if (conf.ipMasq) startMasquerading(call, conf, cidrsOf(addressing.ips));
   configureContainer(call, port.container, addressing, conf.enabledad);
   return attached;
 }

@@ -500,7 +500,7 @@ describeRoot('bridge, bad input', () => {
       const before = await lab.dump(lab.host);
       const { error } = await lab.plugin('bridge', { command: 'ADD', ...call });
       expect(error).toMatchObject({ code: 7, msg: expect.stringContaining('it is of another family') });
-      expect(await lab.dump(lab.host, SKELETON)).toMatchObject(before);
+      expect(await lab.dump(lab.host, { ignoreTables: ['inet catena'] })).toMatchObject(before);
     });
   });
 });
