@@ -2,8 +2,7 @@
 
 import { type AttachmentId, findOwner, isSameContainer, renderOwner, shortId } from '../cni/attachment.ts';
 import { ADDRESS_TAKEN, CniError } from '../cni/errors.ts';
-import { findUse, type Holder, type Use } from '../ipam/holders.ts';
-import { findOnRecord } from '../ipam/records.ts';
+import { findOnRecord, findUse, type Holder, type Use } from '../ipam/holders.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
 import { findElements } from '../netlink/nft/element.ts';
 import { COMMENT_MAX_LENGTH, type NftSet } from '../netlink/nft/table.ts';

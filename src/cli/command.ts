@@ -1,6 +1,7 @@
 // What is a command of the tool, what does a command line say, and what does a command get to work with?
 
 import { resolve } from 'node:path';
+import manifest from '../../package.json' with { type: 'json' };
 import type { Deadlines, RequestWatcher, Watch } from '../chain/run/runtime.ts';
 import { runDir } from '../cni/directories.ts';
 import type { CniError } from '../cni/errors.ts';
@@ -13,6 +14,9 @@ import type { RunnerOptions } from '../delegate/runner.ts';
 import { absolutePath } from '../files/read-file.ts';
 import { LONGEST_S } from '../wait.ts';
 import type { WorkerSource } from '../worker/process.ts';
+
+/** Which version of the tool this is. */
+export const TOOL_VERSION: string = manifest.version;
 
 /** An option as declared in the table; option names are without the leading dashes. */
 export interface CommandOption {

@@ -11,6 +11,7 @@ import {
   type CommandContext,
   findCommand,
   readCommandLine,
+  TOOL_VERSION,
   UsageError,
 } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
@@ -19,7 +20,6 @@ import { FAILURE, SUCCESS, WRONG_COMMAND_LINE } from './exit-codes.ts';
 import { callByName, renderFailure, showable, toFailureJson } from './failure.ts';
 import { asksForData, isData } from './output/format.ts';
 import { foldText, widthOf } from './terminal/lines.ts';
-import { TOOL_VERSION } from './tool-version.ts';
 
 /**
  * Runs a command line; the only function that catches errors. Results are written to standard output, everything else to standard

@@ -8,8 +8,7 @@ import { type RequestOptions, request } from 'node:https';
 import { KubeConfig } from '@kubernetes/client-node';
 import { CniError, ErrorCode, invalidConfig, tryAgainLater } from '../cni/errors.ts';
 import { objectIn } from '../cni/invocation.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
-import { LineSplitter } from '../files/lines.ts';
+import { isObject, type JsonObject, LineSplitter } from '../cni/json.ts';
 import { pause, startTimer } from '../wait.ts';
 import type { ClusterAccess } from './cluster.ts';
 

@@ -9,9 +9,17 @@ import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { findNetnsIdentity } from '../sys/netns-identity.ts';
-import { askInside, findUse, type Holder, type Use } from './holders.ts';
+import {
+  askInside,
+  findOnRecord,
+  findUse,
+  type Holder,
+  isNetns,
+  netnsIn,
+  recordsOf,
+  type Use,
+} from './holders.ts';
 import { type BootOfLease, bootOf, type Owner, parseOwner, readLease } from './lease-files.ts';
-import { exists, findOnRecord, netnsIn, recordsOf } from './records.ts';
 
 /**
  * `live`: something that exists uses it. `new`: written recently, so an ADD may be in progress. `unused`: its owner no longer
@@ -49,7 +57,7 @@ export function inspectLease(dir: string, address: string, witnesses: Witnesses)
   const owner = parseOwner(text);
   const boot = bootOf(path);
   const record = owner && witnesses.findRecord(owner);
-  const namespaceExists = record !== undefined && exists(record.netns);
+  const namespaceExists = record !== undefined && isNetns(record.netns);
   const holders = witnesses.holders?.get(address) ?? [];
   const words = [
     ...describeHolders(holders, witnesses.holders !== undefined),

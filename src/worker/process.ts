@@ -4,7 +4,7 @@ import { isOwnExecutable } from '../chain/config/find-plugin.ts';
 import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
 import type { PluginCall } from '../chain/run/segment.ts';
 import { MAX_STDERR_BYTES } from '../cni/invocation.ts';
-import { LineSplitter } from '../files/lines.ts';
+import { LineSplitter } from '../cni/json.ts';
 import { processOf, signalGroup, WORKER_VARIABLE } from '../files/process-stat.ts';
 import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
 import { GRACE_MS, startTimer, type Timer } from '../wait.ts';

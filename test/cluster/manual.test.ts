@@ -3,10 +3,10 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
+import { TOOL_VERSION } from '../../src/cli/command.ts';
 import { COMMANDS } from '../../src/cli/commands.ts';
 import { kubeconfigIn } from '../../src/cli/install/kubeconfig.ts';
 import { printFor } from '../../src/cli/install/print.ts';
-import { TOOL_VERSION } from '../../src/cli/tool-version.ts';
 import { blocksIn, readPage, sectionOf } from '../helpers/page.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { readSources } from '../helpers/source-tree.ts';

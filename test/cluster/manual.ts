@@ -1,6 +1,6 @@
 // Which commands does the manual give for Kubernetes, and which of their words does the harness replace?
 
-import { TOOL_VERSION } from '../../src/cli/tool-version.ts';
+import { TOOL_VERSION } from '../../src/cli/command.ts';
 import { blocksIn, sectionOf } from '../helpers/page.ts';
 
 /** Where the commands are. */

@@ -3,7 +3,7 @@
 
 import fs from 'node:fs';
 import path from 'node:path';
-import { LineSplitter } from '../../src/files/lines.ts';
+import { LineSplitter } from '../../src/cni/json.ts';
 import { writeAll } from '../../src/plugin/stdio.ts';
 import type { AnyDoor } from './door.ts';
 import { DOORS } from './doors.ts';

@@ -12,14 +12,13 @@ import { readNetnsState } from '../../lab/state.ts';
 import { count } from '../../lab/words.ts';
 import { Tables } from '../../netlink/tables.ts';
 import { ownNetns } from '../../sys/netns.ts';
-import type { CommandCall } from '../command.ts';
+import { type CommandCall, TOOL_VERSION } from '../command.ts';
 import { SERVICE_UNIT } from '../install/units.ts';
 import { placesFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { readConfigured } from '../runtimes/configured.ts';
 import { traceDirFor } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
-import { TOOL_VERSION } from '../tool-version.ts';
 import { findNames, openPseudonyms, redactText } from './redact.ts';
 
 /** Writes an archive for a report, with secrets masked, and shows what is in it. */

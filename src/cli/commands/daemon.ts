@@ -38,14 +38,21 @@ import { CallsInProgress } from '../../observe/watcher.ts';
 import { compileEagerly } from '../../sys/process.ts';
 import { notifyServiceManager, takeListeningSockets } from '../../sys/service-manager.ts';
 import { WATCH_SETTINGS } from '../../watch/settings.ts';
-import { type AsPlugin, type CommandCall, pathOf, runDirOf, secondsOf, UsageError } from '../command.ts';
+import {
+  type AsPlugin,
+  type CommandCall,
+  pathOf,
+  runDirOf,
+  secondsOf,
+  TOOL_VERSION,
+  UsageError,
+} from '../command.ts';
 import type { Background } from '../daemon/background.ts';
 import { DaemonEnd, petWatchdog, watchIdle } from '../daemon/daemon-end.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { metricsAddressOf, readingsOf, serveMetrics, sourcesOf } from '../daemon/readings.ts';
 import { SOCKET_TAKEN } from '../exit-codes.ts';
 import { deadlinesOf, stateDirOf } from '../target.ts';
-import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. */
 export async function run(call: CommandCall): Promise<number> {

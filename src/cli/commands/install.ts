@@ -16,7 +16,7 @@ import { count } from '../../lab/words.ts';
 import { groupBy } from '../../node/doctor/finding.ts';
 import { isMadeIn, listAttached } from '../../node/handover/hand-over.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type CommandCall, pathOf, runDirOf, UsageError } from '../command.ts';
+import { type CommandCall, pathOf, runDirOf, TOOL_VERSION, UsageError } from '../command.ts';
 import { SHELLS } from '../completion/question.ts';
 import { SCRIPT_PATHS, SCRIPTS } from '../completion/scripts.ts';
 import { findManifest, nameFirst, nameUsually } from '../install/files.ts';
@@ -40,7 +40,6 @@ import { printAnswer } from '../output/print.ts';
 import { type Configured, findMismatches, readConfigured } from '../runtimes/configured.ts';
 import { candidateOf, choicesOf, type RuntimeName, readCandidates } from '../runtimes/rules.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
-import { TOOL_VERSION } from '../tool-version.ts';
 
 /**
  * Installs the executables and the conflist, prints what was done to each file, and whether the runtimes will use the conflist.

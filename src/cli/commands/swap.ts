@@ -36,7 +36,7 @@ import { handOverOne, listAttached } from '../../node/handover/hand-over.ts';
 import { type AttachmentCheck, checkAll } from '../../watch/examine.ts';
 import { outOfEnvelope } from '../answers/envelope.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type CommandCall, pathOf, UsageError } from '../command.ts';
+import { type CommandCall, pathOf, TOOL_VERSION, UsageError } from '../command.ts';
 import { handoverRuntime, isFile, withPluginDir } from '../handover/hand-over-all.ts';
 import {
   findDigest,
@@ -54,7 +54,6 @@ import { printAnswer, printList } from '../output/print.ts';
 import { confDirOf, loadTarget, runtimeOf } from '../target.ts';
 import { foldText, widthOf } from '../terminal/lines.ts';
 import { openProgress } from '../terminal/progress.ts';
-import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Shows which executables a network calls, replaces one of them, or restores the previous one. */
 export async function run(call: CommandCall): Promise<number> {

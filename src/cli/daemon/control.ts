@@ -5,12 +5,11 @@ import { findRunning, type Ping, ping, stopRunning } from '../../daemon/running.
 import { count } from '../../lab/words.ts';
 import type { Drift, WatchState } from '../../watch/settings.ts';
 import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
-import { type CommandCall, runDirOf, secondsOf } from '../command.ts';
+import { type CommandCall, runDirOf, secondsOf, TOOL_VERSION } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
 import { callByName } from '../failure.ts';
 import { isData, printData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
-import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Says what another daemon does, or ends it. */
 export function run(call: CommandCall): Promise<number> {

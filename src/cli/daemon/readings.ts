@@ -11,9 +11,8 @@ import { readRecords } from '../../node/facts.ts';
 import type { MetricSources } from '../../observe/metrics.ts';
 import type { Observer } from '../../observe/observer.ts';
 import { findGone } from '../../watch/collect-gone.ts';
-import { type CommandCall, UsageError } from '../command.ts';
+import { type CommandCall, TOOL_VERSION, UsageError } from '../command.ts';
 import { runtimeOf } from '../target.ts';
-import { TOOL_VERSION } from '../tool-version.ts';
 
 export async function sourcesOf(
   call: CommandCall,

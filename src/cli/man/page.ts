@@ -1,9 +1,8 @@
 // What does the manual say about the tool and each of its commands?
 //
 // Pages of section 1, in the macros of man(7), from the same tables as `catena help`.
-import { type Command, type CommandOption, type CommandTable, optionsOf } from '../command.ts';
+import { type Command, type CommandOption, type CommandTable, optionsOf, TOOL_VERSION } from '../command.ts';
 import { COMMON_EXIT_CODES, type ExitCode, MORE_EXIT_CODES } from '../exit-codes.ts';
-import { TOOL_VERSION } from '../tool-version.ts';
 import { EXAMPLES, GROUPS } from '../usage.ts';
 
 /** The tool's page, of which the others are part. */

@@ -12,9 +12,8 @@ import type { NodeDaemon, NodeModel } from '../../node/model.ts';
 import { type ContainerNames, namesOf, readStorageNames } from '../../node/names.ts';
 import { readNode } from '../../node/read-node.ts';
 import { titleOf } from '../../node/words.ts';
-import type { CommandCall } from '../command.ts';
+import { type CommandCall, TOOL_VERSION } from '../command.ts';
 import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
-import { TOOL_VERSION } from '../tool-version.ts';
 
 export function factsFor(call: CommandCall): NodeFacts {
   return factsIn(confDirOf(call), runtimeOf(call));

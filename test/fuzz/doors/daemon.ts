@@ -2,10 +2,10 @@
 import net from 'node:net';
 import path from 'node:path';
 import fc from 'fast-check';
+import { LineSplitter } from '../../../src/cni/json.ts';
 import { decode, encode } from '../../../src/daemon/grpc/schema.ts';
 import { wireOf } from '../../../src/daemon/protocol.ts';
 import { type Server, startServer } from '../../../src/daemon/server.ts';
-import { LineSplitter } from '../../../src/files/lines.ts';
 import { bytesOf, requestHere } from '../../helpers/wire.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { LineSplitter } from '../../../src/files/lines.ts';
+import { LineSplitter } from '../../../src/cni/json.ts';
 
 describe('LineSplitter', () => {
   test('push() returns lines when they are complete, however they arrive', () => {
