@@ -73,6 +73,7 @@ export const ALONE: Readonly<Record<string, string>> = {
 export const NEEDS_ZOD: readonly string[] = [
   'test/unit/cli/validate/explain.test.ts',
   'test/unit/cli/foreign/catalog.test.ts',
+  'test/unit/plugin/schema/render.test.ts',
   'test/unit/plugins/build/schemas.test.ts',
   'test/unit/reference-json.test.ts',
   'test/property/quick-zod.test.ts',

@@ -31,9 +31,9 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
     fd = undefined;
   };
   const open = (): number => {
-    fd = inDirectory(path, () => openSync(path, 'a', 0o600));
+    fd = inDirectory(path, () => openSync(path, 'a+', 0o600));
     ({ size } = fstatSync(fd));
-    torn = size > 0 && lastByteOf(path, size) !== LINE_END[0];
+    torn = size > 0 && lastByteOf(fd, size) !== LINE_END[0];
     return fd;
   };
   return {
@@ -59,14 +59,9 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
 const LINE_END = Buffer.from('\n');
 
 /** A process that wrote to a full disk may have left the begin of a line, to which the next one would be joined. */
-function lastByteOf(path: string, size: number): number | undefined {
+function lastByteOf(fd: number, size: number): number | undefined {
   const last = Buffer.alloc(1);
-  const fd = openSync(path, 'r');
-  try {
-    readSync(fd, last, 0, 1, size - 1);
-  } finally {
-    closeSync(fd);
-  }
+  readSync(fd, last, 0, 1, size - 1);
   return last[0];
 }
 

@@ -44,7 +44,7 @@ const FOUND: Readonly<Record<string, string>> = {
   'the ifb device deleted': 'queue (node), reply (node)',
   'the device of the container set down on the host': 'device (node)',
   'the device taken from the bridge': 'reply (node), route (node)',
-  'the hairpin mode turned off': 'no known hop',
+  'the hairpin mode turned off': 'device (node)',
   'the address in the container removed': 'device (container), route (container)',
   'the interface in the container set down': 'device (container)',
   'the hardware address in the container changed': 'no known hop',

@@ -39,7 +39,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/worker': [
     'src/plugin',
     'src/chain',
-    'src/files/lines',
     'src/files/process-stat',
     'src/netlink',
     'src/cni',
@@ -47,7 +46,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/sys/process',
   ],
   'src/attach': [
-    ...['src/plugin', 'src/netlink', 'src/cni', 'src/net', 'src/ipam/holders', 'src/ipam/records'],
+    ...['src/plugin', 'src/netlink', 'src/cni', 'src/net', 'src/ipam/holders'],
     // The names of tunnels, whose MTU pods have to fit.
     'src/between/names',
     ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/packet-socket', 'src/sys/errno'],

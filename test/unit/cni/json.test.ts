@@ -10,6 +10,7 @@ import {
   findNearest,
   foldKeys,
   isObject,
+  LineSplitter,
   memberOf,
   parseObject,
 } from '../../../src/cni/json.ts';
@@ -206,4 +207,25 @@ describe('findNearest()', () => {
 test('didYouMean() returns a clause to append, or nothing', () => {
   expect(didYouMean('mtuu', ['mtu'])).toBe('; did you mean "mtu"?');
   expect(didYouMean('colour', ['mtu'])).toBe('');
+});
+
+describe('LineSplitter', () => {
+  test('push() returns lines when they are complete, however they arrive', () => {
+    const lines = new LineSplitter();
+    const bytes = Buffer.from('{"a":"ä"}\n{"b":1}\n\n{"c":2');
+    const found: string[] = [];
+    for (const byte of bytes) found.push(...lines.push(Uint8Array.of(byte)));
+    expect(found).toEqual(['{"a":"ä"}', '{"b":1}', '']);
+    expect(lines.push(Buffer.from('}\n'))).toEqual(['{"c":2}']);
+  });
+
+  test('push() returns several lines of one chunk', () => {
+    expect(new LineSplitter().push(Buffer.from('1\n2\n3'))).toEqual(['1', '2']);
+  });
+
+  test('push() refuses a line that is too long, also an unfinished one', () => {
+    const lines = new LineSplitter(3);
+    expect(lines.push(Buffer.from('123\n12'))).toEqual(['123']);
+    expect(() => lines.push(Buffer.from('34'))).toThrow('too long');
+  });
 });
