@@ -425,6 +425,17 @@ const MAX_LINES = 700;
 /** The longest chain of imports, those for a type included, those by import() not. */
 const MAX_CHAIN = 18;
 
+/** How many files each entry may reach by the same imports: what a reader of it may have to open. */
+const MAX_REACH: Readonly<Record<string, number>> = {
+  'src/cli/commands/add': 65,
+  'src/chain/run/run': 40,
+  'plugins/bridge/plugin': 75,
+  'plugins/loopback/plugin': 25,
+  'src/delegate/add': 60,
+  'src/cli/commands/doctor': 120,
+  'src/cli/commands/daemon': 160,
+};
+
 // Tests of what holds for many files at once.
 const ABOUT_THE_TREE = [
   'test/unit/structure.test.ts',
@@ -494,12 +505,7 @@ describe('imports', () => {
   });
 
   test('a chain of imports is short enough to follow', () => {
-    const targets = new Map(
-      product.map(file => [
-        withoutExtension(file),
-        file.imports.flatMap(({ target = [], dynamic }) => (dynamic ? [] : target)),
-      ]),
-    );
+    const targets = importedAtStart();
     const lengths = new Map<string, number>();
     const lengthOf = (file: string): number => {
       const known = lengths.get(file);
@@ -509,6 +515,17 @@ describe('imports', () => {
       return length;
     };
     expect([...targets.keys()].filter(file => lengthOf(file) > MAX_CHAIN)).toEqual([]);
+  });
+
+  test('an entry reaches no more files than a reader can open', () => {
+    const targets = importedAtStart();
+    const sources = (file: string) => [file, ...reached(file, targets)].filter(one => targets.has(one));
+    const found = Object.entries(MAX_REACH).map(([file, most]) => ({
+      file,
+      most,
+      files: sources(file).length,
+    }));
+    expect(found.filter(({ files, most }) => files < 2 || files > most)).toEqual([]);
   });
 
   test('nothing under src names a plugin folder', () => {
@@ -827,6 +844,13 @@ function folderOf(file: SourceFile): string {
 
 function targetsOf(file: SourceFile): string[] {
   return file.imports.flatMap(found => (found.target === undefined ? [] : [found.target]));
+}
+
+/** What each file imports, for its types too, without import(). */
+function importedAtStart(): Map<string, string[]> {
+  const importsOf = (file: SourceFile) =>
+    file.imports.flatMap(({ target = [], dynamic }) => (dynamic ? [] : target));
+  return new Map(product.map(file => [withoutExtension(file), importsOf(file)]));
 }
 
 function reached(file: string, targets: ReadonlyMap<string, readonly string[]>): Set<string> {
