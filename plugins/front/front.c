@@ -44,7 +44,7 @@ static long call(long number, long a, long b, long c, long d, long e)
 enum { EINTR = 4, EAGAIN = 11, ECONNREFUSED = 111,
        AT_FDCWD = -100, AF_UNIX = 1, SOCK_STREAM = 1, SOCK_NONBLOCK = 04000, SOCK_CLOEXEC = 02000000, SOL_SOCKET = 1,
        SO_PEERCRED = 17, MSG_NOSIGNAL = 0x4000, POLLIN = 1, POLLOUT = 4, MFD_CLOEXEC = 1, SIGKILL = 9, SIGPIPE = 13,
-       O_CLOEXEC = 02000000, SIGCHLD = 17, WNOHANG = 1, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, TCGETS = 0x5401, TIOCGWINSZ = 0x5413, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
+       O_CLOEXEC = 02000000, SIGCHLD = 17, WNOHANG = 1, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, CLOCK_BOOTTIME = 7, STATX_BASIC = 0x7ff, TCGETS = 0x5401, TIOCGWINSZ = 0x5413, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
 
 typedef struct { int64_t seconds, nanoseconds; } Time;
 typedef struct { int fd; short events, revents; } Poll;
@@ -283,18 +283,46 @@ static int judge_silence(uint64_t silent_ms)
     return -1;
 }
 
-/* Whether the daemon runs, or waits for a processor to run on (proc(5)): it is busy, and will come to the call. */
-static int is_busy(void)
+/* The third and later fields of a process's stat (proc(5)), which follow its name; empty if they cannot be read. */
+static const char *stat_of(const char *process)
 {
-    char path[32] = "/proc/", text[128];
-    append_number(path, sizeof path, (uint64_t)peer.pid);
+    static char text[512];
+    char path[32] = "/proc/";
+    append(path, sizeof path, process);
     append(path, sizeof path, "/stat");
     long fd = call(OPENAT, AT_FDCWD, (long)path, O_CLOEXEC, 0, 0);
-    long at = fd < 0 ? 0 : call(READ, fd, (long)text, sizeof text, 0, 0) - 3;
+    long length = fd < 0 ? 0 : call(READ, fd, (long)text, sizeof text - 1, 0, 0);
     if (fd >= 0) call(CLOSE, fd, 0, 0, 0, 0);
-    /* The state follows the name, which may have parentheses of its own. */
-    while (at > 0 && text[at] != ')') at--;
-    return at > 0 && text[at + 2] == 'R';
+    text[length > 0 ? length : 0] = 0;
+    /* The name may have parentheses of its own. */
+    const char *fields = "";
+    for (const char *at = text; *at; at++)
+        if (*at == ')' && at[1] == ' ') fields = at + 2;
+    return fields;
+}
+
+/* Whether the daemon runs, or waits for a processor to run on: it is busy, and will come to the call. */
+static int is_busy(void)
+{
+    char process[24] = "";
+    append_number(process, sizeof process, (uint64_t)peer.pid);
+    return *stat_of(process) == 'R';
+}
+
+/*
+ * Since when the call is wanted, by the clock of the day: for GC since this process was started, as its list of valid attachments is no younger.
+ * Field 22 of stat counts ticks of 10 ms since the boot.
+ */
+static uint64_t wanted_since(void)
+{
+    uint64_t now = now_ms(CLOCK_REALTIME), ticks = 0;
+    const char *first = arguments[0] ? arguments[1] : 0;
+    if (!same(variable("CNI_COMMAND"), "GC") && (!first || !same(first, "gc"))) return now;
+    const char *at = stat_of("self");
+    for (int field = 3; field < 22 && *at; at++)
+        if (*at == ' ') field++;
+    for (; *at >= '0' && *at <= '9'; at++) ticks = ticks * 10 + (uint64_t)(*at - '0');
+    return ticks ? now - (now_ms(CLOCK_BOOTTIME) - ticks * 10) : now;
 }
 
 /* Whether the header that has arrived is one of a reply, with outputs that fill it. */
@@ -505,7 +533,7 @@ static void ask_daemon(uint32_t kind, const char *plugin)
     total += sizeof header;
     if (total > WIRE_REQUEST_LIMIT) return;
     begin_request(header, kind, (uint32_t)total);
-    put32(header + WIRE_AT_SENT, (uint32_t)now_ms(CLOCK_REALTIME));
+    put32(header + WIRE_AT_SENT, (uint32_t)wanted_since());
     for (int i = 0; i < WIRE_KEY_BYTES; i++) header[WIRE_AT_KEY + i] = (uint8_t)key[i];
     if (!send_all(pieces, sizeof pieces / sizeof *pieces)) run_core("declined");
     await_answer();

@@ -95,7 +95,7 @@ export interface RunRequest extends PluginRequest {
   readonly place: ProcessPlace;
   /** Identifies the request: the front and the daemon note under it which of them does the work (calls.ts). */
   readonly key: string;
-  /** How long ago the client sent it, in milliseconds; negative if the clock was set back since. */
+  /** How long ago the client sent it, for GC: was started, in milliseconds; negative if the clock was set back since. */
   readonly ageMs?: number;
 }
 

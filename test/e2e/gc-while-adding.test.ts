@@ -171,31 +171,35 @@ describeRoot('GC', () => {
     },
   );
 
-  test('leaves alone what was attached while it waited in line before its program began', async () => {
-    await withHost(async lab => {
-      const chain = writeChain(lab, fullChain(lab));
-      const [kept, stale, late] = (await makeContainers(lab, 3)) as [Container, Container, Container];
-      const cap = (hostPort: number) => ({ cap: capOf(hostPort) });
-      await chain.add(kept, cap(10_000));
-      await chain.add(stale, cap(10_001));
-      // As the front does while a daemon has no worker for it.
-      const go = `${lab.tmp}/go`;
-      expect((await lab.run(lab.host, ['mkfifo', go])).exitCode).toBe(0);
-      const script = `echo > ${go}; read -r _ < ${go}; exec "$@"`;
-      const argv = [`${BIN_DIR}/catena`, 'gc', 'podnet', '--file', `${lab.tmp}/podnet.conflist`];
-      const more = ['--bin-dir', BIN_DIR, '--valid', `${kept.id}/eth0`];
-      const gc = lab.run(lab.host, ['sh', '-c', script, 'sh', ...argv, ...more], {
-        env: directories(lab.tmp),
+  test.each([false, true])(
+    'leaves alone what was attached while it waited in line before its program began (daemon: %p)',
+    async withDaemon => {
+      await withHost(async lab => {
+        const chain = writeChain(lab, fullChain(lab));
+        if (withDaemon) await startDaemon(lab);
+        const [kept, stale, late] = (await makeContainers(lab, 3)) as [Container, Container, Container];
+        const cap = (hostPort: number) => ({ cap: capOf(hostPort) });
+        await chain.add(kept, cap(10_000));
+        await chain.add(stale, cap(10_001));
+        // As the front does while a daemon has no worker for it.
+        const go = `${lab.tmp}/go`;
+        expect((await lab.run(lab.host, ['mkfifo', go])).exitCode).toBe(0);
+        const script = `echo > ${go}; read -r _ < ${go}; exec "$@"`;
+        const argv = [`${BIN_DIR}/catena`, 'gc', 'podnet', '--file', `${lab.tmp}/podnet.conflist`];
+        const more = ['--bin-dir', BIN_DIR, '--valid', `${kept.id}/eth0`];
+        const gc = lab.run(lab.host, ['sh', '-c', script, 'sh', ...argv, ...more], {
+          env: directories(lab.tmp),
+        });
+        expect(await Bun.file(go).text()).toBe('\n');
+        await chain.add(late, cap(10_002));
+        await Bun.write(go, '\n');
+        expect(await gc).toMatchObject({ exitCode: 0 });
+        expect(await findMissing(lab, chain, kept)).toEqual([]);
+        expect(await findMissing(lab, chain, late)).toEqual([]);
+        expect(await findLeft(lab, stale)).toEqual([]);
       });
-      expect(await Bun.file(go).text()).toBe('\n');
-      await chain.add(late, cap(10_002));
-      await Bun.write(go, '\n');
-      expect(await gc).toMatchObject({ exitCode: 0 });
-      expect(await findMissing(lab, chain, kept)).toEqual([]);
-      expect(await findMissing(lab, chain, late)).toEqual([]);
-      expect(await findLeft(lab, stale)).toEqual([]);
-    });
-  });
+    },
+  );
 
   test('leaves alone an ADD that has begun and created nothing yet', async () => {
     await withHost(async lab => {
