@@ -452,6 +452,7 @@ async function announceAddresses(
 interface Elsewhere {
   readonly ip: Ip;
   readonly mac: string;
+  readonly isPermanent: boolean;
 }
 
 function findElsewhere(
@@ -460,10 +461,10 @@ function findElsewhere(
   ip: Ip,
   own: string | undefined,
 ): Elsewhere | undefined {
-  const mac = findNeighbour(host, bridge, ip)?.mac;
+  const { mac, isPermanent = false } = findNeighbour(host, bridge, ip) ?? {};
   const isBehindPort =
     mac !== undefined && mac !== own && findForwardingPort(host, bridge, mac) !== undefined;
-  return isBehindPort ? { ip, mac } : undefined;
+  return isBehindPort ? { ip, mac, isPermanent } : undefined;
 }
 
 const ANSWER_MS = 200;
@@ -471,7 +472,7 @@ const POLL_MS = 5;
 
 /** Whether one of them still answers: the address may have moved from a machine beyond an uplink to this container. */
 async function isAnswered(host: NetlinkSocket, bridge: number, all: readonly Elsewhere[]): Promise<boolean> {
-  if (all.some(({ ip }) => findNeighbour(host, bridge, ip)?.isPermanent)) return true;
+  if (all.some(({ isPermanent }) => isPermanent)) return true;
   host.requestAll(all.map(({ ip, mac }) => probeNeighbourRequest(bridge, ip, mac)));
   const hasAnswered = ({ ip, mac }: Elsewhere) => {
     const now = findNeighbour(host, bridge, ip);
