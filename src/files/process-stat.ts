@@ -2,7 +2,7 @@
 
 import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs';
 import { attempt, CniError, ErrorCode } from '../cni/errors.ts';
-import { pause } from '../wait.ts';
+import { GRACE_MS, pause } from '../wait.ts';
 
 /** Longer than any identity. */
 const ROOM_BYTES = 128;
@@ -236,4 +236,19 @@ export function signalGroup(leader: number | undefined, signal: NodeJS.Signals):
   } catch {
     // The group has no process left.
   }
+}
+
+/**
+ * Ends the process group of a leader: SIGTERM now, SIGKILL {@link GRACE_MS} later.
+ * @param onStuck called as long after that: a process that was killed and has not ended waits in the kernel, as for a file server that is
+ *   away, and executes nothing
+ * @returns a function to be called once the leader has ended
+ */
+export function endGroup(leader: number | undefined, onStuck: () => void): () => void {
+  signalGroup(leader, 'SIGTERM');
+  let timer = setTimeout(() => {
+    signalGroup(leader, 'SIGKILL');
+    timer = setTimeout(onStuck, GRACE_MS);
+  }, GRACE_MS);
+  return () => clearTimeout(timer);
 }

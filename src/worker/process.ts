@@ -5,9 +5,9 @@ import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
 import type { PluginCall } from '../chain/run/segment.ts';
 import { MAX_STDERR_BYTES } from '../cni/invocation.ts';
 import { LineSplitter } from '../cni/json.ts';
-import { processOf, signalGroup, WORKER_VARIABLE } from '../files/process-stat.ts';
+import { endGroup, processOf, signalGroup, WORKER_VARIABLE } from '../files/process-stat.ts';
 import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
-import { GRACE_MS, startTimer, type Timer } from '../wait.ts';
+import { startTimer, type Timer } from '../wait.ts';
 import {
   type SegmentRequest,
   STAY_FLAG,
@@ -303,25 +303,20 @@ export class WorkerProcess {
     ignoreFailure(this.#child?.stdin.end());
   }
 
-  /** Ends the process group: SIGTERM now, SIGKILL a little later. */
   #end(reason: NonNullable<ExecOutcome['ended']> | 'unread'): void {
     const { pid } = this.#child ?? {};
     if (pid === undefined || this.#ended !== undefined) return;
     this.#ended = reason;
     this.#over = true;
-    signalGroup(pid, 'SIGTERM');
-    let timer = setTimeout(() => {
-      signalGroup(pid, 'SIGKILL');
-      timer = setTimeout(() => this.#giveUp(), GRACE_MS);
-    }, GRACE_MS);
+    const stop = endGroup(pid, () => this.#giveUp());
     // Children that ignored SIGTERM must not outlive the worker.
     void this.#child?.exited.then(() => {
-      clearTimeout(timer);
+      stop();
       signalGroup(pid, 'SIGKILL');
     });
   }
 
-  /** It was killed and has not ended: it waits in the kernel, as for a file server that is away, and executes nothing. */
+  /** It was killed and has not ended. */
   #giveUp(): void {
     this.#stuck.resolve();
     if (this.#child) void this.#endAll(this.#child);

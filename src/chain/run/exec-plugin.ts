@@ -9,9 +9,9 @@ import { workingDirectory } from '../../cni/directories.ts';
 import { attempt, succeeds } from '../../cni/errors.ts';
 import { MAX_STDERR_BYTES, type Outcome } from '../../cni/invocation.ts';
 import { defined } from '../../cni/json.ts';
-import { signalGroup } from '../../files/process-stat.ts';
+import { endGroup, signalGroup } from '../../files/process-stat.ts';
 import { openPipes } from '../../sys/pipes.ts';
-import { GRACE_MS, pause, startTimer } from '../../wait.ts';
+import { pause, startTimer } from '../../wait.ts';
 
 export interface Invocation {
   readonly path: string;
@@ -117,20 +117,14 @@ function spawn(path: string, env: Invocation['env']) {
   const stuck = new Promise<void>(resolve => {
     giveUp = resolve;
   });
-  /** Ends the process group: SIGTERM now, SIGKILL a little later. */
   const end = (reason: NonNullable<ExecOutcome['ended']>): void => {
     if (ended !== undefined) return;
     ended = reason;
-    signalGroup(running.pid, 'SIGTERM');
-    let timer = setTimeout(() => {
-      signalGroup(running.pid, 'SIGKILL');
-      timer = setTimeout(giveUp, GRACE_MS);
-    }, GRACE_MS);
-    running.once('exit', () => clearTimeout(timer));
+    running.once('exit', endGroup(running.pid, giveUp));
   };
   return {
     running,
-    /** Resolves if it was killed and has not ended: it waits in the kernel, as for a file server that is away, and executes nothing. */
+    /** Resolves if it was killed and has not ended. */
     stuck,
     stdin: ours.stdin,
     stdout: new Output(ours.stdout, MAX_STDOUT_BYTES, () => end('output')),
