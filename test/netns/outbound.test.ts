@@ -41,8 +41,7 @@ describeRoot('ipMasqSource', () => {
     async type => {
       await withHost(async lab => {
         const [container, outside] = [await lab.container(), await lab.outside()];
-        // Without a link-local address the host cannot ask for its neighbour on behalf of an address that is not its own.
-        await lab.ip(lab.host, 'addr', 'add', 'fe80::9/64', 'dev', 'outside0', 'nodad');
+        await askableNeighbour(lab);
         const conf = confOf(lab, type, { ipMasqSource: CHOSEN });
         const { exitCode, stderr, result: prevResult } = await call(lab, 'ADD', conf, container);
         expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
@@ -93,14 +92,33 @@ describeRoot('ipMasqSource', () => {
   });
 });
 
+/** Without a link-local address the host cannot ask for its neighbour on behalf of an address that is not its own. */
+async function askableNeighbour(lab: Lab): Promise<void> {
+  await lab.ip(lab.host, 'addr', 'add', 'fe80::9/64', 'dev', 'outside0', 'nodad');
+}
+
 /** A host with a server for {@link askUdp}, which knows no way to a container's own address. */
 async function strangeOutside(lab: Lab) {
   const outside = await lab.outside();
-  // Answers to it get lost, without an error that would end the server.
-  for (const subnet of ['10.88.0.0/24', 'fd88::/64'])
-    await lab.ip(outside, 'route', 'add', subnet, 'dev', 'lo');
+  await askableNeighbour(lab);
+  // A host that is not there takes the answers to it: they get lost without an error, which would fail what the server sends next.
+  for (const [subnet, via] of [
+    ['10.88.0.0/24', '10.201.0.99'],
+    ['fd88::/64', 'fd00:201::99'],
+  ] as const) {
+    const lladdr = ['lladdr', '02:00:00:00:00:99', 'nud', 'permanent'];
+    await lab.ip(outside, 'neigh', 'add', via, ...lladdr, 'dev', 'uplink');
+    await lab.ip(outside, 'route', 'add', subnet, 'via', via, 'dev', 'uplink');
+  }
   await startServer(lab, outside, { protocol: 'udp', port: 8080 });
   return outside.address;
+}
+
+/** Has the kernel track connections on behalf of something else. */
+async function trackConnections(lab: Lab): Promise<void> {
+  await lab.run(lab.host, ['nft', 'add table inet other']);
+  const chain = 'add chain inet other forward { type filter hook forward priority 0; }';
+  await lab.run(lab.host, ['nft', `${chain}; add rule inet other forward ct state new accept`]);
 }
 
 /** Sends from the port of {@link askUdp} all the time. @returns stops that */
@@ -130,6 +148,8 @@ describeRoot('ipMasq', () => {
     async type => {
       await withHost(async lab => {
         const [container, { v4 }] = [await lab.container(), await strangeOutside(lab)];
+        await trackConnections(lab);
+        await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
         const stop = keepSending(container, v4);
         const { exitCode } = await call(lab, 'ADD', confOf(lab, type), container);
         stop();
@@ -147,10 +167,7 @@ describeRoot('ipMasq', () => {
         const [container, { v4, v6 }] = [await lab.container(), await strangeOutside(lab)];
         const conf = confOf(lab, type);
         const { result: prevResult } = await call(lab, 'ADD', conf, container);
-        // Something else has the kernel track connections.
-        await lab.run(lab.host, ['nft', 'add table inet other']);
-        const chain = 'add chain inet other forward { type filter hook forward priority 0; }';
-        await lab.run(lab.host, ['nft', `${chain}; add rule inet other forward ct state new accept`]);
+        await trackConnections(lab);
         await lab.run(lab.host, ['nft', 'delete table inet catena_masquerade']);
         expect([await askUdp(lab, container, v4), await askUdp(lab, container, v6)]).toEqual([false, false]);
         const env = { CATENA_REPAIR: '1' };
