@@ -59,6 +59,8 @@ export function findUse(): Use | undefined {
       const address = renderIp(cidr.ip);
       const known = holders.get(address) ?? [];
       holders.set(address, known);
+      // One that changes may be listed more than once.
+      if (known.some(one => one.ifname === link.name && one.netns === path)) continue;
       const isHere = hostId === undefined;
       known.push({ ifname: link.name, netns: path, process, processes: pids.length, isHere });
     }
@@ -119,7 +121,7 @@ export function askInside<T>(path: string, work: (socket: NetlinkSocket, netns: 
   const netns = findNetns(path);
   if (netns === undefined) return undefined;
   try {
-    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE, { isOfOthers: true }));
     try {
       return work(socket, netns);
     } finally {

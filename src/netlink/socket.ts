@@ -84,6 +84,9 @@ export const NETLINK_NETFILTER = 12;
 /** A dump is interrupted when the table changes during it, which on a busy node happens often, but not forever. */
 const DUMP_ATTEMPTS = 20;
 
+/** In a namespace of others it may happen forever. */
+const DUMP_ATTEMPTS_OF_OTHERS = 3;
+
 /** Acknowledgements stay in the receive buffer until all requests have been executed, so it must have room for them. */
 const MAX_AT_ONCE = 100;
 
@@ -114,14 +117,20 @@ export type Outcome = readonly Uint8Array[] | NetlinkError;
  */
 export class NetlinkSocket {
   readonly #protocol: number;
+  readonly #isOfOthers: boolean;
   /** Negative without the protocol in the kernel, which then has none of its objects: requests are refused, not the socket. */
   readonly #fd: number = -1;
   #seq = 0;
   /** nf_tables frees deleted objects after a grace period, and the last close of a socket waits for it. */
   #hasDeleted = false;
 
-  constructor(protocol: number) {
+  /**
+   * @param options `isOfOthers`: what is in the namespace is up to other programs, which may change its tables all the time, on purpose too.
+   * A dump that is always interrupted then has all that was seen in any, which is more than there is at one moment.
+   */
+  constructor(protocol: number, { isOfOthers = false } = {}) {
     this.#protocol = protocol;
+    this.#isOfOthers = isOfOthers;
     try {
       this.#fd = openNetlink(protocol);
     } catch (thrown) {
@@ -196,7 +205,7 @@ export class NetlinkSocket {
   }
 
   /**
-   * All objects that match a get request. Repeats a dump that the kernel reports as interrupted by a concurrent change.
+   * All objects that match a get request. Repeats a dump that the kernel reports as interrupted by a concurrent change, up to a limit.
    * @param only skips objects that contain none of these byte strings
    */
   dump(request: Request, only?: readonly Uint8Array[]): Uint8Array[] {
@@ -210,14 +219,16 @@ export class NetlinkSocket {
   }
 
   #dumpWhole(request: Request, only: readonly Uint8Array[] | undefined): Uint8Array[] {
-    for (let attempt = 1; ; attempt++) {
+    const seen = new Map<string, Uint8Array>();
+    for (let left = this.#isOfOthers ? DUMP_ATTEMPTS_OF_OTHERS : DUMP_ATTEMPTS; left > 0; left--) {
       const envelope = this.#envelope(request, NLM_F_REQUEST | NLM_F_DUMP);
       this.#send([envelope]);
       const { bodies, torn } = this.#collectDump(envelope, request, only);
       if (!torn) return bodies;
-      if (attempt === DUMP_ATTEMPTS)
-        throw new NetlinkError(request.op, Errno.EINTR, 'the table kept changing');
+      if (this.#isOfOthers) for (const body of bodies) seen.set(Buffer.from(body).toString('latin1'), body);
     }
+    if (this.#isOfOthers) return [...seen.values()];
+    throw new NetlinkError(request.op, Errno.EINTR, 'the table kept changing');
   }
 
   #refuse(request: Request): void {

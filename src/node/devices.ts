@@ -91,7 +91,7 @@ export function readInside(path: string): ReadonlyMap<string, Inside> | undefine
   const host = ownNetns();
   try {
     if (sameNetns(netns, host)) return undefined;
-    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE, { isOfOthers: true }));
     try {
       return insideOf(new Tables((_, talk) => talk(socket)), netnsIdOf(socket, host.fd));
     } finally {
