@@ -794,6 +794,22 @@ describe('repository', () => {
     expect(missing).toEqual([]);
   });
 
+  test('has every file that its pages name', () => {
+    const known = new Set(listFiles('.').map(file => path.basename(file)));
+    // One is built, the other a reader's own.
+    for (const name of ['tables.h', 'motd.ts']) known.add(name);
+    const unknown = listFiles('.')
+      .filter(file => file.endsWith('.md'))
+      .flatMap(file => {
+        const text = fs.readFileSync(path.join(ROOT, file), 'utf8');
+        const named = [...text.matchAll(/(?<![.\w])[\w-][\w.-]*\.(?:tsx?|c|h|mjs|js|css)\b/g)].map(
+          ([name]) => name,
+        );
+        return named.filter(name => !known.has(name)).map(name => `${file}: ${name}`);
+      });
+    expect(unknown).toEqual([]);
+  });
+
   test('names no registry host and no path of one machine', () => {
     const foreign = /\bregistry\.(npmjs|yarnpkg)\b|^registry\s*=|(?<![\w./-])\/(home|root|work|Users)\/\w/m;
     const wrong = listFiles('.').filter(file => {
