@@ -3,7 +3,15 @@ import { TUNNELS } from '../../../between/names.ts';
 import { isObject, type JsonObject } from '../../../cni/json.ts';
 import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../../cni/plugin-about.ts';
 import { findOwnerOf, type PoolUse, poolUsesOf } from '../../../ipam/range-use.ts';
-import { cidrContains, cidrsOverlap, findCidr, type Ip, renderCidr, renderIp } from '../../../net/ip.ts';
+import {
+  type Cidr,
+  cidrContains,
+  cidrsOverlap,
+  findCidr,
+  type Ip,
+  renderCidr,
+  renderIp,
+} from '../../../net/ip.ts';
 import {
   type Check,
   groupBy,
@@ -22,6 +30,9 @@ export const subnets: Check = node => {
   const { facts, findAbout, routes } = node;
   // Records are root's alone: who has no overlap needs none.
   const standing = () => standingIn(facts.attachments());
+  const ways = routes.flatMap(({ destination }) => findCidr(destination) ?? []);
+  const isLed = (ip: Ip, by: Cidr) =>
+    cidrContains(by, ip) && !ways.some(one => one.prefix > by.prefix && cidrContains(one, ip));
   const problems = facts.networks().networks.flatMap(({ list }) => {
     const devices = devicesOf(list, findAbout).map(({ name }) => name);
     // Containers on the link of a device of the node share its subnet, and are not reached by its routes.
@@ -39,7 +50,7 @@ export const subnets: Check = node => {
         const attached = standing().filter(({ network }) => network === list.name);
         // The host's end of a container's pair has the route to it, and in IPv6 one to its gateway.
         const others = attached.filter(({ hostEnds }) => !hostEnds.includes(device));
-        const led = others.flatMap(({ ips }) => ips.filter(ip => cidrContains(other, ip)));
+        const led = others.flatMap(({ ips }) => ips.filter(ip => isLed(ip, other)));
         if (others.length < attached.length && led.length === 0) return [];
         const found = `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} on "${device}"`;
         if (led.length === 0 || other.prefix <= subnet.prefix) {
@@ -55,7 +66,7 @@ export const subnets: Check = node => {
             : `ip route del ${destination} dev ${device}`;
           return problem('error', those, mend);
         }
-        const [one] = others.filter(({ ips }) => ips.some(ip => cidrContains(other, ip)));
+        const [one] = others.filter(({ ips }) => ips.some(ip => isLed(ip, other)));
         const mend =
           one?.network === holder.network
             ? `start container "${titleIn(node, one.containerId)}" or "${titleIn(node, holder.containerId)}" again: both have the address`

@@ -383,6 +383,11 @@ describeNeeding(
         { name: 'eth0', kind: '', mtu: 1500 },
       ];
       expect(await problemsOf(node({}, { ...routes('veth1'), devices }))).toEqual([]);
+      // A container with a narrower route of its own is not led astray.
+      const wider = [...routes('veth1').routes, { destination: '10.1.0.0/30', device: 'eth0' }];
+      expect(await problemsOf(node({}, { routes: wider, devices }))).toMatchObject([
+        { id: 'network.subnet-overlap', severity: 'warning' },
+      ]);
       expect(await problemsOf(node({}, routes('veth1', 'eth0')))).toMatchObject([
         { severity: 'error', mend: 'ip route del 10.1.0.2/32 dev eth0' },
         { severity: 'warning' },
