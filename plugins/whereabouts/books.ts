@@ -170,12 +170,9 @@ async function readPool(books: Books, range: Range): Promise<PoolState> {
     if (found) return found;
     const metadata = { name: range.poolName, namespace: books.namespace };
     const spec = { range: renderCidr(range.subnet), allocations: {} };
-    await books.server.ask(
-      'POST',
-      pathOf(books, 'ippools'),
-      { apiVersion: API_VERSION, kind: 'IPPool', metadata, spec },
-      [CONFLICT],
-    );
+    const body = { apiVersion: API_VERSION, kind: 'IPPool', metadata, spec };
+    const created = await books.server.ask('POST', pathOf(books, 'ippools'), body, [CONFLICT]);
+    if (created === undefined) await pauseOr(books, range);
   }
 }
 

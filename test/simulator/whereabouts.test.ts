@@ -343,6 +343,18 @@ describe('defects of whereabouts', () => {
     expect(reservations(model)).toEqual({});
   });
 
+  test('a pool that neither exists nor can be created fails the ADD in time', async () => {
+    const { books, server } = cluster();
+    const { ask } = server();
+    let sent = 0;
+    const refusing: typeof ask = async (method, ...rest) => {
+      if (++sent > 100) throw new Error('no end');
+      return method === 'POST' ? undefined : ask(method, ...rest);
+    };
+    const late = books({ server: { ...server(), ask: refusing }, giveUpAt: performance.now() });
+    expect(allocate(late, range('10.1.0.0/24'), pod(1))).rejects.toMatchObject({ code: 11 });
+  });
+
   test('DEL reports that it could not release', async () => {
     const { books, way } = cluster();
     const one = range('10.1.0.0/24');
