@@ -145,7 +145,17 @@ interface OwnEnd {
 /** The nodes by name, each with the addresses that no node before it has. */
 function claimAddresses(nodes: readonly ClusterNode[], own: string, problems: string[]): ClusterNode[] {
   const claims = new Map<string, string>();
-  const claimed = nodes.toSorted(compareNodes(own)).map(node => {
+  const byName = new Map<string, ClusterNode>();
+  for (const node of nodes.toSorted(compareNodes(own))) {
+    const { name } = node;
+    const before = byName.get(name);
+    if (before === undefined) byName.set(name, node);
+    else
+      problems.push(
+        `nodes with addresses ${addressesOf(before)} and ${addressesOf(node)} are both named "${name}": the first one alone gets routes`,
+      );
+  }
+  const claimed = [...byName.values()].map(node => {
     const addresses = node.addresses.filter(ip => {
       const before = claims.get(renderIp(ip));
       if (before === undefined) claims.set(renderIp(ip), node.name);
@@ -208,7 +218,7 @@ function neighbourOf(
 function whyNot(node: ClusterNode, { ways }: PlanChoices, ends: readonly OwnEnd[]): string {
   const [first] = node.addresses;
   if (first === undefined) return 'it has no address';
-  const where = node.addresses.map(renderIp).join(' and ');
+  const where = addressesOf(node);
   if (ways === 'direct') return `${where} is on no subnet of this node, and tunnels are not allowed`;
   if (ends.length === 0) return 'this node has no address for a tunnel';
   return `${where} is not of the IP version of this node's addresses`;
@@ -246,6 +256,10 @@ function planTunnel(
     forwarding: [...forwarding.values()],
     neighbours: peers.map(({ gateway, mac }) => ({ ip: gateway, mac })),
   };
+}
+
+function addressesOf({ addresses }: ClusterNode): string {
+  return addresses.map(renderIp).join(' and ');
 }
 
 function addressOf({ addresses }: ClusterNode, family: 4 | 6): Ip | undefined {

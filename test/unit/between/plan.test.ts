@@ -175,6 +175,11 @@ describe('planWays()', () => {
       'address 192.0.2.1 belongs to nodes "a" and "b": the first one has it',
       'no way to 10.244.2.0/24 of node "b": it has no address',
     ]);
+    const twins = plan([A, B, node('b', ['192.0.2.9'], ['10.244.9.0/24'])]);
+    expect(twins.problems).toEqual([
+      'nodes with addresses 192.0.2.2 and 2001:db8::2 and 192.0.2.9 are both named "b": the first one alone gets routes',
+    ]);
+    expect(waysOf(twins)).toEqual(waysOf(plan([A, B])));
     const small = plan([A, C], [link(2, 'eth0', ['192.0.2.1/24'], 1300)]);
     expect(small.problems.join()).toContain('leaves 1250 bytes in the tunnel');
   });
