@@ -43,9 +43,9 @@ export const ClusterConf = z.extend(PluginConfig, {
     keep: z.optional(z.int()),
     /** Name of this node in the cluster; default: `CATENA_NODE_NAME`, else as the kubeconfig says, else the host name. */
     node: z.optional(z.string()),
-    /** With fewer free addresses, the daemon claims another block before it is needed. Default: an eighth of a block. */
+    /** With fewer free addresses, and pods that have some, the daemon claims another block in advance. Default: an eighth of a block. */
     lowWater: z.optional(z.int()),
-    /** Seconds after which an empty block goes back to the pool. Default 300. */
+    /** Seconds after which an empty block goes back to the pool, unless `lowWater` counts on it. Default 300. */
     coolDown: z.optional(z.int()),
     /** Seconds after which the blocks of a node that the cluster no longer has go back to the pool. Default 3600. */
     grace: z.optional(z.int()),

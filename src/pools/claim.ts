@@ -251,7 +251,10 @@ function exhausted(pool: Pool, claimed: number): CniError {
       'and the others are excluded',
     {
       details:
-        'give the pool another subnet, or a smaller "blockSize" in a new pool, which leaves less unused on each node',
+        'give the pool another subnet' +
+        (pool.blockSize === 1
+          ? ''
+          : ', or a smaller "blockSize" in a new pool, which leaves less unused on each node'),
     },
   );
 }

@@ -225,8 +225,12 @@ export function refuseBlocks({ name, blockSize }: Pool): void {
 }
 
 export function notInPool({ name }: Pool, { addresses }: Wish): CniError {
+  const problem =
+    addresses.length === 1
+      ? 'it is excluded, that of a router, a network or a broadcast, or outside of its subnets'
+      : 'it does not hand them out together';
   return invalidConfig(
-    `Cannot allocate ${addresses.map(renderIp).join(', ')} from pool "${name}": it does not hand them out together`,
+    `Cannot allocate ${addresses.map(renderIp).join(', ')} from pool "${name}": ${problem}`,
   );
 }
 

@@ -179,8 +179,8 @@ const NONE_KEPT: Limits = { lowWater: 0, coolDownS: 0 };
 async function refill(claimant: Claimant, { pool, limits: { lowWater } }: TendedPool): Promise<number> {
   if (lowWater === 0) return 0;
   for (let claimed = 0; ; claimed++) {
-    const { free } = lookAt(claimant, (held, leases) => useOf(held, pool.name, leases));
-    if (free >= lowWater) return claimed;
+    const { free, used } = lookAt(claimant, (held, leases) => useOf(held, pool.name, leases));
+    if (used === 0 || free >= lowWater) return claimed;
     try {
       await claimBlock(claimant, pool);
     } catch (thrown) {
@@ -229,7 +229,9 @@ export async function giveBack(
         } else {
           const { coolDownS, lowWater } = limitsOf(block.pool);
           if (emptyS < coolDownS) continue;
-          if (useOf({ ...next, blocks: others }, block.pool, leases).free < lowWater) continue;
+          // Without an attachment, as of a network that was removed, the node needs none: other nodes may find the pool full.
+          const { used } = useOf(next, block.pool, leases);
+          if (used > 0 && useOf({ ...next, blocks: others }, block.pool, leases).free < lowWater) continue;
         }
         const given: HeldBlock = { ...block, state: 'returning' };
         returning.push(given);

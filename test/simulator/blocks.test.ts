@@ -188,7 +188,7 @@ describe('blocks', () => {
     });
   });
 
-  test('an empty block goes back after its cool-down, the last one with room stays', async () => {
+  test('an empty block goes back after its cool-down; the last one with room stays while anything is leased', async () => {
     const {
       model,
       nodes: [node],
@@ -196,11 +196,15 @@ describe('blocks', () => {
     if (node === undefined) throw new Error('no node');
     for (const id of numbered(30, 'p')) await node.add(id);
     expect(node.blocks()).toHaveLength(3);
-    for (const id of numbered(30, 'p')) node.del(id);
+    const [last = '', ...others] = numbered(30, 'p').reverse();
+    for (const id of others) node.del(id);
     const { returned } = await node.tend({ lowWater: 4, coolDownS: 1000 });
     expect(returned).toEqual([]);
     expect((await node.tend(CALM)).returned).toHaveLength(2);
     expect(node.blocks()).toHaveLength(1);
+    node.del(last);
+    expect((await node.tend(CALM)).returned).toHaveLength(1);
+    expect(await node.tend(CALM)).toMatchObject({ claimed: 0, returned: [] });
     expect(findContradictions(model, [node])).toEqual([]);
   });
 
