@@ -43,7 +43,7 @@ import {
   probeNeighbourRequest,
 } from '../../src/netlink/rtnl/neighbour.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
-import { type Call, type Done, definePlugin } from '../../src/plugin/define.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
@@ -335,13 +335,13 @@ function stagesOf(
 
 interface UndoStep {
   readonly what: string;
-  readonly undo: () => Done;
+  readonly undo: Parameters<Call['onFailure']>[1];
 }
 
 function describing({ what, undo }: UndoStep): () => Promise<void> {
   return async () => {
     try {
-      await undo();
+      await undo([]);
     } catch (cause) {
       throw new Error(`Cannot ${what}: ${describeError(cause)}`, { cause });
     }

@@ -233,7 +233,7 @@ export async function callIpam(
 
 /**
  * For a plugin that may make the interface before it asks. To be called before it makes anything, so that a failed ADD releases the
- * addresses last; those that need the interface are released first.
+ * addresses last, and keeps them for DEL if something may still have them; those that need the interface are released first.
  * @returns a function that requests the addresses, if an IPAM plugin is configured
  */
 export function prepareIpam(call: Call<PluginConfig>): () => Promise<Result | undefined> {
@@ -241,8 +241,10 @@ export function prepareIpam(call: Call<PluginConfig>): () => Promise<Result | un
   if (!type) return async () => undefined;
   const delegate = call.delegate(type);
   let isGranted = false;
-  const release = async (): Promise<void> => {
-    if (isGranted) await delegate.del();
+  const release = async (failed: readonly Error[]): Promise<void> => {
+    if (!isGranted) return;
+    if (failed.length) throw new Error('what has them may not be gone; DEL releases them');
+    await delegate.del();
   };
   const early = !needsInterface(call.conf);
   if (early) call.onFailure('release the addresses', release);

@@ -161,7 +161,7 @@ export class LiveCall implements Call<never> {
   readonly prevResult: Result | undefined;
   readonly log!: Log;
   readonly #facts: KnownCall;
-  readonly #undo: { what: string; undo: () => Done }[] = [];
+  readonly #undo: { what: string; undo: Parameters<Call['onFailure']>[1] }[] = [];
   readonly #sockets: HostSockets;
   #args?: CniArgs;
   #netns?: ContainerNetns | undefined;
@@ -227,7 +227,7 @@ export class LiveCall implements Call<never> {
     return this.#isGone ? undefined : netns?.netns;
   }
 
-  onFailure(what: string, undo: () => Done): void {
+  onFailure(what: string, undo: Parameters<Call['onFailure']>[1]): void {
     this.#undo.push({ what, undo });
   }
 
@@ -357,7 +357,7 @@ export class LiveCall implements Call<never> {
     const problems: Error[] = [];
     for (const { what, undo } of this.#undo.reverse()) {
       try {
-        await undo();
+        await undo(problems);
       } catch (cause) {
         problems.push(new Error(`Cannot ${what}`, { cause }));
       }

@@ -1,5 +1,5 @@
-// Does an ADD of ptp, host-device, tap or loopback that fails half way leave everything as it was, wherever the kernel says no, and does a DEL
-// that fails free no address that is in use?
+// Does an ADD of ptp, host-device, tap or loopback that fails half way leave everything as it was, wherever the kernel says no, and does an ADD
+// or a DEL that fails free no address that is in use?
 // Those of portmap, bandwidth and tuning: testing.test.ts, on one host each
 import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/lab/call.ts';
@@ -211,6 +211,40 @@ async function failEachOfDel({ plugin, prepare, conf }: Scene): Promise<string> 
     return failed.join('\n');
   });
 }
+
+describeInOrder('ADD that fails and cannot delete its interface', () => {
+  test(
+    'keeps the address for DEL',
+    async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        // The plugin refuses such an address when it has made the interface.
+        const ipam = { type: 'host-local', subnet: '127.5.0.0/24', dataDir: `${lab.tmp}/leases` };
+        const call = { conf: { cniVersion: '1.0.0', name: 'podnet', type: 'bridge', ipam }, container };
+        const leases = async () =>
+          (await lab.run(lab.host, ['find', `${lab.tmp}/leases`, '-name', '127.*', '-printf', '%f '])).stdout;
+        const isThere = async () =>
+          (await lab.ip(container, 'link', 'show')).some(one => one.ifname === 'eth0');
+        const failed = await failInTurn(async request => {
+          const env = { CATENA_FAULT: `kernel:${request}` };
+          const reply = await lab.plugin('bridge', { command: 'ADD', ...call, env });
+          const what = faultIn(reply.stderr)?.what;
+          expect(reply).toMatchObject({ exitCode: 1 });
+          if (await isThere()) expect({ what, leases: await leases() }).not.toEqual({ what, leases: '' });
+          expect(await lab.plugin('bridge', { command: 'DEL', ...call })).toMatchObject({ exitCode: 0 });
+          expect({ what, leases: await leases(), isThere: await isThere() }).toEqual({
+            what,
+            leases: '',
+            isThere: false,
+          });
+          return what;
+        });
+        expect(failed.join('\n')).toContain('delete link');
+      });
+    },
+    DEADLINE_MS,
+  );
+});
 
 describeInOrder('DEL that fails at the nth request frees no address that an interface has', () => {
   test.each([

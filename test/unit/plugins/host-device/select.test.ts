@@ -76,7 +76,7 @@ test('describes a PCI device in the file that the caller names, unless it exists
       useInterfaceNetwork: false,
       runtimeConfig: { CNIDeviceInfoFile: file },
     };
-    writeDeviceInfo({ conf, onFailure: (_what, undo) => void undone.push(undo) }, address, SYS);
+    writeDeviceInfo({ conf, onFailure: (_what, undo) => void undone.push(() => undo([])) }, address, SYS);
   };
   const file = path.join(SYS, 'devinfo/cni/net');
   write(undefined, '0000:06:00.0');
