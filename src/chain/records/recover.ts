@@ -58,6 +58,7 @@ export async function prepare(
       return { answer: convertResult(again, list.version, 'recorded result') as ResultOf };
     }
     const { netns, args = [], capabilityArgs = {} } = attachment;
+    if (earlier !== undefined && held.past?.netns(netns) === 'other') throw attachedElsewhere(id, held);
     const { source } = list;
     held.beginAdd({ netns, args, capabilityArgs, source, executables }, earlier !== undefined);
     return { list, attachment, runtime, held, earlier };
@@ -65,6 +66,15 @@ export async function prepare(
     held.release();
     throw error;
   }
+}
+
+/** In two namespaces it would have one address, and DEL would find but the second. */
+function attachedElsewhere({ containerId, ifname, network }: AttachmentId, { record }: Held): CniError {
+  return new CniError(
+    ErrorCode.invalidNetns,
+    `Cannot attach interface "${ifname}" of container "${containerId}" to network "${network}": it is attached in namespace "${record?.netns}"; run DEL first`,
+    { details: `recorded in "${record?.file}"` },
+  );
 }
 
 /**

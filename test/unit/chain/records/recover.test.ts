@@ -245,6 +245,19 @@ describe('addNetwork() with a journal', () => {
     ]);
   });
 
+  test('refuses a second namespace while the first one is there', async () => {
+    const list = threePlugins();
+    const [netns, second] = ['a', 'b'].map(name => path.join(chain.dir, name)) as [string, string];
+    for (const file of [netns, second]) fs.writeFileSync(file, '');
+    await addNetwork(list, { ...ATTACHMENT, netns }, runtime);
+    await expect(addNetwork(list, { ...ATTACHMENT, netns: second }, runtime)).rejects.toMatchObject({
+      code: 8,
+      message: expect.stringContaining(`it is attached in namespace "${netns}"; run DEL first`),
+    });
+    expect(record()).toMatchObject({ netns, phase: 'attached' });
+    expect(chain.order()).toEqual(LABELS.map(label => `ADD ${label}`));
+  });
+
   test('gives a damaged note up, and says so', async () => {
     const file = path.join(runtime.stateDir, 'unsettled/testnet/c1:eth0');
     fs.mkdirSync(path.dirname(file), { recursive: true });
