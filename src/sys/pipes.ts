@@ -32,18 +32,20 @@ export interface Pipes {
   destroy(): void;
 }
 
-/** Undefined under Node, and for want of descriptors. */
+/**
+ * Undefined under Node. Of four pipes, the last one keeps descriptors for the start itself: without, Bun reports that in an event that execa
+ * does not hear.
+ * @throws Error for want of descriptors
+ */
 export function openPipes(): Pipes | undefined {
-  const all = [1, 0, 0].flatMap(our => openPipe(our) ?? []);
-  const [input, output, error] = all;
-  const closeAll = (end: 'ours' | 'theirs') => {
-    for (const pipe of all) closeSync(pipe[end]);
-  };
-  if (!input || !output || !error) {
-    closeAll('ours');
-    closeAll('theirs');
-    return undefined;
+  if (functions === undefined) return undefined;
+  const all = [1, 0, 0, 0].flatMap(our => openPipe(our) ?? []);
+  const [input, output, error, spare] = all;
+  if (!input || !output || !error || !spare) {
+    for (const { ours, theirs } of all) close(ours, theirs);
+    throw new Error('no descriptors are left (EMFILE or ENFILE)');
   }
+  const theirs = [input.theirs, output.theirs, error.theirs] as const;
   const streams = {
     stdin: writerOf(input.ours),
     stdout: readerOf(output.ours),
@@ -54,19 +56,24 @@ export function openPipes(): Pipes | undefined {
   };
   return {
     ...streams,
-    theirs: [input.theirs, output.theirs, error.theirs],
+    theirs,
     start(program) {
+      close(spare.ours, spare.theirs);
       try {
         return program();
       } catch (thrown) {
         destroy();
         throw thrown;
       } finally {
-        closeAll('theirs');
+        close(...theirs);
       }
     },
     destroy,
   };
+}
+
+function close(...fds: readonly number[]): void {
+  for (const fd of fds) closeSync(fd);
 }
 
 /** @param our which end is ours, and does not block: 0 is for reading, 1 for writing */

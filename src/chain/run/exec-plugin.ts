@@ -67,17 +67,19 @@ export type StartPlugin = (invocation: Invocation) => PluginProcess;
  * standard output ends the plugin. Of standard error, the last 1 MiB is kept.
  */
 export function startProcess({ path, env, deadlineMs, signal }: Invocation): PluginProcess {
-  const early = spawn(path, env);
+  const early = trySpawn(path, env);
   return {
     send(request) {
-      let next: Child | undefined = early;
-      return retryWhileBusy(leftMs => {
-        const child = next ?? spawn(path, env);
+      let next: Child | Error | undefined = early;
+      return retryWhileBusy(async leftMs => {
+        const child = next ?? trySpawn(path, env);
         next = undefined;
+        if (child instanceof Error) return { stdout: '', stderr: '', spawnError: child.message };
         return converse(path, child, request, leftMs, signal);
       }, deadlineMs);
     },
     discard() {
+      if (early instanceof Error) return;
       signalGroup(early.running.pid, 'SIGKILL');
       early.close();
     },
@@ -98,6 +100,14 @@ const EXECA_OPTIONS = {
 } as const;
 
 type Child = ReturnType<typeof spawn>;
+
+function trySpawn(path: string, env: Invocation['env']): Child | Error {
+  try {
+    return spawn(path, env);
+  } catch (thrown) {
+    return thrown as Error;
+  }
+}
 
 /** Starts a process whose output is read from the start: Node discards unread output when a process ends. */
 function spawn(path: string, env: Invocation['env']) {

@@ -204,6 +204,41 @@ test('no descriptor stays open, however a plugin ends', async () => {
   await until(() => own() < before + ROUNDS);
 });
 
+test('without descriptors a plugin either runs or is said not to have started', async () => {
+  const program = `
+    import { closeSync, openSync } from 'node:fs';
+    import { startProcess } from '${path.resolve('src/chain/run/exec-plugin.ts')}';
+    const start = () => startProcess({ path: '/bin/cat', env: {}, deadlineMs: 30_000 }).send('{}');
+    await start();
+    const fds = [];
+    try {
+      for (;;) fds.push(openSync('/dev/null', 'r'));
+    } catch {}
+    const outcomes = [];
+    for (let free = 0; free < 16; free++) {
+      outcomes.push(await start());
+      closeSync(fds.pop());
+    }
+    for (const fd of fds) closeSync(fd);
+    for (const { spawnError, stdout } of outcomes) console.log(spawnError ?? stdout);
+  `;
+  const file = path.join(dir, 'full.ts');
+  fs.writeFileSync(file, program);
+  const full = Bun.spawn(['sh', '-c', 'ulimit -n 200; exec "$0" "$1"', process.execPath, file], {
+    env: { PATH, BUN_BE_BUN: '1' },
+    stderr: 'pipe',
+  });
+  const [stdout, stderr] = await Promise.all([full.stdout, full.stderr].map(one => new Response(one).text()));
+  const said = stdout?.trimEnd().split('\n') ?? [];
+  const words = 'no descriptors are left (EMFILE or ENFILE)';
+  expect([await full.exited, stderr, said.length]).toEqual([0, '', 16]);
+  expect([said.filter(one => one !== words && one !== '{}'), said[0], said.at(-1)]).toEqual([
+    [],
+    words,
+    '{}',
+  ]);
+});
+
 test('a busy file is tried again only while there is time', async () => {
   const left: number[] = [];
   const attempt = async (ms: number) => {
