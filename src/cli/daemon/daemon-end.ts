@@ -8,7 +8,7 @@ interface End {
   readonly reason?: string;
 }
 
-/** Longest time for requests in progress, if the daemon itself decides to end. */
+/** Longest time for requests in progress. */
 const FINISH_MS = 60_000;
 
 /** The end of a daemon: after a signal, or because it cannot serve. */
@@ -22,16 +22,20 @@ export class DaemonEnd {
     this.reached = promise;
     this.#resolve = resolve;
     this.#tell = tell;
-    if (signal.aborted) resolve({ exitCode: 0 });
-    signal.addEventListener('abort', () => resolve({ exitCode: 0 }), { once: true });
+    if (signal.aborted) this.#begin({ exitCode: 0 });
+    signal.addEventListener('abort', () => this.#begin({ exitCode: 0 }), { once: true });
   }
 
   /** Ends the daemon; requests in progress may finish. */
   come(exitCode: number, reason: string): void {
     this.#tell(reason);
-    this.#resolve({ exitCode, reason });
-    // The problem that keeps it from serving may keep it from finishing as well.
-    setTimeout(() => process.exit(exitCode), FINISH_MS).unref();
+    this.#begin({ exitCode, reason });
+  }
+
+  #begin(end: End): void {
+    this.#resolve(end);
+    // The problem that keeps it from serving may keep it from finishing as well, and a plugin may hang.
+    setTimeout(() => process.exit(end.exitCode), FINISH_MS).unref();
   }
 }
 
