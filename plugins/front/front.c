@@ -263,9 +263,6 @@ static int judge_silence(uint64_t silent_ms)
     char ms[24] = "";
     int status = 0;
     append_number(ms, sizeof ms, silent_ms);
-    /* The caller may have ignored this signal, and the kernel then keeps no exit status. */
-    Action normal = { 0, 0, 0, 0 };
-    call(SIGACTION, SIGCHLD, (long)&normal, 0, sizeof normal.mask, 0);
     long child = call(CLONE, SIGCHLD, 0, 0, 0, 0);
     if (child == 0) {
         char *argv[] = { core, JUDGE_FLAG, calls_file, key, ms, 0 };
@@ -625,6 +622,9 @@ static int find_core(void)
 
 static _Noreturn void run(void)
 {
+    /* The caller may ignore this signal, which the core and our child inherit: the kernel would keep no exit status of their children. */
+    Action normal = { 0, 0, 0, 0 };
+    call(SIGACTION, SIGCHLD, (long)&normal, 0, sizeof normal.mask, 0);
     const char *name = *arguments ? *arguments : "", *first = *arguments ? arguments[1] : 0;
     const char *command = variable("CNI_COMMAND"), *netns = variable("CNI_NETNS");
     for (const char *one = name; *one; one++) if (*one == '/') name = one + 1;

@@ -147,6 +147,17 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     expect(typed).toEqual({ exitCode: 1, stdout: '', stderr: `catena: ${text}\n` });
   });
 
+  test('has the Bun program hear of its children, whatever its caller ignores', async () => {
+    const heard = path.join(tmp, 'heard');
+    fs.mkdirSync(heard);
+    fs.copyFileSync(path.join(BIN, 'catena'), path.join(heard, 'catena'));
+    // A shell would hear of them without the front.
+    fs.writeFileSync(path.join(heard, 'catena-core'), '#!/bin/cat /proc/self/status\n', { mode: 0o755 });
+    const ignoring = await run(['env', '--ignore-signal=CHLD', path.join(heard, 'catena'), 'list']);
+    const ignored = Number.parseInt(/^SigIgn:\s*(\w+)/m.exec(ignoring.stdout)?.[1] ?? '', 16);
+    expect(ignored & (1 << (os.constants.signals.SIGCHLD - 1))).toBe(0);
+  });
+
   test('has a daemon free memory seldom, unless its environment says when', async () => {
     const told = path.join(tmp, 'told');
     fs.mkdirSync(told);
