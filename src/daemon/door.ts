@@ -41,10 +41,13 @@ export interface Door {
 /** How often the daemon checks that its socket still exists, and looks for late connections to the one that started it. */
 const LOOK_EVERY_MS = 1_000;
 
+/** The front connects by unix(7), which leaves no room for more; Bun listens at longer paths, too. */
+const LONGEST_PATH_BYTES = 107;
+
 /**
  * Listens, and creates the sockets again whenever they have been removed, alone or with their directory.
  * @param replace asks a daemon that already listens to hand over
- * @throws SeatTaken if another daemon listens
+ * @throws SeatTaken if another daemon listens, CniError 5 if no client could connect
  */
 export async function openDoor(
   socketPath: string,
@@ -52,6 +55,11 @@ export async function openDoor(
   handlers: Handlers,
   replace: boolean,
 ): Promise<Door> {
+  if (Buffer.byteLength(wireOf(socketPath)) > LONGEST_PATH_BYTES)
+    throw new CniError(
+      ErrorCode.ioFailure,
+      `Cannot listen on "${socketPath}": the path is too long for calls to reach it; use a shorter run directory`,
+    );
   let seat: Seat | undefined = await takeSeat(socketPath, replace);
   let current = listen(socketPath, maxBytes, handlers);
   const all = [current];
@@ -139,17 +147,17 @@ export function listen(socketPath: string, maxBytes: number, handlers: Handlers)
   const time = (Date.now() + 0.5) / 1000;
   utimesSync(freshWire, time, time);
   const [made, madeWire] = [statSync(fresh), statSync(freshWire)];
+  let closed: Promise<unknown> | undefined;
+  const close = () => (closed ??= Promise.all([server.stop(), wire.stop()]).then(() => calls?.close()));
   try {
     calls = new BegunCalls(socketPath, madeWire);
+    renameSync(freshWire, wirePath);
+    renameSync(fresh, socketPath);
   } catch (error) {
-    void server.stop(true);
-    void wire.stop();
+    void close();
     throw error;
   }
   const begun = calls;
-  let closed: Promise<unknown> | undefined;
-  renameSync(freshWire, wirePath);
-  renameSync(fresh, socketPath);
   return {
     get connections() {
       return wire.connections;
@@ -163,10 +171,7 @@ export function listen(socketPath: string, maxBytes: number, handlers: Handlers)
       if (has(wirePath, madeWire)) giveUpName(wirePath, socketPath);
       if (has(socketPath, made)) giveUpName(socketPath, socketPath);
     },
-    async close() {
-      closed ??= Promise.all([server.stop(), wire.stop()]).then(() => begun.close());
-      await closed;
-    },
+    close,
   };
 }
 

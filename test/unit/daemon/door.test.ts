@@ -1,10 +1,11 @@
 // What does a door that cannot be opened leave behind, and does one that is open know its own sockets?
 import { expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, utimesSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { listen } from '../../../src/daemon/door.ts';
+import { listen, openDoor } from '../../../src/daemon/door.ts';
 import { decline, wireOf } from '../../../src/daemon/protocol.ts';
+import { until } from '../../helpers/until.ts';
 
 const HANDLERS = {
   serve: async () => new Response(),
@@ -38,4 +39,23 @@ test('a later socket is not its own, even with the same number of inode, which f
     await sockets.close();
     rmSync(dir, { recursive: true });
   }
+});
+
+test('a door whose name is a directory leaves no descriptor and no calls file, however often it is tried', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'cat-door-'));
+  const socket = join(dir, 'catena.sock');
+  mkdirSync(wireOf(socket));
+  const own = () => readdirSync('/proc/self/fd').length;
+  const before = own();
+  for (let i = 0; i < 10; i++) expect(() => listen(socket, 1_000, HANDLERS)).toThrow('EISDIR');
+  await until(() => own() < before + 10 && !readdirSync(dir).some(name => name.includes('.calls.')));
+  rmSync(dir, { recursive: true });
+});
+
+test('a door that no client could reach is not opened', async () => {
+  const dir = mkdtempSync(join(tmpdir(), `cat-door-${'x'.repeat(90)}`));
+  const opened = openDoor(join(dir, 'catena.sock'), 1_000, HANDLERS, false);
+  await expect(opened).rejects.toThrow('the path is too long for calls to reach it');
+  expect(readdirSync(dir)).toEqual([]);
+  rmSync(dir, { recursive: true });
 });
