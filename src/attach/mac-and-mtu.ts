@@ -7,7 +7,14 @@ import { attempt, invalidConfig } from '../cni/errors.ts';
 import { isUnicastMac, parseMac, renderMac } from '../net/interface.ts';
 import { parseIp } from '../net/ip.ts';
 import { findLink, findLinks } from '../netlink/rtnl/link.ts';
-import { findWay, listRoutes, type Route, RT_TABLE_MAIN, waysOf } from '../netlink/rtnl/route.ts';
+import {
+  findMatch,
+  findWay,
+  listDefaultRoutes,
+  type Route,
+  RT_TABLE_MAIN,
+  waysOf,
+} from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 
@@ -102,7 +109,7 @@ export function resolveMtu(socket: NetlinkSocket, mtu: ConfiguredMtu, uplink?: s
 
 function uplinkMtu(socket: NetlinkSocket, uplink: string | undefined): number {
   if (uplink) return findLink(socket, uplink)?.mtu ?? 0;
-  const [route] = listDefaultRoutes(socket);
+  const route = findDefaultRoute(socket);
   const links = route ? findLinks(socket, [...new Set(waysOf(route).map(({ oif }) => oif))]) : [];
   const known = links.flatMap(link => link?.mtu ?? []);
   return known.length ? Math.min(...known, route?.mtu ?? Infinity) : 0;
@@ -112,13 +119,19 @@ function uplinkMtu(socket: NetlinkSocket, uplink: string | undefined): number {
 const OUTSIDE = { 4: parseIp('192.0.2.1'), 6: parseIp('2001:db8::1') };
 
 /**
- * The default routes of the main table: IPv4's before IPv6's, and of one family those that the kernel prefers first. One by a next hop
- * object names no device where `nexthop_compat_mode` is off, so the kernel is asked.
+ * The default route of the main table that the kernel prefers, IPv4's if there is one. One by a next hop object names no device where
+ * `nexthop_compat_mode` is off, so the kernel is asked.
  */
-export function listDefaultRoutes(socket: NetlinkSocket): Route[] {
-  return listRoutes(socket)
-    .filter(({ dst, table }) => dst.prefix === 0 && table === RT_TABLE_MAIN)
+export function findDefaultRoute(socket: NetlinkSocket): Route | undefined {
+  // To list the routes of a router takes seconds. Where rules lead a packet to another table, nothing else tells.
+  const used = findMatch(socket, OUTSIDE[4]);
+  const all = used && isDefault(used) ? [used] : listDefaultRoutes(socket).filter(isDefault);
+  return all
     .map(one => (one.oif ? one : { ...one, oif: findWay(socket, OUTSIDE[one.dst.ip.family])?.oif ?? 0 }))
     .filter(({ oif }) => oif > 0)
-    .sort((a, b) => a.dst.ip.family - b.dst.ip.family || (a.priority ?? 0) - (b.priority ?? 0));
+    .sort((a, b) => a.dst.ip.family - b.dst.ip.family || (a.priority ?? 0) - (b.priority ?? 0))[0];
+}
+
+function isDefault({ dst, table, type }: Route): boolean {
+  return dst.prefix === 0 && table === RT_TABLE_MAIN && type === undefined;
 }

@@ -25,7 +25,7 @@ import { Errno } from '../sys/errno.ts';
 import { removeAndRelease } from './addressing.ts';
 import { interfaceExists } from './container.ts';
 import { checkDevice, repairDevice, stateOf } from './device.ts';
-import { listDefaultRoutes } from './mac-and-mtu.ts';
+import { findDefaultRoute } from './mac-and-mtu.ts';
 import { attachmentOf } from './owner.ts';
 
 type UpperConf = PluginConfig & {
@@ -55,7 +55,7 @@ export function findMaster(call: Call<UpperConf>, chained?: string): Master {
   const socket = conf.linkInContainer ? call.container : call.host;
   const name = conf.master || chained;
   // The first default route of the main table, of IPv4 if both families have one.
-  const which = name || listDefaultRoutes(socket)[0]?.oif;
+  const which = name || findDefaultRoute(socket)?.oif;
   const link = which === undefined ? undefined : findLink(socket, which);
   if (link === undefined) {
     const where = conf.linkInContainer ? ' in the container' : '';

@@ -245,6 +245,9 @@ describeRoot(
         const container = await lab.container();
         await lab.outside();
         const conf = confOf(lab, { master: undefined });
+        // Rules that lead packets to another table leave that of the main table what it is.
+        await lab.ip(lab.host, 'route', 'add', 'default', 'dev', 'lo', 'table', '100');
+        await lab.ip(lab.host, 'rule', 'add', 'table', '100');
         const result = await add(lab, container, conf);
         const [master] = await lab.ip(lab.host, 'link', 'show', 'dev', 'outside0');
         expect((await deviceIn(lab, container))?.link_index).toBe(master?.ifindex);

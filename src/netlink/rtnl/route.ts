@@ -27,6 +27,8 @@ import { AF, messages } from './message.ts';
 const RTNH_F_ONLINK = 4;
 /** linux/rtnetlink.h: the reply is the route itself, not what came of it for one packet. */
 const RTM_F_FIB_MATCH = 0x2000;
+/** Without it, the kernel says of IPv4 that each route is in the main table. */
+const RTM_F_LOOKUP_TABLE = 0x1000;
 
 interface Nexthop {
   readonly gateway?: Ip | undefined;
@@ -367,10 +369,17 @@ export function removeRoute(socket: NetlinkSocket, route: Route): void {
 
 /** Unicast routes of every table, both families. Same as: `ip route show table all` and `ip -6 …` */
 export function listRoutes(socket: NetlinkSocket): Route[] {
-  return listRouteMessages(socket).flatMap(body => {
-    const route = decodeRoute(body);
-    return route.type === undefined ? [route] : [];
-  });
+  return unicastIn(listRouteMessages(socket));
+}
+
+/** Those to everywhere: a router may have one among a million others. */
+export function listDefaultRoutes(socket: NetlinkSocket): Route[] {
+  // The second byte of struct rtmsg.
+  return unicastIn(listRouteMessages(socket).filter(([, prefix]) => prefix === 0));
+}
+
+function unicastIn(bodies: readonly Uint8Array[]): Route[] {
+  return bodies.map(decodeRoute).filter(({ type }) => type === undefined);
 }
 
 /**
@@ -390,13 +399,24 @@ export function listRoutesByDevice(socket: NetlinkSocket): Route[] {
 
 /** The kernel shows all parts with the origin of one: that of the device for which it is asked, if any. Same as: `ip -6 route get fibmatch <dst> oif <device>` */
 function originOf(socket: NetlinkSocket, { dst, oif, table, priority, protocol }: Route): number | undefined {
-  const header = { family: AF[6], dstLength: IP_BITS[6], flags: RTM_F_FIB_MATCH };
-  const op = `find the origin of the route to ${renderCidr(dst)}`;
-  const own = { dst: networkOf(dst), oif };
-  const found = socket.ask(routeMessage.question(op, header, own, UNREACHABLE, toRoute));
+  const found = findMatch(socket, networkOf(dst), oif);
   // A narrower route may lead to the first address of the destination.
   const isIt = found?.oif === oif && found.dst.prefix === dst.prefix && found.table === table;
   return isIt && found.priority === priority ? found.protocol : protocol;
+}
+
+/**
+ * The whole route that the kernel would use for an address, or undefined when there is none. Linux before 4.13 tells the way of a packet
+ * instead, with the address as destination. Same as: `ip route get fibmatch <address> [oif <device>]`
+ */
+export function findMatch(socket: NetlinkSocket, address: Ip, oif?: number): Route | undefined {
+  const header = {
+    family: AF[address.family],
+    dstLength: IP_BITS[address.family],
+    flags: RTM_F_FIB_MATCH | RTM_F_LOOKUP_TABLE,
+  };
+  const op = `find what route leads to ${renderIp(address)}`;
+  return socket.ask(routeMessage.question(op, header, { dst: address, oif }, UNREACHABLE, toRoute));
 }
 
 /**

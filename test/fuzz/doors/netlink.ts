@@ -46,6 +46,7 @@ import {
 } from '../../../src/netlink/rtnl/neighbour.ts';
 import { findQdisc, listClasses, listQdiscs, parsePsched } from '../../../src/netlink/rtnl/qdisc.ts';
 import {
+  findMatch,
   findWay,
   listOriginRoutes,
   listRefusingRoutes,
@@ -90,6 +91,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   findForwardingPort: socket => findForwardingPort(socket, 3, '0a:00:00:00:00:02'),
   listQdiscs: socket => listQdiscs(socket),
   findQdisc: socket => (['root', 'ingress', 1] as const).map(at => findQdisc(socket, 3, at)),
+  findMatch: socket => findMatch(socket, target),
   findWay: socket => findWay(socket, target),
   listRoutes: socket => listRoutes(socket),
   listRoutesByDevice: socket => listRoutesByDevice(socket),
