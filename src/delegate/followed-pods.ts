@@ -31,8 +31,8 @@ const LAST_PAUSE_MS = 300_000;
 /** Changes within this time are looked at together, and longest time that they let calls go first. */
 const GATHER_MS = 100;
 const YIELD_MS = 2_000;
-/** Between two looks whether a machine that moves has arrived. */
-const MOVING_MS = 500;
+/** Between two looks whether a machine that moves has arrived, or an ADD has ended. */
+const SOON_MS = 500;
 /** Calls at the same time, beside those for machines that move, which mostly wait. */
 const AT_ONCE = 2;
 
@@ -114,13 +114,14 @@ export class FollowedPods {
     return pods;
   }
 
-  /** Whether machines that move have arrived: the pods that they leave are on other nodes, which no watch here reports. */
+  /** Whether machines that move have arrived, since the pods that they leave are on other nodes, and ADDs have ended: no watch reports that. */
   #lookSoon(): void {
     if (this.#isLooking) return;
     this.#isLooking = true;
-    this.#later(MOVING_MS, () => {
+    this.#later(SOON_MS, () => {
       this.#isLooking = false;
       this.#add(this.#followed().filter(moves));
+      this.#gatherSoon();
     });
   }
 
@@ -144,7 +145,9 @@ export class FollowedPods {
       // After a failure, the same annotation waits for its next attempt.
       return text !== pod.follow.annotation && !(failed && failed.annotation === text);
     });
-    this.#add(those);
+    const settled = those.filter(({ record }) => record.phase === 'attached');
+    if (settled.length < those.length) this.#lookSoon();
+    this.#add(settled);
     keepOnly(this.#changes, new Set(pods.map(placeKey)));
     keepOnly(this.#failures, new Set(pods.map(({ record }) => keyOf(record))));
   }

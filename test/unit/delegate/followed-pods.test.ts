@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { addPod } from '../../../src/delegate/add.ts';
 import { FollowedPods } from '../../../src/delegate/followed-pods.ts';
-import { makePod, makeRunner } from '../../helpers/delegates.ts';
+import { findPod, makePod, makeRunner } from '../../helpers/delegates.ts';
 import { makeNoopChain } from '../../helpers/noop-chain.ts';
 import { until } from '../../helpers/until.ts';
 
@@ -42,6 +42,43 @@ test('a moment in which the pods cannot be listed ends no daemon, and no change 
     await until(() => calls.length > 0);
     expect(calls[0]).toEqual(env);
   } finally {
+    await pods.stop();
+    chain.dispose();
+  }
+});
+
+test('while the ADD of a pod goes on, its annotation has no runner called', async () => {
+  const chain = makeNoopChain();
+  const done = path.join(chain.dir, 'done');
+  const delegates = [
+    { cniVersion: '1.1.0', name: 'first', plugins: [chain.noop('first', { WaitFor: done })] },
+  ];
+  const env = { CNI_ARGS: 'K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web;K8S_POD_UID=u' };
+  const runner = makeRunner(chain, { delegates }, { follow: { env, stdin: '{"cniVersion":"1.1.0"}' } });
+  const whileAdding: boolean[] = [];
+  let looks = 0;
+  const added = addPod(runner, makePod());
+  await until(() => findPod(runner) !== undefined);
+  const pods = new FollowedPods({
+    podsDir: runner.podsDir,
+    isBusy() {
+      looks += 1;
+      return false;
+    },
+    log() {},
+    call: async () => void whileAdding.push(findPod(runner)?.record.phase !== 'attached'),
+  });
+  try {
+    const annotations = { 'k8s.v1.cni.cncf.io/networks': 'more' };
+    pods.changed('ns', 'web', { uid: 'u', version: '1', annotations });
+    await until(() => looks > 3);
+    // The daemon looks at every pod once, when it begins.
+    expect(whileAdding.length).toBeLessThanOrEqual(1);
+    fs.writeFileSync(done, '');
+    await added;
+    await until(() => whileAdding.includes(false));
+  } finally {
+    fs.writeFileSync(done, '');
     await pods.stop();
     chain.dispose();
   }
