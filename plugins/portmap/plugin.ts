@@ -106,7 +106,8 @@ function findSwitch(host: NetlinkSocket, plans: readonly FamilyPlan[]): string |
   // The kernel takes either this interface's value or that for all.
   if (!plan?.forwards.some(isLoopback) || findSysctl(ALL) === '1') return undefined;
   const way = findWay(host, plan.pod.ip);
-  const link = way && findLink(host, way.oif);
+  // An address of the node itself leads to no pod.
+  const link = way && !way.local ? findLink(host, way.oif) : undefined;
   return link && `net/ipv4/conf/${link.name}/route_localnet`;
 }
 

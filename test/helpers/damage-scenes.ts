@@ -303,6 +303,16 @@ const TRIALS: readonly DamageRow[] = [
     finds: ['network.subnet-overlap'],
   },
   {
+    way: 'a route that bans the container, as fail2ban makes it',
+    damage: { line: () => 'ip route add unreachable $(ls $LEASES | grep -m 1 ^10.)/32' },
+    finds: ['kernel.routing-rules'],
+  },
+  {
+    way: 'the address of the container given to the node',
+    damage: { line: () => 'ip addr add $(ls $LEASES | grep -m 1 ^10.)/32 dev lo' },
+    finds: ['kernel.routing-rules'],
+  },
+  {
     way: 'a rule about bridged packets that drops what is sent to containers',
     damage: {
       line: () =>

@@ -460,7 +460,7 @@ function toRoute(message: RouteMessage): Route {
 /** linux/rtnetlink.h: RTN_BLACKHOLE, RTN_UNREACHABLE, RTN_PROHIBIT */
 const REFUSING = { 6: 'blackhole', 7: 'unreachable', 8: 'prohibit' } as const;
 
-interface RefusingRoute {
+export interface RefusingRoute {
   readonly kind: (typeof REFUSING)[keyof typeof REFUSING];
   readonly dst: Cidr;
   readonly table: number;

@@ -13,6 +13,7 @@ import type { AttachmentKey } from '../../cni/schemas.ts';
 import { type ProcessPlace, STATE_PATH, socketPathOf } from '../../daemon/protocol.ts';
 import { askDaemon, holderOf, ownPlace } from '../../daemon/who-listens.ts';
 import { tryRead } from '../../files/read-file.ts';
+import type { RefusingRoute } from '../../netlink/rtnl/route.ts';
 import type { Rule as PolicyRule } from '../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
 import type { HostRoute } from '../devices.ts';
@@ -136,6 +137,8 @@ export interface NodeView {
   readonly held?: (list: NetworkPlugins, known: readonly AttachmentKey[]) => readonly HeldAttachment[];
   /** Rules that choose a routing table, or drop. */
   readonly policyRules?: () => readonly PolicyRule[];
+  /** Routes that drop packets. */
+  readonly refusals?: () => readonly RefusingRoute[];
   /** The daemon of the run directory; undefined if it was not examined. */
   readonly daemon?: DaemonView;
   /** What people call containers, by their ids. */

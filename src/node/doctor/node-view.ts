@@ -77,6 +77,7 @@ export function viewNode(places: Places): NodeView {
     filter: () => kernel.filter,
     held: (list, known) => findTraced(list, known, where),
     policyRules: () => kernel.policyRules,
+    refusals: () => kernel.refusingRoutes,
     between: () => viewBetween(places.runDir, kernel),
     devices: [...readHost(kernel).byIndex.values()],
     routes: readHostRoutes(kernel),

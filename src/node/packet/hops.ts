@@ -5,12 +5,7 @@ import type { HOOK } from '../../netlink/nft/table.ts';
 import { listFilters, listIngressFilters } from '../../netlink/rtnl/filter.ts';
 import { IFF_UP, type Link } from '../../netlink/rtnl/link.ts';
 import { listClasses, type Qdisc, ticksPerUs } from '../../netlink/rtnl/qdisc.ts';
-import {
-  listRefusingRoutes,
-  lookUpRoute,
-  type RouteLookup,
-  RT_TABLE_MAIN,
-} from '../../netlink/rtnl/route.ts';
+import { lookUpRoute, type RouteLookup, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import { renderRule, ruleDeletion } from '../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
 import { earlyDrops } from '../devices.ts';
@@ -114,7 +109,7 @@ function droppedByRule(site: Site, packet: Packet, arrived?: Link) {
 function noRoute(site: Site, packet: Packet, repair: string | undefined) {
   const { destination = '', family } = packet;
   const to = parseIp(destination);
-  const refusing = listRefusingRoutes(site.route)
+  const refusing = site.tables.refusingRoutes
     .filter(({ dst, table }) => dst.ip.family === family && cidrContains(dst, to) && table !== EXPORT_TABLE)
     .toSorted((a, b) => b.dst.prefix - a.dst.prefix);
   const [first] = refusing;

@@ -1,9 +1,10 @@
 // Are the kernel and the programs that configure it set up so that containers are reachable?
 
 import { basename, dirname } from 'node:path';
-import { cidrContains, findIp } from '../../../net/ip.ts';
+import { cidrContains, findCidr, findIp, renderCidr } from '../../../net/ip.ts';
 import { NF_DROP, type Verdict } from '../../../netlink/nft/expr.ts';
 import type { Chain, Rule as FilterRule } from '../../../netlink/nft/table.ts';
+import { RT_TABLE_MAIN } from '../../../netlink/rtnl/route.ts';
 import { type Rule, renderRule, ruleDeletion } from '../../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../../netlink/tables.ts';
 import { earlyDrops } from '../../devices.ts';
@@ -192,22 +193,55 @@ function judgeDevices(node: NodeView, pods: readonly RoutedPod[]): Problem[] {
   });
 }
 
-/** Routing rules that drop. */
+/** Routing rules and routes that drop, and addresses that the node has as well. */
 export const routingRules: Check = node => {
   const { pods, policyRules } = node;
   if (pods === undefined) {
-    const found = 'whether routing rules drop packets of containers: it is not known which there are';
+    const found = 'whether routing drops packets of containers: it is not known which there are';
     return [problem('unexamined', found)];
   }
   const rules = pods.length > 0 ? (policyRules?.() ?? []) : [];
-  const problems = earlyDrops(rules).flatMap(rule => {
+  const dropped = earlyDrops(rules).flatMap(rule => {
     const concerned = pods.filter(pod => concerns(rule, pod));
     if (concerned.length === 0) return [];
     const found = `the routing rule "${renderRule(rule)}" drops packets of ${namePods(concerned, node)}`;
     return problem('error', found, ruleDeletion(rule));
   });
-  return problems.length ? problems : 'no routing rule drops packets of containers';
+  const problems = [...dropped, ...findRefused(pods, node), ...findDoubled(pods, node)];
+  return problems.length ? problems : 'routing drops no packets of containers';
 };
+
+/** Programs that ban addresses, such as fail2ban, do it by such routes. */
+function findRefused(pods: readonly RoutedPod[], node: NodeView): Problem[] {
+  const refusals = (pods.length > 0 && node.refusals?.()) || [];
+  const ways = node.routes.flatMap(({ destination }) => findCidr(destination) ?? []);
+  const reached = pods.flatMap(pod => {
+    const ip = findIp(pod.address);
+    const prefix = Math.max(...ways.flatMap(way => (ip && cidrContains(way, ip) ? way.prefix : [])));
+    return ip ? [{ pod, ip, prefix }] : [];
+  });
+  return refusals.flatMap(({ kind, dst, table }) => {
+    const isRefused = ({ ip, prefix }: (typeof reached)[number]) =>
+      dst.prefix > prefix && cidrContains(dst, ip);
+    const concerned = reached.filter(isRefused).map(({ pod }) => pod);
+    if (table !== RT_TABLE_MAIN || concerned.length === 0) return [];
+    const route = `${kind} ${renderCidr(dst)}`;
+    const found = `the route "${route}" drops packets to ${namePods(concerned, node)}`;
+    return problem('error', found, `ip ${dst.ip.family === 6 ? '-6 ' : ''}route del ${route}`);
+  });
+}
+
+/** Such packets do not leave the node. */
+function findDoubled(pods: readonly RoutedPod[], node: NodeView): Problem[] {
+  const own = node.devices.flatMap(({ name, addresses = [] }) => addresses.map(text => ({ name, text })));
+  return own.flatMap(({ name, text }) => {
+    const [address] = text.split('/');
+    const those = pods.filter(pod => pod.address === address);
+    if (those.length === 0) return [];
+    const found = `"${name}" of the node has the address ${address} of ${namePods(those, node)}, and takes packets to it`;
+    return problem('error', found, `ip addr del ${text} dev ${name}`);
+  });
+}
 
 /** One about packets from containers to a part of the world only may be meant. */
 function concerns({ family, from, to, iif, oif }: Rule, pod: RoutedPod): boolean {

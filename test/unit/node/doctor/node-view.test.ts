@@ -7,6 +7,8 @@ import path from 'node:path';
 import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
 import { writeEntry } from '../../../../src/attachments/entries.ts';
 import { loadAbouts } from '../../../../src/cni/plugin-about.ts';
+import { parseCidr } from '../../../../src/net/ip.ts';
+import { RT_TABLE_MAIN } from '../../../../src/netlink/rtnl/route.ts';
 import { unlisted } from '../../../../src/node/doctor/checks/configuration.ts';
 import type { Finding, NodeView, RoutedPod } from '../../../../src/node/doctor/finding.ts';
 import { CHECKS, findProblems, routedPods } from '../../../../src/node/doctor/node-view.ts';
@@ -332,6 +334,37 @@ describeNeeding(
       expect(await problemsOf(node(device, { pods: [pod(4)] }))).toMatchObject([
         { severity: 'error', mend: 'sysctl -w net/ipv4/conf/br0/forwarding=1' },
       ]);
+    });
+
+    test('reports routes that drop packets to containers, and addresses of theirs that the node has as well', async () => {
+      const place = { network: 'podnet', containerId: 'c1', ifname: 'eth0', device: 'br0', ports: [] };
+      const pods: RoutedPod[] = [
+        { ...place, family: 4, address: '10.1.0.2' },
+        { ...place, family: 6, address: 'fd00::2' },
+      ];
+      const routes = ['0.0.0.0/0', '10.1.0.0/29', 'fd00::/64'].map(destination => ({
+        destination,
+        device: destination === '0.0.0.0/0' ? 'eth0' : 'br0',
+      }));
+      const refusal = (kind: 'unreachable' | 'blackhole', text: string, table = RT_TABLE_MAIN) => {
+        return { kind, dst: parseCidr(text), table, protocol: 3 };
+      };
+      const view = (...refusals: ReturnType<typeof refusal>[]) =>
+        node({ '/proc/sys/net/ipv4/ip_forward': '1' }, { pods, routes, refusals: () => refusals });
+      const mendsOf = async (one: NodeView) =>
+        (await problemsOf(one)).flatMap(({ id, mend }) => (id === 'kernel.routing-rules' ? mend : []));
+      // The route of the bridge is narrower or as narrow, another table is not asked, and another container's address is not concerned.
+      const others = ['10.0.0.0/8', '10.1.0.0/29', '10.1.0.3/32', '::/0'].map(text =>
+        refusal('blackhole', text),
+      );
+      expect(await mendsOf(view(...others, refusal('blackhole', '10.1.0.2/32', 7)))).toEqual([]);
+      const banned = view(refusal('unreachable', '10.1.0.2/32'), refusal('blackhole', 'fd00::2/127'));
+      expect(await mendsOf(banned)).toEqual([
+        'ip route del unreachable 10.1.0.2/32',
+        'ip -6 route del blackhole fd00::2/127',
+      ]);
+      const devices = [{ name: 'lo', kind: '', mtu: 65_536, addresses: ['127.0.0.1/8', '10.1.0.2/32'] }];
+      expect(await mendsOf({ ...view(), devices })).toEqual(['ip addr del 10.1.0.2/32 dev lo']);
     });
 
     test('reports a missing uplink, and accepts the MTU of the one that exists', async () => {
