@@ -114,14 +114,17 @@ export const mtu: Check = node => {
       const { type, mtu: size } = inner ?? { type: maker, mtu: made };
       const sends = `network "${list.name}" sends packets of up to ${size} bytes, but the MTU of`;
       const own = devices.find(device => device.name === name);
-      if (own && size > own.mtu) {
-        const found = `${sends} its ${own.kind || 'device'} "${own.name}" is ${own.mtu}`;
-        return problem('warning', found, `set "mtu": ${inner ? own.mtu : '"auto"'} in the "${type}" entry`);
-      }
       // The devices of containers have no name that is known, and those without a master none either.
       const ports = name === undefined ? [] : devices.filter(({ master }) => master === name);
       ports.sort((a, b) => a.mtu - b.mtu);
       const [narrow, wide] = [ports.at(0), ports.at(-1)];
+      if (own && size > own.mtu) {
+        const found = `${sends} its ${own.kind || 'device'} "${own.name}" is ${own.mtu}`;
+        // The kernel gives a bridge the least MTU of its ports: a lower one was set by hand.
+        if (narrow && narrow.mtu >= size)
+          return problem('warning', found, `ip link set dev ${own.name} mtu ${size}`);
+        return problem('warning', found, `set "mtu": ${inner ? own.mtu : '"auto"'} in the "${type}" entry`);
+      }
       if (narrow && wide && narrow.mtu < wide.mtu) {
         const found = `the ports of bridge "${name}" of network "${list.name}" differ: the MTU of "${narrow.name}" is ${narrow.mtu}, that of "${wide.name}" ${wide.mtu}; packets that are too large for a port are lost`;
         const mend = `set "mtu": ${narrow.mtu} in the "${type}" entry and start the containers again, or "ip link set ${narrow.name} mtu ${wide.mtu}"`;

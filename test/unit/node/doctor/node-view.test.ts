@@ -499,6 +499,9 @@ describeNeeding(
           found: expect.stringContaining('the MTU of "vx0" is 1450, that of "veth1" 1500'),
         },
       ]);
+      expect(
+        await problemsOf(node({}, { devices: [uplink, { ...bridge, mtu: 600 }, port('veth1', 1500)] })),
+      ).toMatchObject([{ id: 'network.mtu', mend: 'ip link set dev br0 mtu 1500' }]);
       const ipam = { type: 'host-local', subnet: '10.1.0.0/29', dataDir: `${dir}/leases` };
       const plugins = [
         { type: 'bridge', bridge: 'br0', ipam },
