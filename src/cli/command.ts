@@ -27,17 +27,25 @@ export interface CommandOption {
   /** Placeholder for the value in the usage text (`<dir>`). */
   readonly placeholder?: string;
   readonly choices?: readonly string[];
+  /** The option without which this one would do nothing. */
+  readonly with?: string;
+  /** Options beside which this one, or they, would do nothing. */
+  readonly not?: readonly string[];
   readonly help: string;
 }
 
-type More = Pick<CommandOption, 'short' | 'choices'>;
+type More = Pick<CommandOption, 'short' | 'choices' | 'with' | 'not'>;
 
 export function flag(help: string, more?: More) {
-  return { type: 'boolean', help, ...more } as const;
+  return { type: 'boolean', help: withNeed(help, more), ...more } as const;
 }
 
 export function value(placeholder: string, help: string, more?: More) {
-  return { type: 'string', placeholder, help, ...more } as const;
+  return { type: 'string', placeholder, help: withNeed(help, more), ...more } as const;
+}
+
+function withNeed(help: string, more?: More): string {
+  return more?.with === undefined ? help : `with --${more.with}: ${help}`;
 }
 
 export function values(placeholder: string, help: string, more?: More) {
@@ -195,6 +203,7 @@ export function readCommandLine(
     throw new UsageError(
       `Cannot run "${name}" with ${count} argument${count === 1 ? '' : 's'}: it takes ${usage || 'none'}; see catena help ${name}`,
     );
+  if (!needsHelp) refuseIdle();
   return {
     positionals,
     text(option) {
@@ -214,6 +223,18 @@ export function readCommandLine(
       return parseArguments(args, optionsOf(options, table));
     } catch (cause) {
       throw new UsageError(`${(cause as Error).message}; see catena help ${name}`, { cause });
+    }
+  }
+
+  /** Who gives an option that does nothing believes that it did something. */
+  function refuseIdle(): void {
+    for (const given of Object.keys(values)) {
+      const { with: needed = given, not = [] } = options[given] ?? {};
+      const other = not.find(one => Object.hasOwn(values, one));
+      const problem = Object.hasOwn(values, needed)
+        ? other && `both --${other} and --${given}`
+        : `--${given} without --${needed}`;
+      if (problem !== undefined) throw new UsageError(`Cannot use ${problem}; see catena help ${name}`);
     }
   }
 

@@ -182,10 +182,13 @@ const ROWS: readonly Row[] = [
       valid: values('<id>/<ifname>', 'an attachment to keep, repeatable'),
       all: flag('keep none'),
       foreign: flag('also delete attachments without a record here, even if they may be in use'),
-      gone: flag('delete what outlived its namespace or an earlier boot, of any network and runtime'),
+      gone: flag('delete what outlived its namespace or an earlier boot, of any network and runtime', {
+        not: ['valid', 'all', 'foreign', 'file'],
+      }),
       grace: value(
         '<seconds>',
-        'with --gone: how long a namespace must be gone, since a runtime may be about to call DEL (10)',
+        'how long a namespace must be gone, since a runtime may be about to call DEL (10)',
+        { with: 'gone' },
       ),
       'dry-run': DRY_RUN,
     },
@@ -221,7 +224,9 @@ const ROWS: readonly Row[] = [
       ),
       all: flag('also show loopback interfaces, and attachments to delegate runners'),
       check: flag('run CHECK of every attachment, and fail if one is broken'),
-      unsettled: flag('show what an interrupted or failed operation left to be undone instead'),
+      unsettled: flag('show what an interrupted or failed operation left to be undone instead', {
+        not: ['filter', 'all', 'check', 'watch'],
+      }),
       watch: flag('look again every two seconds'),
       output: outputOption(
         [...LIST_FORMATS, 'tree', 'svg', 'mermaid', 'dot'],
@@ -261,7 +266,7 @@ const ROWS: readonly Row[] = [
       network: value('<name>', 'only this network'),
       container: value('<id or pod>', 'only containers whose id begins so, or pods of that name'),
       follow: flag('continue with what happens from now on; with --json, one object per line'),
-      requests: flag('list the requests that were traced, with the ids'),
+      requests: flag('list the requests that were traced, with the ids', { not: ['follow'] }),
       kernel: flag('with an id: also show what each plugin did in the kernel'),
       'trace-dir': TRACE_DIR,
       ...NODE_OPTIONS,
@@ -277,6 +282,7 @@ const ROWS: readonly Row[] = [
       versions: value(
         '<conflist or network>',
         'show which versions each plugin of this network supports instead; fails if one lacks that of the list',
+        { not: ['why'] },
       ),
       ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'timeout'),
       'files-only': flag('do not ask the plugins for their versions'),
@@ -316,10 +322,14 @@ const ROWS: readonly Row[] = [
       'run-dir': value('<dir>', 'directory of its socket (CATENA_RUN_DIR; /run/catena)'),
       'conf-dir': CONF_DIR,
       replace: flag('replace a daemon that already listens there; it finishes its requests first'),
-      stop: flag('end the daemon that runs there, once its requests are finished'),
-      status: flag('describe the daemon that runs there: exit code 3 if none runs'),
-      ping: flag('ask whether it answers: exit code 0, 3 (no daemon), 4 (another build) or 5 (no answer)'),
-      deadline: value('<seconds>', 'with --ping: how long to wait for the answer (2)'),
+      stop: flag('end the daemon that runs there, once its requests are finished', { not: ['replace'] }),
+      status: flag('describe the daemon that runs there: exit code 3 if none runs', {
+        not: ['replace', 'stop'],
+      }),
+      ping: flag('ask whether it answers: exit code 0, 3 (no daemon), 4 (another build) or 5 (no answer)', {
+        not: ['replace', 'stop', 'status'],
+      }),
+      deadline: value('<seconds>', 'how long to wait for the answer (2)', { with: 'ping' }),
       'idle-exit': value('<seconds>', 'end after this time without a request (never)'),
       workers: value('<n>', 'maximum number of requests at work, each with a process (4)'),
       config: value('<file>', 'JSON with limits, logs and traces, reloaded when it changes'),
@@ -360,19 +370,20 @@ const ROWS: readonly Row[] = [
       traffic: flag(
         'instead send packets for what is attached, or for one container: to gateways, neighbours, outside, DNS servers and published ports',
       ),
-      to: value(
-        '<address>',
-        'with --traffic: a host outside, with a TCP port if there is one (the next hop of the uplink)',
-      ),
-      rates: flag('with --traffic: also fill the links that have a limit, for a second each'),
+      to: value('<address>', 'a host outside, with a TCP port if there is one (the next hop of the uplink)', {
+        with: 'traffic',
+      }),
+      rates: flag('also fill the links that have a limit, for a second each', { with: 'traffic' }),
       bundle: value(
         '<file>',
         'write an archive (.tar.gz), which must not exist, for a bug report, with secrets masked',
+        { not: ['traffic'] },
       ),
       anonymous: flag(
-        'with --bundle: replace addresses and the names of pods, containers and the host, each by the same word everywhere',
+        'replace addresses and the names of pods, containers and the host, each by the same word everywhere',
+        { with: 'bundle' },
       ),
-      config: value('<file>', "with --bundle: the daemon's settings, to be included"),
+      config: value('<file>', "the daemon's settings, to be included", { with: 'bundle' }),
       'trace-dir': TRACE_DIR,
     },
     load: call => {
@@ -438,7 +449,7 @@ const ROWS: readonly Row[] = [
         'the plugin: its type, or its index in the list from 0; without --to, show its current executable',
       ),
       to: value('<executable>', 'the new executable: a file, or a directory with a file of that name'),
-      undo: flag('restore the executable from before the last swap'),
+      undo: flag('restore the executable from before the last swap', { not: ['to'] }),
       'dry-run': DRY_RUN,
       yes: flag('assume yes (implied without a terminal)'),
       'accept-differences': flag('swap even if the candidate behaves differently'),
@@ -472,8 +483,8 @@ const ROWS: readonly Row[] = [
     usage: '<executable>',
     options: {
       conf: value('<file>', 'configuration of the plugin; without it, only rules that need none are tested'),
-      from: value('<conflist>', 'take the configuration from this list'),
-      cap: value('<json>', 'capability arguments, with --from'),
+      from: value('<conflist>', 'take the configuration from this list', { not: ['conf'] }),
+      cap: value('<json>', 'capability arguments', { with: 'from' }),
       chained: flag('pass a prevResult, and create the interfaces that it names'),
       'prev-result': value('<file>', 'prevResult to pass (a veth pair with one address)'),
       device: value('<name>', 'create a device of that name on the host for it'),
@@ -500,7 +511,7 @@ const ROWS: readonly Row[] = [
     usage: '<file, directory or network>...',
     positionals: { min: 0, max: Number.POSITIVE_INFINITY },
     options: {
-      explain: flag('explain every line of the list instead'),
+      explain: flag('explain every line of the list instead', { not: ['schema', 'files-only', 'strict'] }),
       schema: value(
         '<type or kind>',
         "print the JSON Schema of a plugin's configuration, of what a command prints, or of a whole list (conflist)",
@@ -535,19 +546,24 @@ const ROWS: readonly Row[] = [
       kubeconfig: value(
         '<file>',
         "of the cluster whose objects a switch from multus is about (multus's own)",
+        { with: 'print' },
       ),
-      'with-account': flag('give the printed daemonset a service account, for delegates and network status'),
-      'with-metrics': flag("have the printed daemonset serve metrics at the node's address, port 9464"),
+      'with-account': flag('give the daemonset a service account, for delegates and network status', {
+        with: 'print',
+      }),
+      'with-metrics': flag("have the daemonset serve metrics at the node's address, port 9464", {
+        with: 'print',
+      }),
       'with-definitions': flag(
-        'have the printed daemonset bring the kind NetworkAttachmentDefinition, which multus brings as well',
+        'have the daemonset bring the kind NetworkAttachmentDefinition, which multus brings as well',
+        { with: 'print' },
       ),
-      image: value('<name>', 'image of the printed daemonset (localhost/catena of this version)'),
-      kubernetes: value(
-        '<version>',
-        'print a daemonset or crds for clusters of this version and later (1.30)',
-      ),
+      image: value('<name>', 'image of the daemonset (localhost/catena of this version)', { with: 'print' }),
+      kubernetes: value('<version>', 'for clusters of this version and later (1.30)', { with: 'print' }),
       account: value('<dir>', "a pod's service account, for a kubeconfig in catena.d next to the list"),
-      'account-on-host': value('<dir>', 'path of that directory on the host (the same path)'),
+      'account-on-host': value('<dir>', 'path of that directory on the host (the same path)', {
+        with: 'account',
+      }),
       daemon: value(
         '<starter>',
         'what starts the daemon: systemd, on-demand (the first call) or none (as before)',
@@ -601,8 +617,10 @@ const ROWS: readonly Row[] = [
       ports: flag('publish the ports that containers ask for'),
       rates: flag('limit the rates that containers ask for'),
       file: value('<file>', 'file to write (<name>.conflist)'),
-      plugin: flag('create the project of a plugin of that name instead: source, test and build'),
-      dir: value('<dir>', 'with --plugin: directory to create or fill (./<name>)'),
+      plugin: flag('create the project of a plugin of that name instead: source, test and build', {
+        not: ['kind', 'subnet', 'device', 'ports', 'rates', 'file'],
+      }),
+      dir: value('<dir>', 'directory to create or fill (./<name>)', { with: 'plugin' }),
       force: flag('replace the file, or use a name that another file has'),
       'dry-run': flag('show what would be written where, without writing it'),
       ...NODE_OPTIONS,

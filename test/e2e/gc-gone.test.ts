@@ -163,7 +163,7 @@ describeRoot('catena gc --gone', () => {
   test('takes no options that say what to keep, and GC without it needs a network', async () => {
     const lab = await makeLab();
     const gc = (...args: string[]) => lab.run(lab.host, [`${BIN_DIR}/catena`, 'gc', ...args]);
-    expect((await gc('--gone', '--all')).stderr).toContain('Cannot combine --gone with --all');
+    expect((await gc('--gone', '--all')).stderr).toContain('Cannot use both --all and --gone');
     expect((await gc('--gone', '--grace', 'long')).stderr).toContain('expected a number of seconds');
     expect((await gc('--all')).stderr).toContain('name the network, or use --gone');
   });

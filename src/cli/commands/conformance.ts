@@ -14,7 +14,7 @@ import {
 import { FRESH_DIRS, notOfPlugins, protectFiles } from '../../lab/host.ts';
 import { endWithPlugins, envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { capabilitiesOf } from '../capability-options.ts';
-import { type CommandCall, pathOf, secondsOf, UsageError } from '../command.ts';
+import { type CommandCall, pathOf, secondsOf } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
 import { pluginDirsOf } from '../target.ts';
@@ -80,7 +80,6 @@ function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
 
 function readSample(call: CommandCall, executable: string) {
   const [conf, from] = [call.text('conf'), call.text('from')];
-  if (conf !== undefined && from !== undefined) throw new UsageError('Cannot use both --conf and --from');
   if (conf !== undefined) return { conf: readObject(conf), chained: false };
   return from === undefined ? undefined : findSample(from, basename(executable), capabilitiesOf(call));
 }

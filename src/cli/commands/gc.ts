@@ -31,7 +31,7 @@ import { during } from '../terminal/progress.ts';
 
 /** Deletes attachments that are not named as valid; with `--all`, every recorded attachment of the network. */
 export async function run(call: CommandCall): Promise<number> {
-  if (call.on('gone')) return gcGone(checkGone(call));
+  if (call.on('gone')) return gcGone(call);
   if (call.positionals.length === 0)
     throw new UsageError('Cannot collect garbage: name the network, or use --gone');
   const named = scopeOf(call);
@@ -52,15 +52,6 @@ export async function run(call: CommandCall): Promise<number> {
   await printAnswer(call, 'GarbagePlan', toJson(plan), () => renderPlan(plan, call.on('all')));
   for (const problem of plan.damaged) call.warn(problem);
   return 0;
-}
-
-/** The other options say what to keep, which `--gone` finds out itself. */
-function checkGone(call: CommandCall): CommandCall {
-  const other = ['all', 'foreign', 'valid', 'file'].find(
-    name => call.on(name) || call.texts(name).length || call.text(name),
-  );
-  if (other === undefined) return call;
-  throw new UsageError(`Cannot combine --gone with --${other}: it deletes only what outlived its namespace`);
 }
 
 /** A mistyped id keeps nothing: the attachment that it was meant for is about to be deleted, so the user is warned. */

@@ -266,6 +266,7 @@ const NO_REQUESTS = 'no request was traced: the daemon keeps traces, and command
 async function showRequests(call: CommandCall): Promise<number> {
   const [id] = call.positionals;
   const dir = traceDirFor(call);
+  if (id === undefined && call.on('kernel')) throw new UsageError('Cannot use --kernel without an id');
   if (id !== undefined) {
     const record = findTrace(dir, id);
     await printAnswer(call, 'Request', toRequest(record), {

@@ -58,7 +58,6 @@ import { openProgress } from '../terminal/progress.ts';
 /** Shows which executables a network calls, replaces one of them, or restores the previous one. */
 export async function run(call: CommandCall): Promise<number> {
   const [to, plugin, undo] = [call.text('to'), call.text('link'), call.on('undo')];
-  if (to !== undefined && undo) throw new UsageError('Cannot use both --to and --undo');
   const list = loadTarget(call);
   const runtime = runtimeOf(call);
   if (to === undefined && !undo) {

@@ -1,8 +1,8 @@
 // Are command lines understood as parseArgs() of node:util understands them?
 import { expect, test } from 'bun:test';
 import { parseArgs } from 'node:util';
-import { type Command, parseArguments } from '../../../src/cli/command.ts';
-import { COMMANDS } from '../../../src/cli/commands.ts';
+import { type Command, parseArguments, readCommandLine } from '../../../src/cli/command.ts';
+import { COMMANDS, GLOBAL_OPTIONS } from '../../../src/cli/commands.ts';
 import { PRINTABLE } from '../../../src/cli/install/print-options.ts';
 
 const OPTIONS = {
@@ -93,3 +93,33 @@ test('every printed file can be asked for', () => {
   for (const what of PRINTABLE)
     expect(parseArguments(['--print', what], options).values).toEqual({ print: what });
 });
+
+test.each([
+  ['doctor --traffic --bundle report.tar.gz', 'both --traffic and --bundle'],
+  ['doctor --to 192.0.2.1', '--to without --traffic'],
+  ['daemon --stop --ping', 'both --stop and --ping'],
+  ['daemon --status --deadline 1', '--deadline without --ping'],
+  ['gc podnet --all --grace 1', '--grace without --gone'],
+  ['gc --gone --valid web/eth0', 'both --valid and --gone'],
+  ['ls --check --unsettled', 'both --check and --unsettled'],
+  ['log --requests --follow', 'both --follow and --requests'],
+  ['init podnet --kind bridge --dir podnet', '--dir without --plugin'],
+  ['init motd --plugin --kind bridge', 'both --kind and --plugin'],
+  ['install --with-account', '--with-account without --print'],
+])('an option that would do nothing is refused: catena %s', (line, problem) => {
+  const [name = '', ...args] = line.split(' ');
+  expect(() => read(name, args)).toThrow(`Cannot use ${problem}; see catena help ${name}`);
+  expect(read(name, [...args, '--help']).on('help')).toBe(true);
+});
+
+test('an option is needed or excluded by one of the same command', () => {
+  for (const { options } of COMMANDS)
+    for (const { with: needed, not = [] } of Object.values(options))
+      for (const one of [...(needed === undefined ? [] : [needed]), ...not])
+        expect(Object.keys(options)).toContain(one);
+});
+
+function read(name: string, args: string[]) {
+  const command = COMMANDS.find(one => one.name === name) as Command;
+  return readCommandLine(command, args, { commands: COMMANDS, globalOptions: GLOBAL_OPTIONS }, undefined);
+}
