@@ -110,6 +110,11 @@ describeRoot('a node', () => {
         1,
         expect.stringMatching(/ gone\n.* broken\n\nshop\/web-0 on podnet: Cannot confirm routes/),
       ]);
+      // Who asks for what is broken has asked for CHECK.
+      expect(await run('ls', '--filter', 'health=broken', '--output', 'name')).toMatchObject({
+        exitCode: 1,
+        stdout: 'shop/web-0\n',
+      });
     }));
 
   test('ls --watch prints again what has changed, and ends with a signal', () =>

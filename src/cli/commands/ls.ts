@@ -39,7 +39,9 @@ export async function run(call: CommandCall): Promise<number> {
 }
 
 async function look(call: CommandCall): Promise<{ node: NodeModel; shown: NodeAttachment[] }> {
-  const node = call.on('check')
+  // Without CHECK nothing is known to be broken.
+  const asksHealth = call.on('check') || call.texts('filter').some(one => one.startsWith('health='));
+  const node = asksHealth
     ? await during(call, 'ls', 'CHECK of every attachment', () => readNodeFor(call, { health: true }))
     : await readNodeFor(call);
   const network = call.text('network');
@@ -191,9 +193,10 @@ function renderLs(
 /** Prints the operations that are still to be undone, and reports records that cannot be read. */
 async function listUnsettled(call: CommandCall): Promise<number> {
   const { unsettled, damaged } = readRecords(runtimeOf(call));
-  const items = unsettled.map(({ record: { network, containerId, ifname, file }, why }) => {
-    return { network, containerId, ifname, why, file };
-  });
+  const only = call.text('network');
+  const items = unsettled.flatMap(({ record: { network, containerId, ifname, file }, why }) =>
+    only === undefined || only === network ? { network, containerId, ifname, why, file } : [],
+  );
   await printList(call, 'UnsettledList', items, {
     text: () =>
       items.map(one => `${one.network} ${one.containerId} ${one.ifname}: ${one.why}\n`).join('') ||
