@@ -92,6 +92,9 @@ export function listTraces(dir: string): { records: RequestRecord[]; damaged: st
   return { records, damaged };
 }
 
+const OTHERWISE =
+  'catena log --requests lists the ids, catena log --container shows what happened to a container';
+
 /**
  * The record whose id has this prefix.
  * @throws CniError 0 if there is none, or more than one
@@ -104,7 +107,7 @@ export function findTrace(dir: string, start: string): RequestRecord {
     new CniError(ErrorCode.unknown, `Cannot ${what} trace "${start}": ${why}`);
   if (record === 'damaged') throw cannot('read', `"${join(dir, name ?? '')}" is damaged`);
   if (names.length > 1) throw cannot('find', `${names.length} ids in "${dir}" start with it`);
-  if (record === undefined) throw cannot('find', `"${dir}" has no trace of that id`);
+  if (record === undefined) throw cannot('find', `"${dir}" has no trace of that id; ${OTHERWISE}`);
   return record;
 }
 

@@ -27,7 +27,7 @@ export async function run(call: CommandCall): Promise<number> {
   const explanation = await explainList(list, catalogOf(call));
   const runtimes = await verdictsOn(list, dir, file);
   await printAnswer(call, 'NetworkExplanation', { ...explanation, runtimes }, () =>
-    renderList(explanation, runtimes, width),
+    renderList(explanation, dir, runtimes, width),
   );
   return 0;
 }
@@ -173,9 +173,13 @@ function propertiesOf(schema: unknown): JsonObject {
 /** Whether a runtime uses the file of the list, and why. */
 type RuntimeVerdict = AnswerOf<'NetworkExplanation'>['runtimes'][number];
 
-/** @param width of the terminal, in columns */
+/**
+ * @param dir which the verdicts are about: that of the list
+ * @param width of the terminal, in columns
+ */
 export function renderList(
   { network, cniVersion, options, plugins, reach }: ListExplanation,
+  dir: string,
   verdicts: readonly RuntimeVerdict[],
   width: number,
 ): string {
@@ -188,7 +192,7 @@ export function renderList(
     ...plugins.flatMap((plugin, i) => ['', ...pluginLines(plugin, `${i + 1}  `, width)]),
     ...(reach.length ? ['', 'who reaches whom'] : []),
     ...reach.flatMap(sentence => wrap(sentence, width, '   ')),
-    ...(verdicts.length ? ['', 'runtimes'] : []),
+    ...(verdicts.length ? ['', `runtimes that read "${dir}"`] : []),
     ...verdicts.flatMap(({ runtime, used, why }) =>
       wrap(`${runtime}: ${used ? 'used' : 'not used'}: ${why}`, width, '   '),
     ),

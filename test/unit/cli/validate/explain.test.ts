@@ -69,7 +69,7 @@ test('options are those of the list, defaults the rest', async () => {
 test('a value that is longer than a line is wrapped', async () => {
   const tuning = { type: 'tuning', sysctl: { 'net.core.somaxconn': '512', 'net.ipv4.tcp_syncookies': '1' } };
   const explained = await explain({ cniVersion: '1.0.0', name: 'net', plugins: [tuning] });
-  const lines = renderList(explained, [], 60).split('\n');
+  const lines = renderList(explained, '/etc/cni/net.d', [], 60).split('\n');
   expect(lines.filter(line => line.length > 60)).toEqual([]);
   expect(lines.join(' ')).toMatch(/sysctl = \{"net.core.somaxconn": "512",/);
 });
