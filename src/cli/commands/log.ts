@@ -55,7 +55,7 @@ const LOOK_AGAIN_MS = 500;
 
 /** Shows what changed on this node, by whom and when. */
 export async function run(call: CommandCall): Promise<number> {
-  if (call.positionals.length || call.on('requests')) return showRequests(call);
+  if (call.positionals.length || ['requests', 'kernel'].some(one => call.on(one))) return showRequests(call);
   const since = parseMoment(call.text('since') ?? '1d');
   const { stateDir = '' } = runtimeOf(call);
   const node = await readNodeFor(call);
