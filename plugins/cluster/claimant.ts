@@ -26,23 +26,26 @@ import type { ClusterConf } from './config.ts';
 const REQUEST_S = 5;
 export const DEFAULT_TIMEOUT_S = 10;
 
+/** A host without a cluster has no other nodes, which would collect what it held under another name or as another machine. */
+const LONE_NODE = 'localhost';
+
 type Network = Pick<Call<LeaseConf>, 'conf' | 'network' | 'environment'> & Partial<Pick<Call, 'log'>>;
 
 /** Where the network of a call keeps leases and blocks. */
 export function placeOf({ conf, network, environment, log }: Network): Place {
   const dir = leaseDirOf(conf, network);
   const { node, kubeconfig } = conf.ipam;
+  const access = typeof kubeconfig === 'string' && kubeconfig;
   return {
     network,
     dir,
     // Both seldom asked for: what this boot began with stays.
     get node() {
-      return typeof node === 'string' && node
-        ? node
-        : nodeName(environment, typeof kubeconfig === 'string' ? kubeconfig : undefined);
+      if (typeof node === 'string' && node) return node;
+      return access ? nodeName(environment, access) : LONE_NODE;
     },
     get machine() {
-      return thisMachine() || undefined;
+      return (access && thisMachine()) || undefined;
     },
     boot: bootId(environment),
     reclaim: conf.ipam.reclaimAfterReboot ?? true,
