@@ -4,6 +4,7 @@ import path from 'node:path';
 import { CORE_NAME, RUN_DIR, RUN_DIR_VARIABLE } from '../../src/cni/directories.ts';
 import {
   ANSWER_DEADLINE_MS,
+  BUSY_MS,
   callsFilesOf,
   DAEMON_COMMANDS,
   DAEMON_VERBS,
@@ -100,13 +101,12 @@ export async function renderTables(): Promise<string> {
   });
   const numbers = {
     ...WIRE,
-    ...{ REQUEST_LIMIT_BYTES, SILENCE_MS, ANSWER_DEADLINE_MS },
+    ...{ REQUEST_LIMIT_BYTES, SILENCE_MS, ANSWER_DEADLINE_MS, BUSY_MS },
     ...{ JUDGED_DECLINED: JUDGED.declined, JUDGED_LOST: JUDGED.lost },
     // The core's own deadlines end long before.
     JUDGE_DEADLINE_MS: 30_000,
     // The core then asks again, with the deadline of the probe.
     PROBE_MS: 250,
-    BUSY_MS: 30_000,
     // A reader that takes nothing for that long is not waited for.
     WRITE_DEADLINE_MS: 60_000,
   };

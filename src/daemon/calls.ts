@@ -18,9 +18,17 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { attempt } from '../cni/errors.ts';
-import { endFrozen, isFrozen, type ProcessId, thisProcess } from '../files/process-stat.ts';
+import {
+  endFrozen,
+  isFrozen,
+  type ProcessId,
+  readProcessStat,
+  thisProcess,
+  wantedCpuMs,
+} from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
-import { callsFileOf, callsFilesOf } from './protocol.ts';
+import { pause } from '../wait.ts';
+import { BUSY_MS, callsFileOf, callsFilesOf } from './protocol.ts';
 
 /** Bytes of a key, which is a UUID. */
 const KEY_BYTES = 36;
@@ -145,8 +153,9 @@ export async function hasGone(signal: AbortSignal): Promise<boolean> {
  */
 type CallState = 'declined' | 'lost' | 'wait';
 
-/** A daemon that runs but is silent for this long hangs. */
+/** A daemon that runs but is silent for this long hangs, unless it uses a processor, or waits for one, and the node is busy. */
 const STANDSTILL_MS = 10_000;
+const LOOK_MS = 250;
 
 /**
  * Decides about a call whose daemon is silent. A daemon that has begun the call and is stopped is killed, together with its
@@ -157,9 +166,16 @@ const STANDSTILL_MS = 10_000;
 export async function judgeSilence(file: string, key: string, silentMs: number): Promise<CallState> {
   const daemon = daemonOf(file);
   if (daemon === undefined || (silentMs < STANDSTILL_MS && !(await isFrozen(daemon)))) return 'wait';
+  if (silentMs >= STANDSTILL_MS && silentMs < BUSY_MS && (await isAtWork(daemon))) return 'wait';
   const mayHaveBegun = giveUp(file, key);
   if (mayHaveBegun !== true) return mayHaveBegun === false ? 'declined' : 'wait';
   return (await endFrozen(daemon)) ? 'lost' : 'wait';
+}
+
+async function isAtWork({ pid }: ProcessId): Promise<boolean> {
+  const before = wantedCpuMs(pid);
+  await pause(LOOK_MS);
+  return readProcessStat(pid)?.state === 'R' || wantedCpuMs(pid) > before;
 }
 
 /** Decides about a call whose connection to the daemon broke. */

@@ -5,6 +5,7 @@ import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { networkIn, objectIn } from '../cni/invocation.ts';
 import { isObject } from '../cni/json.ts';
+import { wantedCpuMs } from '../files/process-stat.ts';
 import { tryRead } from '../files/read-file.ts';
 import { rest } from '../sys/process.ts';
 import { startTimer, type Timer } from '../wait.ts';
@@ -549,15 +550,6 @@ function isFull(stuck: readonly Running[], network: string | undefined, times = 
 }
 
 const PAGE_BYTES = 4096;
-
-/**
- * Milliseconds for which a process has run, or waited for a processor to run on (schedstat of its first thread).
- * @returns 0 if the kernel does not say
- */
-function wantedCpuMs(pid: number | undefined): number {
-  const [, ran = '0', waited = '0'] = /^(\d+) (\d+)/.exec(tryRead(`/proc/${pid}/schedstat`) ?? '') ?? [];
-  return (Number(ran) + Number(waited)) / 1e6;
-}
 
 /**
  * Deletes devices. All requests that arrive while a deletion is in progress are combined into the next one: a deletion costs the

@@ -31,6 +31,9 @@ export const SIGN_MS = 250;
 /** How long a client waits for such a sign, in milliseconds. */
 export const SILENCE_MS = 1_000;
 
+/** How long a silent daemon may be one that waits for a processor, on a node that is busy. */
+export const BUSY_MS = 30_000;
+
 /** Longest wait for an answer, in milliseconds; runtimes give up long before that. */
 export const ANSWER_DEADLINE_MS = 10 * 60_000;
 

@@ -77,6 +77,16 @@ export function readRunningStat(pid: number): ProcessStat | undefined {
   return stat === undefined || stat.state === 'Z' || stat.state === 'X' ? undefined : stat;
 }
 
+/**
+ * Milliseconds for which a process has run, or waited for a processor to run on (schedstat of its first thread).
+ * @returns 0 if the kernel does not say
+ */
+export function wantedCpuMs(pid: number | undefined): number {
+  const [, ran = '0', waited = '0'] =
+    /^(\d+) (\d+)/.exec(attempt(() => textOf(`/proc/${pid}/schedstat`)) ?? '') ?? [];
+  return (Number(ran) + Number(waited)) / 1e6;
+}
+
 /** What a process was started with, as `NAME=value`; nothing if it has ended, or is another user's. @throws CniError 5 as {@link readProcessStat} */
 export function environmentOf(pid: number): string[] {
   return textOf(`/proc/${pid}/environ`).split('\0');

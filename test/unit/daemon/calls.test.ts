@@ -3,9 +3,9 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { BegunCalls, daemonOf, giveUp, SLOTS } from '../../../src/daemon/calls.ts';
+import { BegunCalls, daemonOf, giveUp, judgeSilence, SLOTS } from '../../../src/daemon/calls.ts';
 import { callsFileOf } from '../../../src/daemon/protocol.ts';
-import { thisProcess } from '../../../src/files/process-stat.ts';
+import { readProcessStat, thisProcess } from '../../../src/files/process-stat.ts';
 
 const STAT = { ino: 7, mtimeMs: 12.5 };
 let dir: string;
@@ -72,4 +72,28 @@ test('files of dead daemons are removed, and that of a live one is kept', () => 
   expect(fs.existsSync(abandoned)).toBe(false);
   expect(fs.existsSync(file)).toBe(true);
   next.close();
+});
+
+test.each([
+  ['uses a processor now and then', 'setInterval(() => {}, 20)', 12_000, 'wait'],
+  ['does so, and is silent for longer than a node is busy', 'setInterval(() => {}, 20)', 31_000, 'lost'],
+  ['sleeps', 'Bun.sleepSync(1e9)', 12_000, 'lost'],
+])('a daemon that is silent and %s', async (_, script, silentMs, verdict) => {
+  const daemon = Bun.spawn([process.execPath, '-e', `console.log(); ${script}`], { stdout: 'pipe' });
+  try {
+    await daemon.stdout.getReader().read();
+    const start = readProcessStat(daemon.pid)?.start;
+    const bytes = fs.readFileSync(file).fill(0, 0, 255);
+    bytes.write(JSON.stringify({ ...thisProcess(), pid: daemon.pid, start }));
+    const key = crypto.randomUUID();
+    bytes.write(key, 256);
+    const given = `${dir}/given`;
+    fs.writeFileSync(given, bytes);
+    expect(await judgeSilence(given, key, silentMs)).toBe(verdict as 'wait');
+    if (verdict === 'lost') await daemon.exited;
+    expect(daemon.signalCode).toBe(verdict === 'lost' ? 'SIGKILL' : null);
+  } finally {
+    daemon.kill('SIGKILL');
+    await daemon.exited;
+  }
 });
