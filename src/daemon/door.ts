@@ -44,10 +44,19 @@ const LOOK_EVERY_MS = 1_000;
 /** The front connects by unix(7), which leaves no room for more; Bun listens at longer paths, too. */
 const LONGEST_PATH_BYTES = 107;
 
+/** @returns the path @throws CniError 5 if no client could connect */
+function reachable(socketPath: string): string {
+  if (Buffer.byteLength(wireOf(socketPath)) <= LONGEST_PATH_BYTES) return socketPath;
+  throw new CniError(
+    ErrorCode.ioFailure,
+    `Cannot listen on "${socketPath}": the path is too long for calls to reach it; use a shorter run directory`,
+  );
+}
+
 /**
  * Listens, and creates the sockets again whenever they have been removed, alone or with their directory.
  * @param replace asks a daemon that already listens to hand over
- * @throws SeatTaken if another daemon listens, CniError 5 if no client could connect
+ * @throws SeatTaken if another daemon listens, CniError 5 as {@link reachable}
  */
 export async function openDoor(
   socketPath: string,
@@ -55,12 +64,7 @@ export async function openDoor(
   handlers: Handlers,
   replace: boolean,
 ): Promise<Door> {
-  if (Buffer.byteLength(wireOf(socketPath)) > LONGEST_PATH_BYTES)
-    throw new CniError(
-      ErrorCode.ioFailure,
-      `Cannot listen on "${socketPath}": the path is too long for calls to reach it; use a shorter run directory`,
-    );
-  let seat: Seat | undefined = await takeSeat(socketPath, replace);
+  let seat: Seat | undefined = await takeSeat(reachable(socketPath), replace);
   let current = listen(socketPath, maxBytes, handlers);
   const all = [current];
   let hasLeft = false;
