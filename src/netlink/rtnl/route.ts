@@ -27,7 +27,7 @@ import { AF, messages } from './message.ts';
 const RTNH_F_ONLINK = 4;
 /** linux/rtnetlink.h: the reply is the route itself, not what came of it for one packet. */
 const RTM_F_FIB_MATCH = 0x2000;
-/** Without it, the kernel says of IPv4 that each route is in the main table. */
+/** Without it, the kernel says of each route of IPv4 that it is in the main table; for IPv6 it refuses the flag. */
 const RTM_F_LOOKUP_TABLE = 0x1000;
 
 interface Nexthop {
@@ -410,11 +410,9 @@ function originOf(socket: NetlinkSocket, { dst, oif, table, priority, protocol }
  * instead, with the address as destination. Same as: `ip route get fibmatch <address> [oif <device>]`
  */
 export function findMatch(socket: NetlinkSocket, address: Ip, oif?: number): Route | undefined {
-  const header = {
-    family: AF[address.family],
-    dstLength: IP_BITS[address.family],
-    flags: RTM_F_FIB_MATCH | RTM_F_LOOKUP_TABLE,
-  };
+  const { family } = address;
+  const flags = RTM_F_FIB_MATCH | (family === 4 ? RTM_F_LOOKUP_TABLE : 0);
+  const header = { family: AF[family], dstLength: IP_BITS[family], flags };
   const op = `find what route leads to ${renderIp(address)}`;
   return socket.ask(routeMessage.question(op, header, { dst: address, oif }, UNREACHABLE, toRoute));
 }
