@@ -40,6 +40,8 @@ const FOUND: Readonly<Record<string, string>> = {
   'the bridge deleted, and made again by another program': 'reply (node), route (node), translation (node)',
   'a routing rule that drops what containers send': 'reply (node), route (node)',
   'a route to the address of the container through another device': 'reply (node), route (node)',
+  'a route that bans the container, as fail2ban makes it': 'reply (node), route (node)',
+  'the address of the container given to the node': 'listener (node), route (node)',
   'the elements of all host ports deleted': 'translation (node)',
   'the ifb device deleted': 'queue (node), reply (node)',
   'the device of the container set down on the host': 'device (node)',
