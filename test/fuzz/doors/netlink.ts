@@ -48,6 +48,7 @@ import { findQdisc, listClasses, listQdiscs, parsePsched } from '../../../src/ne
 import {
   findMatch,
   findWay,
+  listDefaultRoutes,
   listOriginRoutes,
   listRefusingRoutes,
   listRouteMessages,
@@ -93,6 +94,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   findQdisc: socket => (['root', 'ingress', 1] as const).map(at => findQdisc(socket, 3, at)),
   findMatch: socket => findMatch(socket, target),
   findWay: socket => findWay(socket, target),
+  listDefaultRoutes: socket => listDefaultRoutes(socket),
   listRoutes: socket => listRoutes(socket),
   listRoutesByDevice: socket => listRoutesByDevice(socket),
   listRouteMessages: socket => listRouteMessages(socket),
