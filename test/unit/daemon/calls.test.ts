@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { BegunCalls, daemonOf, giveUp, judgeSilence, SLOTS } from '../../../src/daemon/calls.ts';
 import { callsFileOf } from '../../../src/daemon/protocol.ts';
-import { readProcessStat, thisProcess } from '../../../src/files/process-stat.ts';
+import { readProcessStat, thisProcess, wantedCpuMs } from '../../../src/files/process-stat.ts';
 
 const STAT = { ino: 7, mtimeMs: 12.5 };
 let dir: string;
@@ -82,6 +82,15 @@ test.each([
   const daemon = Bun.spawn([process.execPath, '-e', `console.log(); ${script}`], { stdout: 'pipe' });
   try {
     await daemon.stdout.getReader().read();
+    // The engine goes on for a moment after its first words.
+    let used = 0;
+    const rests = async () => {
+      const before = used;
+      used = wantedCpuMs(daemon.pid);
+      await Bun.sleep(100);
+      return before === used && readProcessStat(daemon.pid)?.state !== 'R';
+    };
+    if (script.includes('sleep')) while (!(await rests()));
     const start = readProcessStat(daemon.pid)?.start;
     const bytes = fs.readFileSync(file).fill(0, 0, 255);
     bytes.write(JSON.stringify({ ...thisProcess(), pid: daemon.pid, start }));
