@@ -378,7 +378,8 @@ export function listDefaultRoutes(socket: NetlinkSocket): Route[] {
   return unicastIn(listRouteMessages(socket).filter(([, prefix]) => prefix === 0));
 }
 
-function unicastIn(bodies: readonly Uint8Array[]): Route[] {
+/** Of messages of {@link listRouteMessages}. */
+export function unicastIn(bodies: readonly Uint8Array[]): Route[] {
   return bodies.map(decodeRoute).filter(({ type }) => type === undefined);
 }
 
@@ -467,7 +468,13 @@ export interface RefusingRoute {
 
 /** Routes of every table that drop packets. Same as: `ip route show table all type blackhole`, and of the other types */
 export function listRefusingRoutes(socket: NetlinkSocket): RefusingRoute[] {
-  return routeMessage.list(socket, 'list routes').flatMap(message => {
+  return refusingIn(listRouteMessages(socket));
+}
+
+/** Of messages of {@link listRouteMessages}. */
+export function refusingIn(bodies: readonly Uint8Array[]): RefusingRoute[] {
+  return bodies.flatMap(body => {
+    const message = routeMessage.decode(body);
     const { type, protocol } = message.header;
     const kind = (REFUSING as Readonly<Record<number, RefusingRoute['kind']>>)[type];
     return kind ? { kind, dst: destinationOf(message), table: tableOf(message), protocol } : [];
