@@ -1,7 +1,7 @@
 // Which devices have the host and the namespaces of containers, with which addresses, routes and rules?
 import { findOwner } from '../cni/attachment.ts';
 import { defined } from '../cni/json.ts';
-import { renderCidr, renderIp } from '../net/ip.ts';
+import { cidrContains, findCidr, type Ip, renderCidr, renderIp } from '../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { IFF_UP, type Link, netnsIdOf } from '../netlink/rtnl/link.ts';
 import { RT_TABLE_MAIN, RTPROT_KERNEL, waysOf } from '../netlink/rtnl/route.ts';
@@ -49,6 +49,14 @@ export function readHostRoutes({ links, routes }: Tables): HostRoute[] {
       const origin = route.protocol === RTPROT_KERNEL ? { isOfAddress: true as const } : {};
       return [...devices].map(device => ({ destination, device, ...origin }));
     });
+}
+
+/** How long the prefix is of the route that leads to an address; negative if none does. */
+export function longestMatch(routes: readonly Pick<HostRoute, 'destination'>[], ip: Ip): number {
+  return routes.reduce((longest, { destination }) => {
+    const way = findCidr(destination);
+    return way && cidrContains(way, ip) ? Math.max(longest, way.prefix) : longest;
+  }, -1);
 }
 
 /** Routing rules of type blackhole, unreachable or prohibit that come before the main table, for packets without a mark. */

@@ -12,6 +12,7 @@ import {
   renderCidr,
   renderIp,
 } from '../../../net/ip.ts';
+import { longestMatch } from '../../devices.ts';
 import {
   type Check,
   groupBy,
@@ -30,9 +31,7 @@ export const subnets: Check = node => {
   const { facts, findAbout, routes } = node;
   // Records are root's alone: who has no overlap needs none.
   const standing = () => standingIn(facts.attachments());
-  const ways = routes.flatMap(({ destination }) => findCidr(destination) ?? []);
-  const isLed = (ip: Ip, by: Cidr) =>
-    cidrContains(by, ip) && !ways.some(one => one.prefix > by.prefix && cidrContains(one, ip));
+  const isLed = (ip: Ip, by: Cidr) => cidrContains(by, ip) && longestMatch(routes, ip) <= by.prefix;
   const problems = facts.networks().networks.flatMap(({ list }) => {
     const devices = devicesOf(list, findAbout).map(({ name }) => name);
     // Containers on the link of a device of the node share its subnet, and are not reached by its routes.

@@ -1,13 +1,13 @@
 // Are the kernel and the programs that configure it set up so that containers are reachable?
 
 import { basename, dirname } from 'node:path';
-import { cidrContains, findCidr, findIp, renderCidr } from '../../../net/ip.ts';
+import { cidrContains, findIp, renderCidr } from '../../../net/ip.ts';
 import { NF_DROP, type Verdict } from '../../../netlink/nft/expr.ts';
 import type { Chain, Rule as FilterRule } from '../../../netlink/nft/table.ts';
 import { RT_TABLE_MAIN } from '../../../netlink/rtnl/route.ts';
 import { type Rule, renderRule, ruleDeletion } from '../../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../../netlink/tables.ts';
-import { earlyDrops } from '../../devices.ts';
+import { earlyDrops, longestMatch } from '../../devices.ts';
 import { some } from '../../words.ts';
 import { acceptDevices, findFates, type PodFate, ruleRemoval } from '../filter/walk.ts';
 import {
@@ -214,17 +214,13 @@ export const routingRules: Check = node => {
 /** Programs that ban addresses, such as fail2ban, do it by such routes. */
 function findRefused(pods: readonly RoutedPod[], node: NodeView): Problem[] {
   const refusals = (pods.length > 0 && node.refusals?.()) || [];
-  const ways = node.routes.flatMap(({ destination }) => findCidr(destination) ?? []);
-  const reached = pods.flatMap(pod => {
-    const ip = findIp(pod.address);
-    const prefix = Math.max(...ways.flatMap(way => (ip && cidrContains(way, ip) ? way.prefix : [])));
-    return ip ? [{ pod, ip, prefix }] : [];
-  });
   return refusals.flatMap(({ kind, dst, table }) => {
-    const isRefused = ({ ip, prefix }: (typeof reached)[number]) =>
-      dst.prefix > prefix && cidrContains(dst, ip);
-    const concerned = reached.filter(isRefused).map(({ pod }) => pod);
-    if (table !== RT_TABLE_MAIN || concerned.length === 0) return [];
+    if (table !== RT_TABLE_MAIN) return [];
+    const concerned = pods.filter(({ address }) => {
+      const ip = findIp(address);
+      return ip && cidrContains(dst, ip) && longestMatch(node.routes, ip) < dst.prefix;
+    });
+    if (concerned.length === 0) return [];
     const route = `${kind} ${renderCidr(dst)}`;
     const found = `the route "${route}" drops packets to ${namePods(concerned, node)}`;
     return problem('error', found, `ip ${dst.ip.family === 6 ? '-6 ' : ''}route del ${route}`);
