@@ -43,7 +43,7 @@ import {
   probeNeighbourRequest,
 } from '../../src/netlink/rtnl/neighbour.ts';
 import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
-import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { type Call, definePlugin, type Undo } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
@@ -335,7 +335,7 @@ function stagesOf(
 
 interface UndoStep {
   readonly what: string;
-  readonly undo: Parameters<Call['onFailure']>[1];
+  readonly undo: Undo;
 }
 
 function describing({ what, undo }: UndoStep): () => Promise<void> {

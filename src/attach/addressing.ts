@@ -24,7 +24,7 @@ import {
 import { listAddresses, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
-import type { Call, Done } from '../plugin/define.ts';
+import type { Call, Done, Undo } from '../plugin/define.ts';
 import { tryAll } from '../plugin/steps.ts';
 
 /** An address of the container's interface, and the gateway of its subnet. */
@@ -241,7 +241,7 @@ export function prepareIpam(call: Call<PluginConfig>): () => Promise<Result | un
   if (!type) return async () => undefined;
   const delegate = call.delegate(type);
   let isGranted = false;
-  const release = async (failed: readonly Error[]): Promise<void> => {
+  const release: Undo = async failed => {
     if (!isGranted) return;
     if (failed.length) throw new Error('what has them may not be gone; DEL releases them');
     await delegate.del();

@@ -21,7 +21,7 @@ import type { NetlinkSocket } from '../netlink/socket.ts';
 import { isShortage } from '../sys/errno.ts';
 import { type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
 import { GRACE_MS } from '../wait.ts';
-import type { Call, CallFacts, Delegate, Done, KeptAttachments } from './define.ts';
+import type { Call, CallFacts, Delegate, Done, KeptAttachments, Undo } from './define.ts';
 import { type CallPlugin, ContainerNetns, HostSockets, type WorkerState } from './invocation.ts';
 import { findStranger } from './netns-owner.ts';
 
@@ -161,7 +161,7 @@ export class LiveCall implements Call<never> {
   readonly prevResult: Result | undefined;
   readonly log!: Log;
   readonly #facts: KnownCall;
-  readonly #undo: { what: string; undo: Parameters<Call['onFailure']>[1] }[] = [];
+  readonly #undo: { what: string; undo: Undo }[] = [];
   readonly #sockets: HostSockets;
   #args?: CniArgs;
   #netns?: ContainerNetns | undefined;
@@ -227,7 +227,7 @@ export class LiveCall implements Call<never> {
     return this.#isGone ? undefined : netns?.netns;
   }
 
-  onFailure(what: string, undo: Parameters<Call['onFailure']>[1]): void {
+  onFailure(what: string, undo: Undo): void {
     this.#undo.push({ what, undo });
   }
 

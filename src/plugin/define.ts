@@ -40,6 +40,9 @@ export function isStaleNote(note: string | undefined, network: string, kept: Kep
 /** Result of a verb that reports nothing but failure. */
 export type Done = void | Promise<void>;
 
+/** Undoes a step of an ADD. @param failed what could not be undone before */
+export type Undo = (failed: readonly Error[]) => Done;
+
 /**
  * A plugin: its name, the schema of its configuration, and all five verbs. No verb can be left out; one
  * without work is {@link nothingToDo}.
@@ -145,8 +148,8 @@ export interface Call<Conf = unknown> extends CallFacts<Conf> {
    * @param again examine it again, although no other container's interface was in it before: one may have been added since
    */
   findContainerNetns(again?: boolean): Netns | undefined;
-  /** Registers how to undo a step just done. If ADD fails later, these run last first, each with what could not be undone before it. */
-  onFailure(what: string, undo: (failed: readonly Error[]) => Done): void;
+  /** Registers how to undo a step just done. If ADD fails later, these run last first. */
+  onFailure(what: string, undo: Undo): void;
   /**
    * Deletes host devices, then calls `then`, which must not run before they are gone, and does not if deleting failed: their addresses
    * would go to others. If one process serves several plugins, the devices of all are deleted together after the last plugin was called, so
