@@ -165,11 +165,15 @@ const LOOK_MS = 250;
  */
 export async function judgeSilence(file: string, key: string, silentMs: number): Promise<CallState> {
   const daemon = daemonOf(file);
-  if (daemon === undefined || (silentMs < STANDSTILL_MS && !(await isFrozen(daemon)))) return 'wait';
-  if (silentMs >= STANDSTILL_MS && silentMs < BUSY_MS && (await isAtWork(daemon))) return 'wait';
+  if (daemon === undefined || !(await hangs(daemon, silentMs))) return 'wait';
   const mayHaveBegun = giveUp(file, key);
   if (mayHaveBegun !== true) return mayHaveBegun === false ? 'declined' : 'wait';
   return (await endFrozen(daemon)) ? 'lost' : 'wait';
+}
+
+async function hangs(daemon: ProcessId, silentMs: number): Promise<boolean> {
+  if (silentMs < STANDSTILL_MS) return isFrozen(daemon);
+  return silentMs >= BUSY_MS || !(await isAtWork(daemon));
 }
 
 async function isAtWork({ pid }: ProcessId): Promise<boolean> {

@@ -6,6 +6,7 @@ import path from 'node:path';
 import { BegunCalls, daemonOf, giveUp, judgeSilence, SLOTS } from '../../../src/daemon/calls.ts';
 import { callsFileOf } from '../../../src/daemon/protocol.ts';
 import { readProcessStat, thisProcess, wantedCpuMs } from '../../../src/files/process-stat.ts';
+import { until } from '../../helpers/until.ts';
 
 const STAT = { ino: 7, mtimeMs: 12.5 };
 let dir: string;
@@ -90,7 +91,7 @@ test.each([
       await Bun.sleep(100);
       return before === used && readProcessStat(daemon.pid)?.state !== 'R';
     };
-    if (script.includes('sleep')) while (!(await rests()));
+    if (script.includes('sleep')) await until(rests);
     const start = readProcessStat(daemon.pid)?.start;
     const bytes = fs.readFileSync(file).fill(0, 0, 255);
     bytes.write(JSON.stringify({ ...thisProcess(), pid: daemon.pid, start }));
