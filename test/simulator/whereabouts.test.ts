@@ -352,7 +352,7 @@ describe('defects of whereabouts', () => {
       return method === 'POST' ? undefined : ask(method, ...rest);
     };
     const late = books({ server: { ...server(), ask: refusing }, giveUpAt: performance.now() });
-    expect(allocate(late, range('10.1.0.0/24'), pod(1))).rejects.toMatchObject({ code: 11 });
+    await expect(allocate(late, range('10.1.0.0/24'), pod(1))).rejects.toMatchObject({ code: 11 });
   });
 
   test('DEL reports that it could not release', async () => {
