@@ -161,25 +161,20 @@ function check<T extends z.core.$ZodType>(
  * schema's spelling. An exact key wins over a folded one; unknown keys are left unchanged.
  */
 export function foldKeys(schema: z.core.$ZodType, value: unknown): unknown {
-  const def = (schema as { _zod: { def: SchemaDef } })._zod.def;
-  if (def.innerType !== undefined) return foldKeys(def.innerType, value);
-  if (def.type === 'array' && def.element && Array.isArray(value)) {
-    const { element } = def;
-    return value.map(item => foldKeys(element, item));
-  }
-  if (def.type === 'record' && def.valueType && isObject(value)) {
-    const { valueType } = def;
+  const { type, innerType, element, valueType, shape } = (schema as { _zod: { def: SchemaDef } })._zod.def;
+  if (innerType !== undefined) return foldKeys(innerType, value);
+  if (type === 'array' && element && Array.isArray(value)) return value.map(item => foldKeys(element, item));
+  if (type === 'record' && valueType && isObject(value))
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, foldKeys(valueType, item)]));
-  }
-  if (def.type !== 'object' || !def.shape || !isObject(value)) return value;
-  const byLowerCase = keysByLowerCase(def.shape);
+  if (type !== 'object' || !shape || !isObject(value)) return value;
+  const byLowerCase = keysByLowerCase(shape);
   const folded: JsonObject = {};
   for (const [key, member] of Object.entries(value)) {
-    const known = byLowerCase.get(key.toLowerCase());
+    const known = byLowerCase.get(foldKey(key));
     const target = known ?? key;
     if (member === null && known !== undefined) continue;
     if (target !== key && Object.hasOwn(value, target)) continue;
-    const field = known === undefined ? undefined : def.shape[known];
+    const field = known === undefined ? undefined : shape[known];
     setOwn(folded, target, field ? foldKeys(field, member) : member);
   }
   return folded;
@@ -187,10 +182,14 @@ export function foldKeys(schema: z.core.$ZodType, value: unknown): unknown {
 
 /** The member of a key in any letter case, as Go's decoder finds it; an exact match first. Null counts as absent. */
 export function memberOf(object: JsonObject, key: string): unknown {
-  const exact = Object.hasOwn(object, key) ? object[key] : undefined;
-  if (exact !== undefined) return exact ?? undefined;
-  const folded = Object.keys(object).findLast(one => one.toLowerCase() === key.toLowerCase());
-  return folded === undefined ? undefined : (object[folded] ?? undefined);
+  const isExact = Object.hasOwn(object, key) && object[key] !== undefined;
+  const found = isExact ? key : Object.keys(object).findLast(one => foldKey(one) === foldKey(key));
+  return found === undefined ? undefined : (object[found] ?? undefined);
+}
+
+/** Equal for keys that are one to Go's decoder, which also folds the two letters beyond ASCII that have one there: the long s and the Kelvin sign. */
+export function foldKey(key: string): string {
+  return key.toLowerCase().replaceAll('ſ', 's');
 }
 
 interface SchemaDef {
@@ -204,11 +203,9 @@ interface SchemaDef {
 const KEYS_BY_LOWER_CASE = new WeakMap<object, ReadonlyMap<string, string>>();
 
 function keysByLowerCase(shape: object): ReadonlyMap<string, string> {
-  const known = KEYS_BY_LOWER_CASE.get(shape);
-  if (known !== undefined) return known;
-  const made = new Map(Object.keys(shape).map(key => [key.toLowerCase(), key]));
-  KEYS_BY_LOWER_CASE.set(shape, made);
-  return made;
+  const known = KEYS_BY_LOWER_CASE.get(shape) ?? new Map(Object.keys(shape).map(key => [foldKey(key), key]));
+  KEYS_BY_LOWER_CASE.set(shape, known);
+  return known;
 }
 
 /** Assigning to `__proto__` directly would change the prototype instead of adding a member. */

@@ -5,7 +5,7 @@
 
 import { argOf, CLAIM_ARG } from '../cni/env.ts';
 import { type CniError, invalidConfig, tryAgainLater } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
+import { foldKey, type JsonObject } from '../cni/json.ts';
 import { findCidr, findIp } from '../net/ip.ts';
 import type { ClaimStore, IpamClaim } from './cluster.ts';
 import { addressesOf } from './network-status.ts';
@@ -114,10 +114,10 @@ function askedBy({ ips, requested }: IpamClaim): readonly string[] {
 /** An IPAM plugin may keep the addresses for the claim. Only the runner says whose they are: what the pod says counts for nothing. */
 function askFor(wanted: WantedNetwork, claim: IpamClaim | undefined, joins: boolean): WantedNetwork {
   const { selection } = wanted;
-  const { [CLAIM_ARG]: said, ...others } = selection.cniArgs ?? {};
-  if (claim === undefined) {
-    return said === undefined ? wanted : { ...wanted, selection: { ...selection, cniArgs: others } };
-  }
+  const said = Object.entries(selection.cniArgs ?? {});
+  const others = Object.fromEntries(said.filter(([key]) => foldKey(key) !== CLAIM_ARG));
+  if (claim === undefined)
+    return said.length ? { ...wanted, selection: { ...selection, cniArgs: others } } : wanted;
   const ips = askedBy(claim);
   const { namespace, name, uid } = claim;
   const key = { namespace, name, uid, ...(joins && { joins }) };

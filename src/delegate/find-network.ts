@@ -11,7 +11,7 @@ import {
   readText,
 } from '../chain/config/load.ts';
 import { CniError, ErrorCode, invalidConfig, tryAgainLater } from '../cni/errors.ts';
-import { defined, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
+import { defined, foldKey, isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { isDirectory } from '../files/read-file.ts';
 import type { NetworkDefinition } from './cluster.ts';
 import type { NetworkPlaces, RunnerOptions, Selection } from './runner.ts';
@@ -185,7 +185,7 @@ function withCniArgs(conf: JsonObject, cniArgs: JsonObject, byPod: boolean): Jso
   const isFixed = (key: string) =>
     memberOf(own, key) !== undefined ||
     memberOf(conf, key) !== undefined ||
-    (key.toLowerCase() === 'ips' && isObject(ipam) && memberOf(ipam, 'addresses') !== undefined);
+    (foldKey(key) === 'ips' && isObject(ipam) && memberOf(ipam, 'addresses') !== undefined);
   const asked = Object.entries(cniArgs).filter(([key]) => !(byPod && isFixed(key)));
   return { ...known, cni: { ...own, ...Object.fromEntries(asked) } };
 }

@@ -171,7 +171,8 @@ describeNeeding(
 
     test('is named to the plugins of its network, and no pod names one itself', async () => {
       api.addClaim('ns', 'web', { spec: { network: 'lan' }, status: { ips: ['10.2.0.5/24'] } });
-      const forged = { [CLAIM_ARG]: { namespace: 'ns', name: 'other', uid: 'uid-other' }, mine: 1 };
+      const other = { namespace: 'ns', name: 'other', uid: 'uid-other' };
+      const forged = { [CLAIM_ARG]: other, [CLAIM_ARG.toUpperCase()]: other, mine: 1 };
       const lan = { ...network('lan', 'net1', ['10.2.0.5/24'], 'web'), 'cni-args': forged };
       const main = { ...network('main', 'eth0', ['10.1.0.2/24']), 'cni-args': forged };
       await addPod(runnerOf([main, lan]), POD);

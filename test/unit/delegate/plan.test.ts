@@ -308,7 +308,14 @@ describe('planNetworks()', () => {
       ipam: { type: 'static', addresses: [{ address: '10.0.0.2/24' }] },
       args: { cni: { kept: 'list' } },
     });
-    const asked = { kept: 'pod', MTU: 9000, ips: ['10.0.0.9/24'], more: 'pod' };
+    const asked = {
+      kept: 'pod',
+      MTU: 9000,
+      ips: ['10.0.0.9/24'],
+      ipſ: ['10.0.0.9/24'],
+      \u212aept: 1,
+      more: 'pod',
+    };
     const annotations = { [NETWORKS]: JSON.stringify([{ name: 'nic', 'cni-args': asked }]) };
     expect((await plan({ annotations }))[1]?.list.plugins[0]?.conf.args).toEqual({
       cni: { kept: 'list', more: 'pod' },
