@@ -17,6 +17,7 @@ import {
 } from '../../src/netlink/rtnl/filter.ts';
 import {
   ALIAS_MAX_BYTES,
+  findHostEnd,
   findLink,
   findLinks,
   getLink,
@@ -26,7 +27,6 @@ import {
   linkQuestion,
   listLinks,
   makeLink,
-  netnsIdQuestion,
   setLinkRequest,
 } from '../../src/netlink/rtnl/link.ts';
 import {
@@ -185,7 +185,7 @@ export function getShapedDevice(call: Call, prevResult: Result): ShapedDevice {
   if (link === undefined || link.flags & IFF_LOOPBACK) {
     throw invalidConfig(`Cannot limit interface "${ifname}" in "${netns}": ${obstacle}`);
   }
-  const peer = link.kind === 'veth' ? findPeer(call, link) : undefined;
+  const peer = findHostEnd(call, link);
   // The result of this chain names what the chain has made on the host.
   return peer && hostInterfacesOf(prevResult).includes(peer.name) ? onHost(call, peer) : inside(call, link);
 }
@@ -193,7 +193,7 @@ export function getShapedDevice(call: Call, prevResult: Result): ShapedDevice {
 /** Where limits may remain: on the host, and unless this chain made a host end, in the container. */
 export function findShapedDevices(call: Call): ShapedDevice[] {
   const link = call.findContainerNetns() && findLink(call.container, call.env.ifname);
-  const peer = link?.kind === 'veth' ? findPeer(call, link) : undefined;
+  const peer = link && findHostEnd(call, link);
   // Another container may have been attached in the namespace after it was examined: its owner is asked for with both in hand.
   if (link === undefined || !call.findContainerNetns(true))
     return findNamed(call).map(one => onHost(call, one));
@@ -229,15 +229,6 @@ function findNamed(call: Call): Link[] {
     const { alias } = found.attrs;
     return findOwner(alias) === undefined || alias === own ? [found] : [];
   });
-}
-
-/** The other end, if it is on the host: an index is only meaningful in its own namespace. */
-function findPeer(call: Call, link: Link): Link | undefined {
-  if (link.peer <= 0) return undefined;
-  const questions = [linkQuestion(link.peer), netnsIdQuestion(call.containerNetns.fd)] as const;
-  const [peer, netnsId] = call.host.askAll(questions);
-  if (peer?.kind !== 'veth' || peer.peer !== link.index) return undefined;
-  return (peer.attrs.linkNetnsId ?? -1) === netnsId ? peer : undefined;
 }
 
 function hostInterfacesOf({ interfaces = [] }: Pick<Result, 'interfaces'>): string[] {

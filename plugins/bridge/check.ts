@@ -31,6 +31,7 @@ import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
   bridgePortRequest,
+  findHostEnd,
   findLink,
   getLink,
   IFF_PROMISC,
@@ -185,7 +186,7 @@ function present(what: string, link: Link | undefined): Link {
 export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
   const { conf, host, container, prevResult } = call;
   const [bridge, inside] = [findLink(host, conf.bridge), findLink(container, call.env.ifname)];
-  const port = inside && findLink(host, inside.peer);
+  const port = inside && findHostEnd(call, inside);
   if (!prevResult || !bridge || !inside || !port) {
     const gone = bridge ? `interface "${call.env.ifname}" and its host end` : `bridge "${conf.bridge}"`;
     throw new Error(`Cannot repair the attachment: only DEL and ADD can recreate ${gone}`);

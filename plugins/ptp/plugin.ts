@@ -53,7 +53,14 @@ import { type Result, resultIp } from '../../src/cni/result.ts';
 import { type Cidr, renderCidr, sameSubnet } from '../../src/net/ip.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
-import { findLink, type Link, listLinks, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
+import {
+  findHostEnd,
+  findLink,
+  type Link,
+  listLinks,
+  removeLink,
+  setLink,
+} from '../../src/netlink/rtnl/link.ts';
 import {
   addRoute,
   listRoutes,
@@ -277,7 +284,7 @@ function findBridge(host: NetlinkSocket, { master }: Link): string | undefined {
 async function repairConnection(call: Call<PtpConf>): Promise<void> {
   const { conf, host, container, prevResult } = call;
   const inside = findLink(container, call.env.ifname);
-  const outside = inside && findLink(host, inside.peer);
+  const outside = inside && findHostEnd(call, inside);
   if (!prevResult || !inside || !outside) {
     throw new Error(
       `Cannot repair the attachment: only DEL and ADD can recreate interface "${call.env.ifname}" and its host end`,

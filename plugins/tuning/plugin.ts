@@ -7,6 +7,7 @@ import { defined } from '../../src/cni/json.ts';
 import { tryRead } from '../../src/files/read-file.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/kinds.ts';
 import {
+  findHostEnd,
   findLink,
   getLink,
   IFF_ALLMULTI,
@@ -241,15 +242,14 @@ function refuseRepeatedSysctl(call: Call<TuningConf>): void {
 }
 
 /** What is larger than the other end takes is dropped there, and no host tells the sender. */
-function warnOfOtherEnd({ container, host, env, log }: Call<TuningConf>, mtu = 0): void {
+function warnOfOtherEnd(call: Call<TuningConf>, mtu = 0): void {
   if (mtu === 0) return;
-  const link = findLink(container, env.ifname);
-  if (link?.kind !== 'veth' || link.attrs.linkNetnsId === undefined) return;
-  const other = findLink(host, link.peer);
-  // The other end may be in a third namespace, and the index that of another device here.
-  if (other?.kind !== 'veth' || other.peer !== link.index || other.mtu >= mtu) return;
-  log.warn(
-    `"mtu" of "${env.ifname}" is ${mtu}, that of its other end "${other.name}" on the host ${other.mtu}: what is larger is lost; set "mtu" of the plugin that makes the interface`,
+  const { ifname } = call.env;
+  const link = findLink(call.container, ifname);
+  const other = link && findHostEnd(call, link);
+  if (other === undefined || other.mtu >= mtu) return;
+  call.log.warn(
+    `"mtu" of "${ifname}" is ${mtu}, that of its other end "${other.name}" on the host ${other.mtu}: what is larger is lost; set "mtu" of the plugin that makes the interface`,
   );
 }
 

@@ -15,6 +15,7 @@ import {
 } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
+  findHostEnd,
   findLink,
   getLink,
   kindDataOf,
@@ -141,12 +142,11 @@ function checkMember(call: Call, name: string, table: number | undefined, result
 }
 
 /** The interface, and the other end of a veth pair: both were down for a moment. */
-function stagesOf({ container, host }: Call, link: Link): Stage[] {
-  const outside = link.kind === 'veth' ? findLink(host, link.peer) : undefined;
-  const isPeer = outside?.kind === 'veth' && outside.peer === link.index;
+function stagesOf(call: Call, link: Link): Stage[] {
+  const outside = findHostEnd(call, link);
   return [
-    { socket: container, link, ips: [] },
-    ...(isPeer ? [{ socket: host, link: outside, ips: [] }] : []),
+    { socket: call.container, link, ips: [] },
+    ...(outside ? [{ socket: call.host, link: outside, ips: [] }] : []),
   ];
 }
 

@@ -11,6 +11,7 @@ import { type Cidr, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.t
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import {
   ALIAS_MAX_BYTES,
+  findHostEnd,
   findLink,
   IFF_NOARP,
   IFF_UP,
@@ -244,13 +245,13 @@ export function checkContainerEnd(call: Call, prevResult: Result, isUp = true): 
  * @throws Error naming the first difference
  */
 export function checkHostEnd(
-  { host }: Call,
+  call: Call,
   prevResult: Result,
   container: Link,
   mtu: number | typeof AUTO_MTU,
 ): Link {
   const name = `host end of "${container.name}"`;
-  const link = findLink(host, container.peer);
+  const link = findHostEnd(call, container);
   if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
   const outside = prevResult.interfaces?.filter(({ sandbox }) => !sandbox) ?? [];
   // A bridge, which is reported first, may have the address of its port.

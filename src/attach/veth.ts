@@ -4,6 +4,7 @@ import { randomHighMac } from '../net/interface.ts';
 import {
   ALIAS_MAX_BYTES,
   bridgePortRequest,
+  findHostEnd,
   findLink,
   getLink,
   type Link,
@@ -77,10 +78,8 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
   const { ifname } = call.env;
   const inside = call.findContainerNetns() ? findLink(call.container, ifname) : undefined;
   if (inside?.kind === 'veth') {
-    // An index means nothing in another namespace than this plugin's, where the pair may end.
-    const outside = findLink(call.host, inside.peer);
-    if (outside?.peer === inside.index && isMarked(outside, attachmentOf(call)))
-      return call.removeDevices([outside], then);
+    const outside = findHostEnd(call, inside);
+    if (outside && isMarked(outside, attachmentOf(call))) return call.removeDevices([outside], then);
     // Without our mark, it may be of another container that came to the path after the namespace was examined.
     if (call.findContainerNetns(true)) {
       deleteInContainer(call, [inside.index]);

@@ -16,14 +16,8 @@ import type { Result } from '../cni/result.ts';
 import { NO_MAC } from '../net/interface.ts';
 import { findCidr, type Ip, renderCidr, sameIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
-import {
-  ALIAS_MAX_BYTES,
-  type Link,
-  linkQuestion,
-  listLinks,
-  netnsIdQuestion,
-} from '../netlink/rtnl/link.ts';
-import type { NetlinkSocket, Question } from '../netlink/socket.ts';
+import { ALIAS_MAX_BYTES, findOtherEnds, type Link, listLinks } from '../netlink/rtnl/link.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 
 /** The attachment that a call is for, and the namespace at its path. */
 interface Visit {
@@ -45,7 +39,7 @@ interface Visit {
 export function findStranger(visit: Visit): string | undefined {
   const { owner } = visit;
   const devices = listLinks(visit.container);
-  const ends = findHostEnds(visit, devices);
+  const ends = findOtherEnds(visit.host, devices, visit.netnsFd);
   const noted = devices.flatMap(link => {
     const marked = link.kind === 'veth' ? ends.get(link.index) : link;
     const named = marked && (hasFirstName(marked, owner) ? owner : findOwner(marked.attrs.alias));
@@ -104,26 +98,6 @@ export function isReported(
 /** Whether the device was made by an ADD of the attachment that was killed before it could set the alias. */
 function hasFirstName({ name, attrs: { alias } }: Link, owner: AttachmentId): boolean {
   return !alias && (name === hostEndName(owner) || name === interimName(owner));
-}
-
-/** The host ends of veth devices, by the index of the container end; an index is only valid in its own namespace. */
-function findHostEnds({ host, netnsFd }: Visit, devices: readonly Link[]): ReadonlyMap<number, Link> {
-  const pairs = devices.filter(({ kind, peer }) => kind === 'veth' && peer > 0);
-  if (pairs.length === 0) return new Map();
-  // The namespace may get its id when the end is shown.
-  const questions: Question<Link | number>[] = [
-    ...pairs.map(({ peer }) => linkQuestion(peer)),
-    netnsIdQuestion(netnsFd),
-  ];
-  const answers = host.askAll(questions);
-  const netnsId = answers.at(-1);
-  return new Map(
-    pairs.flatMap(({ index }, i) => {
-      const end = answers[i];
-      if (typeof end !== 'object' || end.kind !== 'veth' || end.peer !== index) return [];
-      return (end.attrs.linkNetnsId ?? -1) === netnsId ? [[index, end] as const] : [];
-    }),
-  );
 }
 
 /**

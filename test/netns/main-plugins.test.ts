@@ -1,4 +1,4 @@
-// Does STATUS of bridge and ptp ask their IPAM plugin, and how often do plugins start a program of iptables?
+// Does STATUS of bridge and ptp ask their IPAM plugin, which devices of the host does a repair touch, and how often do plugins start a program of iptables?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { TEST_PATH } from '../helpers/command.ts';
@@ -26,6 +26,41 @@ describeRoot('main plugins and their IPAM plugin', () => {
       expect(await status()).toMatchObject({ exitCode: 0, stdout: '' });
     });
   });
+});
+
+describeRoot('main plugins and an interface that the container made itself', () => {
+  test.each([{ type: 'bridge', isGateway: true }, { type: 'ptp' }])(
+    '[1.1.0] repair of $type leaves the device alone that has the index of its other end on the host',
+    async ({ type, ...more }) => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const conf = confOf(lab, type, more);
+        const { result } = await lab.plugin(type, { command: 'ADD', conf, container });
+        const { mac } = result.interfaces.find(({ sandbox }: Row) => sandbox);
+        const own = async () => [
+          await lab.ip(lab.host, 'addr', 'show', 'outside0'),
+          await lab.ip(lab.host, 'route', 'show', 'dev', 'outside0'),
+        ];
+        const before = await own();
+        await lab.batch(
+          container,
+          'link delete eth0',
+          `link add other0 index ${before[0]?.[0]?.ifindex} type veth peer name eth0 address ${mac}`,
+          'link set other0 up',
+          'link set eth0 up',
+        );
+        const repaired = await lab.plugin(type, {
+          command: 'CHECK',
+          conf: { ...conf, prevResult: result },
+          container,
+          env: { CATENA_REPAIR: '1' },
+        });
+        expect(repaired.error?.msg).toContain('only DEL and ADD can recreate interface "eth0"');
+        expect(await own()).toEqual(before);
+      });
+    },
+  );
 });
 
 const PROGRAMS = ['iptables', 'ip6tables'].flatMap(family =>

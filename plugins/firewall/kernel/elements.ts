@@ -36,7 +36,7 @@ import {
   type Skeleton,
   skeletonChanges,
 } from '../../../src/netlink/nft/skeleton.ts';
-import { findLink, type Link, listLinks } from '../../../src/netlink/rtnl/link.ts';
+import { findHostEnd, findLink, type Link, listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { findWay, listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { type Call, isStaleNote, type KeptAttachments } from '../../../src/plugin/define.ts';
@@ -348,7 +348,8 @@ export function withPort(call: Call, ingress: Ingress): Ingress {
     (call.prevResult?.interfaces ?? []).flatMap(({ name, sandbox }) =>
       sandbox ? [] : (findLink(call.host, name) ?? []),
     );
-  const port = [farEndOf(call)].find(isPort) ?? reported().find(isPort);
+  const inside = call.findContainerNetns() && findLink(call.container, call.env.ifname);
+  const port = [inside && findHostEnd(call, inside)].find(isPort) ?? reported().find(isPort);
   if (port !== undefined) return { ...ingress, port: port.name };
   throw invalidConfig(
     `Cannot isolate "${call.env.ifname}": bridge "${ingress.bridge}" has no port that leads to it`,
@@ -357,14 +358,6 @@ export function withPort(call: Call, ingress: Ingress): Ingress {
         'place this plugin after one that connects the pod to the bridge and reports the interface it created',
     },
   );
-}
-
-/** The host end of the pod's interface. */
-function farEndOf(call: Call): Link | undefined {
-  const inside = call.findContainerNetns() ? findLink(call.container, call.env.ifname) : undefined;
-  const outside = inside && inside.peer > 0 ? findLink(call.host, inside.peer) : undefined;
-  // An index is only meaningful in its own namespace, so the other end must point back to this one.
-  return outside?.peer === inside?.index ? outside : undefined;
 }
 
 /**

@@ -563,6 +563,44 @@ export function netnsIdQuestion(netnsFd: number): Question<number> {
   return netnsIdMessage.question(op, {}, { fd: netnsFd }, [], ({ attrs }) => attrs.nsid ?? NO_ID);
 }
 
+/**
+ * The other ends of veth devices of another namespace, by the index that a device has there, as far as they are in the socket's namespace: an
+ * index is only meaningful in its own, and a container chooses those of its devices.
+ */
+export function findOtherEnds(
+  socket: NetlinkSocket,
+  devices: readonly Link[],
+  netnsFd: number,
+): ReadonlyMap<number, Link> {
+  const pairs = devices.filter(({ kind, peer }) => kind === 'veth' && peer > 0);
+  if (pairs.length === 0) return new Map();
+  // The namespace may get its id when the end is shown.
+  const questions: Question<Link | number>[] = [
+    ...pairs.map(({ peer }) => linkQuestion(peer)),
+    netnsIdQuestion(netnsFd),
+  ];
+  const answers = socket.askAll(questions);
+  const netnsId = answers.at(-1);
+  return new Map(
+    pairs.flatMap(({ index }, i) => {
+      const end = answers[i];
+      if (typeof end !== 'object' || end.kind !== 'veth' || end.peer !== index) return [];
+      return (end.attrs.linkNetnsId ?? NO_ID) === netnsId ? [[index, end] as const] : [];
+    }),
+  );
+}
+
+/** The same of one device of the container, if it is a veth. */
+export function findHostEnd(
+  {
+    host,
+    containerNetns,
+  }: { readonly host: NetlinkSocket; readonly containerNetns: { readonly fd: number } },
+  inside: Link,
+): Link | undefined {
+  return findOtherEnds(host, [inside], containerNetns.fd).get(inside.index);
+}
+
 /** The id by which links of the socket's namespace refer to the namespace that the thread is in; -1 if none does. */
 export function ownIdIn(socket: NetlinkSocket): number {
   return netnsIdOf(socket, ownNetns().fd);
