@@ -8,6 +8,7 @@ import { type PluginCall, processSegments, startPlugin } from '../chain/run/segm
 import { keyOf } from '../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isObject, memberOf } from '../cni/json.ts';
+import { asWord } from '../net/interface.ts';
 import { isThere } from '../node/devices.ts';
 import { readRecords } from '../node/facts.ts';
 
@@ -102,8 +103,8 @@ function interfacesOf(key: string, runtime: ChainRuntime) {
 function leftBehind(name: string, sandbox: string): CniError {
   const [where, mend] =
     sandbox === ''
-      ? ['on the host', `ip link del ${name}`]
-      : [`in namespace "${sandbox}"`, `nsenter --net=${sandbox} ip link del ${name}`];
+      ? ['on the host', `ip link del ${asWord(name)}`]
+      : [`in namespace "${sandbox}"`, `nsenter --net=${asWord(sandbox)} ip link del ${asWord(name)}`];
   return new CniError(
     ErrorCode.unknown,
     `Left behind: interface "${name}" ${where}; if nothing needs it: ${mend}`,

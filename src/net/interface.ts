@@ -20,6 +20,11 @@ export function findIfnameProblem(name: string): string | undefined {
   return undefined;
 }
 
+/** A word as a shell reads it. Programs of a container name its interfaces, and who pastes a command that mends one must not run theirs. */
+export function asWord(text: string): string {
+  return /^[\w./:=,@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
 /**
  * Parses a six-byte hardware address in colon, hyphen or dotted-quad notation.
  * @throws Error when the text is none of them

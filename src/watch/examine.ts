@@ -11,6 +11,7 @@ import { type AttachmentId, shortId, toId } from '../cni/attachment.ts';
 import { argOf, renderCniArgs } from '../cni/env.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
+import { asWord } from '../net/interface.ts';
 import { compareNetns } from '../sys/netns-identity.ts';
 import { timeLimit } from '../wait.ts';
 import { isPodUnsettled, runtimeFor, type WatchedAttachment } from './attachments.ts';
@@ -131,7 +132,7 @@ function isCurrent(one: WatchedAttachment, runtime: ChainRuntime): boolean {
 export function mendFor(one: WatchedAttachment, present: readonly string[], problem = ''): string {
   const [, taken] = /^Cannot confirm kind of bridge "([^"]+)"/.exec(problem) ?? [];
   if (taken !== undefined)
-    return `ip link del ${quote(taken)} && ip link add ${quote(taken)} type bridge && ${repairCommand(one)}`;
+    return `ip link del ${asWord(taken)} && ip link add ${asWord(taken)} type bridge && ${repairCommand(one)}`;
   const isComplete = one.devices.every(name => present.includes(name));
   return isComplete ? repairCommand(one) : commandsFor(one);
 }
@@ -176,12 +177,7 @@ function targetOf({ network, containerId, ifname }: AttachmentId, netns: string)
 }
 
 function line(verb: string, words: readonly string[]): string {
-  return ['catena', verb, ...words].map(quote).join(' ');
-}
-
-/** A word as a shell reads it. */
-function quote(word: string): string {
-  return /^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+  return ['catena', verb, ...words].map(asWord).join(' ');
 }
 
 export interface AttachmentCheck extends AttachmentId {

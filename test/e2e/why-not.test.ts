@@ -126,6 +126,22 @@ describeRoot(
         expect(await ask('--ipv6', `${old.id}:80`)).toMatchObject(stopped('mapping', 'no IPv6 address'));
       }));
 
+    test('prints commands in which a shell runs nothing of the name that a pod gave its interface', () =>
+      withHost(async lab => {
+        const { ask, paste } = operator(lab);
+        const web = await lab.container();
+        const ipam = { type: 'host-local', subnet: '10.95.0.0/24', dataDir: `${lab.tmp}/leases` };
+        const plugins = [{ type: 'bridge', bridge: 'br5', isDefaultGateway: true, ipam }];
+        const { add } = writeChain(lab, { cniVersion: '1.1.0', name: 'five', plugins });
+        const name = "it's;exit";
+        await add(web, { args: ['--ifname', name] });
+        await lab.run(web, ['ip', 'link', 'set', name, 'down']);
+        const { last } = await ask(web.id, '10.95.0.1:80');
+        expect(last).toMatchObject({ name: 'device', evidence: `"${name}" is down` });
+        await paste(last.mend);
+        expect((await ask(web.id, '10.95.0.1:80')).last.name).toBe('listener');
+      }));
+
     test(
       'follows containers, the node and hosts outside to each other, with UDP and IPv6',
       () =>

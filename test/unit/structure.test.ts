@@ -67,7 +67,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // It looks at everything, as the doctor does, and repairs by the runner's means.
   'src/watch': [
     'src/cli/answers',
-    ...['src/chain', 'src/attachments', 'src/netlink', 'src/cni'],
+    ...['src/chain', 'src/attachments', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/files/put-file', 'src/files/read-file', 'src/sys/flock', 'src/sys/netns-identity'],
     // The networks of a pod.
     'src/delegate/record',

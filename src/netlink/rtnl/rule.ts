@@ -1,4 +1,5 @@
 // How are routing policy rules listed, added and removed?
+import { asWord } from '../../net/interface.ts';
 import { type Cidr, networkOf, renderCidr } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs, ip, str, struct, u8, u32 } from '../codec.ts';
@@ -139,8 +140,8 @@ export function renderRule(rule: Rule): string {
     `${priority}: from ${from ? renderCidr(from) : 'all'}`,
     ...(to ? [`to ${renderCidr(to)}`] : []),
     ...(mark ? [`fwmark 0x${mark.toString(16)}`] : []),
-    ...(iif ? [`iif ${iif}`] : []),
-    ...(oif ? [`oif ${oif}`] : []),
+    ...(iif ? [`iif ${asWord(iif)}`] : []),
+    ...(oif ? [`oif ${asWord(oif)}`] : []),
     rule.drops ?? (rule.isL3mdev ? 'lookup [l3mdev-table]' : `lookup ${table}`),
   ].join(' ');
 }

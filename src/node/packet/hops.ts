@@ -1,5 +1,6 @@
 // Which way does the kernel send a packet, why does it refuse to, do queues, filters and the rules of a hook let it through, and what becomes of its addresses?
 import { EXPORT_TABLE, PROTOCOL } from '../../between/names.ts';
+import { asWord } from '../../net/interface.ts';
 import { cidrContains, parseIp, renderCidr, renderIp } from '../../net/ip.ts';
 import type { HOOK } from '../../netlink/nft/table.ts';
 import { listFilters, listIngressFilters } from '../../netlink/rtnl/filter.ts';
@@ -17,6 +18,7 @@ import {
   basesAt,
   type Fate,
   familiesOf,
+  inNft,
   NAT_STAGE,
   ruleRemoval,
   walkBase,
@@ -50,28 +52,20 @@ export function* routeIn(
     return found;
   }
   const back = lookUpRoute(site.route, { destination: ends.source });
-  const isFiltered = family === 4 && reversePathMode(site, iif) > 0;
+  const modes = ['all', iif.name].map(one => Number(site.sysctl(`net/ipv4/conf/${one}/rp_filter`) ?? 0));
+  const isFiltered = family === 4 && Math.max(...modes) > 0;
   const way = lookUpRoute(site.route, { destination: ends.destination });
   if (typeof way !== 'number' && !way.local) yield* forwards(site, packet, iif);
   if (typeof way !== 'number' && isFiltered && (typeof back === 'number' || back.oif !== iif.index)) {
     const through = typeof back === 'number' ? 'no device' : `"${site.link(back.oif)?.name}"`;
     const words = `rp_filter of "${iif.name}" drops packets from ${source}: the route back leads through ${through}`;
-    const mend = typeof back === 'number' ? '0' : '2';
-    yield stops(site, packet, 'route', words, reversePathCommand(site, iif, mend));
+    // The kernel takes the stricter of both, and loose is above strict, so the device's own value is enough for that.
+    const [value, all] = typeof back === 'number' ? ['0', ' net/ipv4/conf/all/rp_filter=0'] : ['2', ''];
+    const own = asWord(`net/ipv4/conf/${iif.name}/rp_filter=${value}`);
+    yield stops(site, packet, 'route', words, site.command(`sysctl -w ${own}${all}`));
   }
   yield droppedByRule(site, packet, iif) ?? noRoute(site, packet, repair);
   return { local: false, oif: 0 };
-}
-
-/** The kernel takes the stricter of both. */
-function reversePathMode(site: Site, { name }: Link): number {
-  return Math.max(...['all', name].map(one => Number(site.sysctl(`net/ipv4/conf/${one}/rp_filter`) ?? 0)));
-}
-
-/** Loose is above strict, so the device's own value is enough for that. */
-function reversePathCommand(site: Site, { name }: Link, value: string): string {
-  const all = value === '0' ? ' net/ipv4/conf/all/rp_filter=0' : '';
-  return site.command(`sysctl -w net/ipv4/conf/${name}/rp_filter=${value}${all}`);
 }
 
 function* forwards(site: Site, packet: Packet, iif: Link): Walk {
@@ -85,8 +79,8 @@ function* forwards(site: Site, packet: Packet, iif: Link): Walk {
     return;
   }
   const isOff = site.sysctl(name.replaceAll('.', '/')) === '0';
-  const [words, line] = isOff ? [`${name} = 0`, `sysctl -w ${name}=1`] : [`${key} = 0`, `sysctl -w ${key}=1`];
-  yield stops(site, packet, 'forwarding', words, site.command(line));
+  const off = isOff ? name : key;
+  yield stops(site, packet, 'forwarding', `${off} = 0`, site.command(`sysctl -w ${asWord(`${off}=1`)}`));
 }
 
 /** A routing rule that drops. */
@@ -150,7 +144,7 @@ export function* leaveQueue(site: Site, packet: Packet, link: Link, repair: stri
       yield lost(site, packet, 'queue', `a ${kind} filter of "${link.name}" may lead it elsewhere`);
   for (const qdisc of own.filter(({ kind }) => kind !== 'ingress' && kind !== 'clsact')) {
     const { kind, tbf } = qdisc;
-    const remove = site.command(`tc qdisc del dev ${link.name} root`);
+    const remove = site.command(`tc qdisc del dev ${asWord(link.name)} root`);
     if (tbf) {
       const { rateBytes, bufferTicks } = tbf;
       const bucketBytes = (rateBytes * (bufferTicks / ticksPerUs())) / 1_000_000;
@@ -174,7 +168,7 @@ export function* arriveQueue(site: Site, packet: Packet, link: Link, repair: str
       continue;
     }
     const target = site.link(redirectAllTo);
-    const mend = repair ?? site.command(`tc filter del dev ${link.name} ingress`);
+    const mend = repair ?? site.command(`tc filter del dev ${asWord(link.name)} ingress`);
     if (redirectAllTo === 0 || target === undefined) {
       const words = `packets from "${link.name}" are redirected to a device that no longer exists`;
       yield stops(site, packet, 'queue', words, mend);
@@ -182,7 +176,7 @@ export function* arriveQueue(site: Site, packet: Packet, link: Link, repair: str
     }
     if ((target.flags & IFF_UP) === 0) {
       const words = `packets from "${link.name}" are redirected to "${target.name}", which is down`;
-      yield stops(site, packet, 'queue', words, site.command(`ip link set dev ${target.name} up`));
+      yield stops(site, packet, 'queue', words, site.up(target.name));
     }
     yield* leaveQueue(site, packet, target, repair);
   }
@@ -368,8 +362,11 @@ function doubtOf({ doubt }: Fate): string {
   return doubt === undefined ? '' : `: rule ${doubt.handle} of chain "${doubt.chain}" cannot be judged`;
 }
 
-/** What a rule of nft knows the first packet of such a connection by. */
-function firstOf({ protocol, port }: Packet): string {
+/** What a rule of nft beside that of a fate knows the packet by. */
+function knownBy({ table }: Fate, { protocol, port, iif, oif = '', isReply, isEstablished }: Packet): string {
+  if (BRIDGE_FAMILIES.includes(table.family))
+    return iif === undefined ? `oifname ${asWord(oif)}` : `iifname ${asWord(iif)}`;
+  if (isReply || isEstablished) return 'ct state established';
   if (protocol === PROTOCOLS.icmp) return 'icmp type echo-request';
   if (protocol === PROTOCOLS.icmpv6) return 'icmpv6 type echo-request';
   return `${protocol === PROTOCOLS.udp ? 'udp' : 'tcp'} dport ${port}`;
@@ -388,11 +385,5 @@ function mendDrop(
   const own = devices.filter(name => containerDevices.includes(name));
   if (chain.base?.hook === 'forward' && own.length > 0) return acceptDevices(fate, table.chains, own);
   if (fate.handle !== undefined) return site.command(ruleRemoval(fate));
-  const name = `${fate.table.family} ${fate.table.name}`;
-  if (BRIDGE_FAMILIES.includes(fate.table.family)) {
-    const device = packet.iif === undefined ? `oifname ${packet.oif}` : `iifname ${packet.iif}`;
-    return site.command(`nft insert rule ${name} ${fate.base} ${device} accept`);
-  }
-  const what = packet.isReply || packet.isEstablished ? 'ct state established' : firstOf(packet);
-  return site.command(`nft insert rule ${name} ${fate.base} ${what} accept`);
+  return site.command(`nft insert rule ${inNft(fate.table, fate.base)} ${knownBy(fate, packet)} accept`);
 }

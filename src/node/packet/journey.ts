@@ -3,6 +3,7 @@
 import { readlinkSync } from 'node:fs';
 import { attempt } from '../../cni/errors.ts';
 import { namesIn, tryRead } from '../../files/read-file.ts';
+import { asWord } from '../../net/interface.ts';
 import { cidrContains, parseIp, renderCidr, renderIp } from '../../net/ip.ts';
 import { IFF_LOWER_UP, IFF_UP, type Link, portDataOf, portStateOf } from '../../netlink/rtnl/link.ts';
 import { type RouteLookup, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
@@ -23,6 +24,7 @@ import {
 } from './hops.ts';
 import {
   addressesOf,
+  deviceDown,
   type Hop,
   isPair,
   lost,
@@ -144,7 +146,7 @@ export class Journey {
 
   *#judgeUp(site: Site, packet: Packet, link: Link | undefined): Walk {
     if (link === undefined || link.flags & IFF_UP) return;
-    yield stops(site, packet, 'device', `"${link.name}" is down`, this.world.upCommand(site, link.name));
+    yield deviceDown(site, packet, link.name, this.world.upCommand(site, link.name));
   }
 
   *#out(site: Site, packet: Packet, before: Packet, way: RouteLookup): Walk<boolean> {
@@ -213,10 +215,7 @@ export class Journey {
       return false;
     }
     const expected = site.link(owner.hostDevice.master ?? owner.hostDevice.name);
-    if (expected && !(expected.flags & IFF_UP)) {
-      const mend = `ip link set dev ${expected.name} up`;
-      yield stops(site, packet, 'device', `"${expected.name}" is down`, mend);
-    }
+    if (expected && !(expected.flags & IFF_UP)) yield deviceDown(site, packet, expected.name);
     const words = `packets to ${packet.destination} of ${titleOf(owner)} leave through "${link.name}"`;
     yield stops(site, packet, 'route', words, this.world.routeCommand(site, packet.destination ?? ''));
     return false;
@@ -503,9 +502,7 @@ function* crossToNode(
   yield* leaveQueue(site, packet, link, undefined);
   const bridge = node.link(port.master);
   // It disables its ports.
-  if (bridge && !(bridge.flags & IFF_UP)) {
-    yield stops(node, packet, 'device', `"${bridge.name}" is down`, `ip link set dev ${bridge.name} up`);
-  }
+  if (bridge && !(bridge.flags & IFF_UP)) yield deviceDown(node, packet, bridge.name);
   yield* judgePort(node, packet, port);
   if (bridge === undefined) return { iif: port, port };
   yield* arriveQueue(node, packet, port, shaped(world, from));
@@ -588,13 +585,12 @@ function* judgeTurn(
 
 function* judgePort(node: Site, packet: Packet, port: Link): Walk {
   const { name, flags } = port;
-  if (!(flags & IFF_UP))
-    yield stops(node, packet, 'device', `"${name}" is down`, `ip link set dev ${name} up`);
+  if (!(flags & IFF_UP)) yield deviceDown(node, packet, name);
   const state = portStateOf(port);
   // Without a carrier, a port is disabled, and its other end is down.
   if (state === undefined || state === 'forwarding' || !(flags & IFF_LOWER_UP)) return;
   const words = `"${name}" is in state ${state} of its bridge's spanning tree`;
-  const mend = state === 'disabled' ? `ip link set dev ${name} type bridge_slave state 3` : undefined;
+  const mend = state === 'disabled' ? `ip link set dev ${asWord(name)} type bridge_slave state 3` : undefined;
   yield stops(node, packet, 'device', words, mend);
 }
 
@@ -608,7 +604,7 @@ function* judgeNeighbour(
   const fixed = site.tables.neighbours.find(one => one.index === index && renderIp(one.ip) === to);
   if (fixed?.mac === undefined || mac === undefined || fixed.mac === mac) return;
   const words = `a permanent entry has ${to} at ${fixed.mac}, but its device has ${mac}`;
-  yield stops(site, packet, 'neighbour', words, site.command(`ip neigh del ${to} dev ${device}`));
+  yield stops(site, packet, 'neighbour', words, site.command(`ip neigh del ${to} dev ${asWord(device)}`));
 }
 
 /** Only rates that a network asks for are made again by its repair. */

@@ -5,6 +5,7 @@ import type { FindPeer } from '../../between/note.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { attempt } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
+import { asWord } from '../../net/interface.ts';
 import { renderIp } from '../../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../../netlink/rtnl/addr.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
@@ -106,7 +107,12 @@ export class Site {
 
   /** A command line, as it is typed on the node. */
   command(line: string): string {
-    return this.path === undefined ? line : `nsenter --net=${this.path} ${line}`;
+    return this.path === undefined ? line : `nsenter --net=${asWord(this.path)} ${line}`;
+  }
+
+  /** Brings a device up. */
+  up(device: string): string {
+    return this.command(`ip link set dev ${asWord(device)} up`);
   }
 
   close(): void {
@@ -227,9 +233,8 @@ export class World {
 
   /** Brings a device up; the routes of a container's vanished when it went down. */
   upCommand(site: Site, device: string): string {
-    const up = site.command(`ip link set dev ${device} up`);
     const repair = device === 'lo' ? undefined : this.repairOf(site);
-    return repair === undefined ? up : `${up} && ${repair}`;
+    return [site.up(device), ...(repair ? [repair] : [])].join(' && ');
   }
 
   close(): void {
@@ -298,6 +303,10 @@ type HopOf = (site: Place, packet: Seen, name: Hop['name'], evidence: string, me
 export const passes: HopOf = (...told) => hop('passes', ...told);
 export const stops: HopOf = (...told) => hop('stops', ...told);
 export const unsure: HopOf = (...told) => hop('unknown', ...told);
+
+export function deviceDown(site: Site, packet: Seen, device: string, mend = site.up(device)): Hop {
+  return stops(site, packet, 'device', `"${device}" is down`, mend);
+}
 
 /** A hop that may lead the packet elsewhere, so nothing behind it is certain. */
 export function lost(...told: Parameters<HopOf>): Step {

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { findIfnameProblem, isUnicastMac, parseMac, renderMac } from '../../../src/net/interface.ts';
+import { asWord, findIfnameProblem, isUnicastMac, parseMac, renderMac } from '../../../src/net/interface.ts';
 
 test.each(['eth0', 'a', 'fifteen-bytes-x', 'eth0.100', 'back\\slash', 'ä', '\u200b', '...'])(
   'findIfnameProblem() accepts %j',
@@ -54,4 +54,13 @@ test.each([
   ['ff:ff:ff:ff:ff:ff', false],
 ])('isUnicastMac(%s) is %p', (text, expected) => {
   expect(isUnicastMac(parseMac(text))).toBe(expected);
+});
+
+test('asWord() has a shell read any name as one word', async () => {
+  expect(['eth0', '/run/netns/web', 'net/ipv4/conf/eth0.1/rp_filter=2'].map(asWord).join(' ')).toBe(
+    'eth0 /run/netns/web net/ipv4/conf/eth0.1/rp_filter=2',
+  );
+  const names = ['a;exit', '$(exit)', '`exit`', "it's", '"', '\\', '*', '~', '', '-', '\u001b[2J', 'é'];
+  const shell = Bun.spawn(['sh', '-c', `printf '%s\\n' ${names.map(asWord).join(' ')}`]);
+  expect(await shell.stdout.text()).toBe(`${names.join('\n')}\n`);
 });

@@ -3,6 +3,7 @@ import { TUNNELS } from '../../../between/names.ts';
 import { isObject, type JsonObject } from '../../../cni/json.ts';
 import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../../cni/plugin-about.ts';
 import { findOwnerOf, type PoolUse, poolUsesOf } from '../../../ipam/range-use.ts';
+import { asWord } from '../../../net/interface.ts';
 import {
   type Cidr,
   cidrContains,
@@ -62,7 +63,7 @@ export const subnets: Check = node => {
         if (holder === undefined) {
           const mend = isOfAddress
             ? `use another subnet for network "${list.name}", and start its containers again: the node reaches its neighbours on "${device}" by this route`
-            : `ip route del ${destination} dev ${device}`;
+            : `ip route del ${destination} dev ${asWord(device)}`;
           return problem('error', those, mend);
         }
         const [one] = others.filter(({ ips }) => ips.some(ip => isLed(ip, other)));
@@ -121,12 +122,12 @@ export const mtu: Check = node => {
         const found = `${sends} its ${own.kind || 'device'} "${own.name}" is ${own.mtu}`;
         // The kernel gives a bridge the least MTU of its ports: a lower one was set by hand.
         if (narrow && narrow.mtu >= size)
-          return problem('warning', found, `ip link set dev ${own.name} mtu ${size}`);
+          return problem('warning', found, `ip link set dev ${asWord(own.name)} mtu ${size}`);
         return problem('warning', found, `set "mtu": ${inner ? own.mtu : '"auto"'} in the "${type}" entry`);
       }
       if (narrow && wide && narrow.mtu < wide.mtu) {
         const found = `the ports of bridge "${name}" of network "${list.name}" differ: the MTU of "${narrow.name}" is ${narrow.mtu}, that of "${wide.name}" ${wide.mtu}; packets that are too large for a port are lost`;
-        const mend = `set "mtu": ${narrow.mtu} in the "${type}" entry and start the containers again, or "ip link set ${narrow.name} mtu ${wide.mtu}"`;
+        const mend = `set "mtu": ${narrow.mtu} in the "${type}" entry and start the containers again, or "ip link set ${asWord(narrow.name)} mtu ${wide.mtu}"`;
         return problem('warning', found, mend);
       }
       if (size <= smallest.mtu) return [];
@@ -146,7 +147,7 @@ function narrowEnds(
   const outer = node.devices.find(({ name }) => name === port);
   if (outer === undefined || outer.kind !== 'veth' || outer.mtu >= inside) return [];
   const found = `the MTU of "${port}" is ${outer.mtu}, that of "${ifname}" of container "${titleIn(node, containerId)}" behind it ${inside}: larger packets are lost`;
-  return [problem('error', found, `ip link set dev ${port} mtu ${inside}`)];
+  return [problem('error', found, `ip link set dev ${asWord(port)} mtu ${inside}`)];
 }
 
 function addressesIn({ ips }: JsonObject = {}): Ip[] {

@@ -1,6 +1,7 @@
 // Are the kernel and the programs that configure it set up so that containers are reachable?
 
 import { basename, dirname } from 'node:path';
+import { asWord } from '../../../net/interface.ts';
 import { cidrContains, findIp, renderCidr } from '../../../net/ip.ts';
 import { NF_DROP, type Verdict } from '../../../netlink/nft/expr.ts';
 import type { Chain, Rule as FilterRule } from '../../../netlink/nft/table.ts';
@@ -9,7 +10,7 @@ import { type Rule, renderRule, ruleDeletion } from '../../../netlink/rtnl/rule.
 import type { FilterTable } from '../../../netlink/tables.ts';
 import { earlyDrops, longestMatch } from '../../devices.ts';
 import { some } from '../../words.ts';
-import { acceptDevices, findFates, type PodFate, ruleRemoval } from '../filter/walk.ts';
+import { acceptDevices, findFates, inNft, type PodFate, ruleRemoval } from '../filter/walk.ts';
 import {
   type Check,
   groupBy,
@@ -189,7 +190,7 @@ function judgeDevices(node: NodeView, pods: readonly RoutedPod[]): Problem[] {
     const path = `/proc/sys/net/ipv4/conf/${device}/forwarding`;
     if (node.read(path)?.trim() !== '0') return [];
     const found = `"${path}" is 0: the node forwards no IPv4 that arrives there, to or from ${namePods(pods, node)}`;
-    return problem('error', found, `sysctl -w net/ipv4/conf/${device}/forwarding=1`);
+    return problem('error', found, `sysctl -w ${asWord(`net/ipv4/conf/${device}/forwarding=1`)}`);
   });
 }
 
@@ -235,7 +236,7 @@ function findDoubled(pods: readonly RoutedPod[], node: NodeView): Problem[] {
     const those = pods.filter(pod => pod.address === address);
     if (those.length === 0) return [];
     const found = `"${name}" of the node has the address ${address} of ${namePods(those, node)}, and takes packets to it`;
-    return problem('error', found, `ip addr del ${text} dev ${name}`);
+    return problem('error', found, `ip addr del ${text} dev ${asWord(name)}`);
   });
 }
 
@@ -286,7 +287,7 @@ function findUnfollowed(
     if (isOwn || concerned.length === 0) return [];
     const name = `${table.family} ${table.name}`;
     const found = `table ${name} may drop what ${namePods(concerned, node)} sends or gets, before all other rules`;
-    return [problem('warning', found, `nft list table ${name}`)];
+    return [problem('warning', found, `nft list table ${inNft(table)}`)];
   });
 }
 
@@ -344,14 +345,13 @@ function placeOf({ table, chain, handle, what }: PodFate): string {
 
 function mendFor(group: readonly PodFate[], fate: PodFate, tables: readonly FilterTable[]): string {
   const { table, base, chain, handle, isSure, what } = fate;
-  const name = `${table.family} ${table.name}`;
   const remove = ruleRemoval(fate);
-  const accept = `nft 'chain ${name} ${chain} { policy accept; }'`;
+  const accept = `nft ${asWord(`chain ${inNft(table, chain)} { policy accept; }`)}`;
   if (what === 'translate') return `${remove}  # or map another port`;
   const own = tables.find(one => one.table.family === table.family && one.table.name === table.name);
   const isForward = own?.chains.find(one => one.name === base)?.base?.hook === 'forward';
   // Before the port is translated, no rule about the container's device can accept.
   if (isSure && !isForward) return handle === undefined ? accept : remove;
-  if (!isSure || !isForward) return `nft -a list chain ${name} ${chain}`;
+  if (!isSure || !isForward) return `nft -a list chain ${inNft(table, chain)}`;
   return acceptDevices(fate, own?.chains ?? [], [...new Set(group.map(({ pod }) => pod.device))]);
 }

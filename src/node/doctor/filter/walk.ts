@@ -1,5 +1,6 @@
 // Which way does a packet take through a base chain, as far as its rules can be judged, and do they let a container's packets through?
 import { defined } from '../../../cni/json.ts';
+import { asWord } from '../../../net/interface.ts';
 import {
   type Expression,
   META,
@@ -53,8 +54,13 @@ export interface Fate {
 }
 
 /** The command that deletes the rule of a fate that is no policy's. */
-export function ruleRemoval({ table: { family, name }, chain, handle }: Fate): string {
-  return `nft delete rule ${family} ${name} ${chain} handle ${handle}`;
+export function ruleRemoval(fate: Fate): string {
+  return `nft delete rule ${inNft(fate.table, fate.chain)} handle ${fate.handle}`;
+}
+
+/** A chain, or with no name of one a table, as the command line of nft names it. */
+export function inNft({ family, name }: Fate['table'], ...chain: string[]): string {
+  return [family, name, ...chain].map(asWord).join(' ');
 }
 
 /** The kernel allows chains as many jumps in each other (NFT_JUMP_STACK_SIZE). */
@@ -527,7 +533,7 @@ export function acceptDevices(
   devices: readonly string[],
 ): string {
   const hasChain = (pattern: RegExp) => chains.some(one => pattern.test(one.name));
-  const forEach = (render: (device: string) => string) => devices.map(render).join(' && ');
+  const forEach = (render: (device: string) => string) => devices.map(asWord).map(render).join(' && ');
   if (table.name === 'firewalld')
     return `${forEach(device => `firewall-cmd --permanent --zone=trusted --add-interface=${device}`)} && firewall-cmd --reload`;
   if (hasChain(/^ufw6?-/))
@@ -535,10 +541,9 @@ export function acceptDevices(
   if (table.name === 'filter' && base === 'FORWARD' && table.family !== 'inet') {
     const program = table.family === 'ip6' ? 'ip6tables' : 'iptables';
     const at = hasChain(/^DOCKER-USER$/) ? 'DOCKER-USER' : base;
-    const accept = (sign: string, device: string) => `${program} -I ${at} ${sign} ${device} -j ACCEPT`;
-    return forEach(device => `${accept('-i', device)} && ${accept('-o', device)}`);
+    const insert = `${program} -I ${at}`;
+    return forEach(device => `${insert} -i ${device} -j ACCEPT && ${insert} -o ${device} -j ACCEPT`);
   }
-  const name = `${table.family} ${table.name}`;
-  const insert = (key: string, device: string) => `nft insert rule ${name} ${base} ${key} ${device} accept`;
-  return forEach(device => `${insert('iifname', device)} && ${insert('oifname', device)}`);
+  const insert = `nft insert rule ${inNft(table, base)}`;
+  return forEach(device => `${insert} iifname ${device} accept && ${insert} oifname ${device} accept`);
 }
