@@ -3,11 +3,11 @@ import { basename } from 'node:path';
 import { findPlugin } from '../chain/config/find-plugin.ts';
 import { conclude, IGNORED } from '../chain/run/call-plugins.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
-import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
-import { type PluginCall, processSegments, startPlugin } from '../chain/run/segment.ts';
+import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
+import { type PluginCall, processSegments, type Segment, startPlugin } from '../chain/run/segment.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { isObject, memberOf } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { asWord } from '../net/interface.ts';
 import { isThere } from '../node/devices.ts';
 import { readRecords } from '../node/facts.ts';
@@ -16,7 +16,8 @@ import { readRecords } from '../node/facts.ts';
 const SILENCE: ExecOutcome = { exitCode: 0, stdout: '', stderr: '', durationMs: 0 };
 
 /**
- * DEL of one attachment in which third-party plugins may fail, or be missing; those of this executable may not.
+ * DEL of one attachment in which third-party plugins may fail, or be missing, and IPAM plugins that ours call; those of this executable
+ * may not.
  * @param attachment other attachments that the DEL settles on its way are deleted as usual
  * @param ownTypes the plugins of this executable
  * @param del deletes the attachment with the given runtime
@@ -30,49 +31,117 @@ export async function forget(
   del: (runtime: ChainRuntime) => Promise<void>,
 ): Promise<CniError[]> {
   const { containerId, ifname } = attachment;
-  const { find = findPlugin, segments = processSegments(startPlugin, runtime.isOwn) } = runtime;
-  const interfaces = interfacesOf(keyOf({ ...attachment, network }), runtime);
-  const missing = new Map<string, CniError>();
+  const key = keyOf({ ...attachment, network });
+  const known = readRecords(runtime).attachments.find(one => keyOf(one) === key);
+  const interfaces = interfacesOf(known?.result);
   const left: CniError[] = [];
-  const forgive = (type: string, { message, code }: CniError): ExecOutcome => {
-    const what = `interface "${ifname}" of container "${containerId}" on network "${network}"`;
-    left.push(
-      new CniError(code, `Forgot what plugin "${type}" made for ${what}, as its DEL fails: ${message}`),
-    );
-    return SILENCE;
-  };
-  const isMeant = ({ env }: PluginCall) =>
-    env.CNI_COMMAND === 'DEL' && env.CNI_CONTAINERID === containerId && env.CNI_IFNAME === ifname;
-  await del({
-    ...runtime,
-    find(type, dirs) {
-      try {
-        return find(type, dirs);
-      } catch (error) {
-        if (ownTypes.includes(type)) throw error;
-        missing.set(type, toCniError(error));
-        return type;
-      }
-    },
-    segments: {
-      ...segments,
-      async *run(segment) {
-        const [call] = segment.calls;
-        const isForeign = call !== undefined && isMeant(call) && !segments.joins(call.path);
-        const absent = isForeign ? missing.get(call.path) : undefined;
-        if (absent !== undefined) {
-          yield forgive(call?.path ?? '', absent);
-          return;
-        }
-        for await (const outcome of segments.run(segment)) {
-          const failure = isForeign ? failureIn(outcome, network, call.path, runtime) : undefined;
-          yield failure === undefined ? outcome : forgive(basename(call?.path ?? ''), failure);
-        }
+  // A delegate of the runner is in a journal of its own.
+  const { stateDir = runtime.stateDir } = known ?? {};
+  await del(
+    forgiving(known ? { ...withRecordedDirs(runtime, known), stateDir } : runtime, {
+      network,
+      ownTypes,
+      isMeant: ({ env }) =>
+        env.CNI_COMMAND === 'DEL' && env.CNI_CONTAINERID === containerId && env.CNI_IFNAME === ifname,
+      forgive(type, { message, code }) {
+        const what = `interface "${ifname}" of container "${containerId}" on network "${network}"`;
+        left.push(
+          new CniError(code, `Forgot what plugin "${type}" made for ${what}, as its DEL fails: ${message}`),
+        );
+        return SILENCE;
       },
-    },
-  });
+    }),
+  );
   const still = left.length ? interfaces.filter(({ name, sandbox }) => isThere(name, sandbox)) : [];
   return [...left, ...still.map(({ name, sandbox }) => leftBehind(name, sandbox))];
+}
+
+interface Forgiveness {
+  readonly network: string;
+  readonly ownTypes: readonly string[];
+  isMeant(call: PluginCall): boolean;
+  forgive(type: string, failure: CniError): ExecOutcome;
+}
+
+/**
+ * A runtime in which calls that are meant succeed although a third-party plugin fails. It calls a third-party IPAM plugin itself, since the
+ * plugin of ours that names it would fail with it.
+ */
+function forgiving(
+  runtime: ChainRuntime,
+  { network, ownTypes, isMeant, forgive }: Forgiveness,
+): ChainRuntime {
+  const { find = findPlugin, segments = processSegments(startPlugin, runtime.isOwn) } = runtime;
+  const missing = new Map<string, CniError>();
+  const ipams: { readonly type: string; readonly segment: Segment }[] = [];
+  const isOwn = (type: string): boolean => {
+    try {
+      return segments.joins(find(type, runtime.pluginDirs));
+    } catch {
+      return ownTypes.includes(type);
+    }
+  };
+  const findOrNote: typeof find = (type, dirs) => {
+    try {
+      return find(type, dirs);
+    } catch (error) {
+      if (ownTypes.includes(type)) throw error;
+      missing.set(type, toCniError(error));
+      return type;
+    }
+  };
+  async function* callForeign(segment: Segment): AsyncGenerator<ExecOutcome> {
+    const [{ path }] = segment.calls as [PluginCall];
+    const absent = missing.get(path);
+    if (absent) yield forgive(path, absent);
+    else {
+      for await (const outcome of segments.run(segment)) {
+        const failure = failureIn(outcome, network, path, runtime);
+        yield failure === undefined ? outcome : forgive(basename(path), failure);
+      }
+    }
+  }
+  return {
+    ...runtime,
+    find: findOrNote,
+    segments: {
+      joins: segments.joins,
+      async *run(segment) {
+        const [first] = segment.calls;
+        if (first === undefined || !isMeant(first)) yield* segments.run(segment);
+        else if (!segments.joins(first.path)) yield* callForeign(segment);
+        else {
+          const calls = segment.calls.map(call => {
+            const type = ipamOf(call);
+            if (type === undefined || isOwn(type)) return call;
+            ipams.push({ type, segment: { ...segment, calls: [call] } });
+            return withoutIpam(call);
+          });
+          yield* segments.run({ ...segment, calls });
+        }
+      },
+      // An address must not be released while anything may have it.
+      async finish() {
+        const outcome = await segments.finish?.();
+        if (outcome !== undefined && outcome.exitCode !== 0) return outcome;
+        for (const { type, segment } of ipams.splice(0)) {
+          const calls = segment.calls.map(call => ({ ...call, path: findOrNote(type, runtime.pluginDirs) }));
+          for await (const _ of callForeign({ ...segment, calls }));
+        }
+        return outcome;
+      },
+    },
+  };
+}
+
+/** The IPAM plugin that a plugin of ours calls. */
+function ipamOf({ stdin }: PluginCall): string | undefined {
+  const ipam = memberOf(JSON.parse(stdin) as JsonObject, 'ipam');
+  return isObject(ipam) && typeof ipam.type === 'string' ? ipam.type : undefined;
+}
+
+function withoutIpam(call: PluginCall): PluginCall {
+  return { ...call, stdin: JSON.stringify({ ...(JSON.parse(call.stdin) as JsonObject), ipam: {} }) };
 }
 
 function failureIn(
@@ -91,8 +160,7 @@ function failureIn(
 }
 
 /** The interfaces in the result of the ADD, as far as it is on record: `sandbox` is empty for those of the host. */
-function interfacesOf(key: string, runtime: ChainRuntime) {
-  const result = readRecords(runtime).attachments.find(one => keyOf(one) === key)?.result;
+function interfacesOf(result: JsonObject | undefined) {
   const listed = result === undefined ? undefined : memberOf(result, 'interfaces');
   return (Array.isArray(listed) ? listed : []).flatMap(one => {
     if (!isObject(one) || typeof one.name !== 'string') return [];

@@ -387,7 +387,8 @@ function described({ plugins }: NetworkPlugins, find: FindAbout): Described[] {
   );
 }
 
-function typesIn({ type, ipam }: JsonObject): string[] {
+/** Types of a plugin's entry in a list: its own, and that of the IPAM plugin that it calls. */
+export function typesIn({ type, ipam }: JsonObject): string[] {
   return [type, isObject(ipam) ? ipam.type : undefined].filter(
     (one): one is string => typeof one === 'string' && one !== '',
   );

@@ -250,24 +250,95 @@ describeRoot('a DEL that never succeeds', () => {
     expect([rules.includes(container.id), rules.includes('. 8080')]).toEqual([false, false]);
     expect(await chain.leases()).toEqual([]);
     // What stays has the same way out.
-    const ask = (verb: string) =>
-      lab.run(lab.host, [`${BIN_DIR}/catena`, verb], {
-        env: { ...directories(lab.tmp), CNI_PATH: binDir },
-      });
-    const { stdout } = await ask('repair');
+    const { stdout } = await askNode(lab, binDir, 'repair');
     expect(stdout).toStartWith(`stuck   podnet ${other.id} eth0: its DEL failed once: ${why}`);
     expect(stdout.split(why)).toHaveLength(2);
     expect(stdout).toContain(
       'hint: if a third-party plugin can never delete its part, "catena del --forget"',
     );
     expect(stdout).not.toContain(container.id);
-    expect((await ask('doctor')).stdout.replace(/\s+/g, ' ')).toContain(
+    expect((await askNode(lab, binDir, 'doctor')).stdout.replace(/\s+/g, ' ')).toContain(
       `catena del --forget podnet ${other.path} --container-id ${other.id} --ifname eth0`,
     );
     const again = await chain.run('del', container, { binDir, args: ['--forget'] });
     expect([again.exitCode, again.stdout]).toEqual([0, '']);
   });
+
+  test.each([
+    [
+      'fails',
+      '[ "$CNI_COMMAND" = DEL ] && { echo \'{"code":7,"msg":"evil says no"}\'; exit 1; }',
+      'evil says no',
+    ],
+    ['is no longer installed', '', 'Cannot find plugin "evil"'],
+  ])('of an IPAM plugin that %s: --forget deletes all that ours made', async (_, onDel, why) => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const before = await lab.dump(container);
+    const binDir = binWith(lab, 'evil', `${onDel}\n[ "$CNI_COMMAND" = ADD ] && echo '${RESULT}'\nexit 0`);
+    const [bridge = {}, ...rest] = listWith(lab, { type: 'tuning', mtu: 1400 }).plugins as Row[];
+    const list = {
+      ...listWith(lab),
+      plugins: [{ ...bridge, ipMasq: true, ipam: { type: 'evil' } }, ...rest],
+    };
+    const chain = writeChain(lab, list);
+    await chain.add(container, { binDir });
+    if (onDel === '') fs.rmSync(`${binDir}/evil`);
+    for (const _ of [1, 2]) {
+      const failed = await chain.run('del', container, { binDir });
+      expect([failed.exitCode, failed.stderr]).toEqual([1, expect.stringContaining(why)]);
+    }
+    expect(await fixesOf(lab, binDir)).toEqual([
+      `del --forget podnet ${container.path} --container-id ${container.id} --ifname eth0`,
+    ]);
+
+    const { exitCode, stderr } = await chain.run('del', container, { binDir, args: ['--forget'] });
+    const about = `interface "eth0" of container "${container.id}" on network "podnet"`;
+    expect([exitCode, stderr.trimEnd().split('\n')]).toEqual([
+      0,
+      [expect.stringContaining(`Forgot what plugin "evil" made for ${about}, as its DEL fails: `)],
+    ]);
+    expect(stderr).toContain(why);
+    expect(await lab.dump(container)).toEqual(before);
+    const rules = (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout;
+    expect([rules.includes(container.id), (await chain.run('ls', container)).stdout]).toEqual([false, '']);
+  });
+
+  test('of a delegate: what doctor prints deletes the pod', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const before = await lab.dump(container);
+    const body = `[ "$CNI_COMMAND" = DEL ] && { echo '{"code":7,"msg":"evil says no"}'; exit 1; }\n[ "$CNI_COMMAND" = ADD ] && echo '${RESULT}'\nexit 0`;
+    const binDir = binWith(lab, 'evil', body);
+    const delegates = [{ ...listWith(lab, { type: 'evil' }), name: 'inner' }];
+    const plugins = [{ type: 'catena', delegates }];
+    const chain = writeChain(lab, { ...listWith(lab), plugins });
+    await chain.add(container, { binDir });
+    for (const _ of [1, 2]) expect((await chain.run('del', container, { binDir })).exitCode).toBe(1);
+    const fixes = await fixesOf(lab, binDir);
+    expect(fixes).toEqual([
+      `del --forget inner ${container.path} --container-id ${container.id} --ifname eth0`,
+      'repair podnet',
+    ]);
+    for (const fix of fixes) expect((await askNode(lab, binDir, ...fix.split(' '))).exitCode).toBe(0);
+    expect(await fixesOf(lab, binDir)).toEqual([]);
+    expect([await lab.dump(container), await chain.leases()]).toEqual([before, []]);
+  });
 });
+
+/** What doctor prints for attachments that are neither complete nor removed. */
+async function fixesOf(lab: Lab, binDir: string): Promise<string[]> {
+  const { stdout } = await askNode(lab, binDir, 'doctor', '--json');
+  const { findings } = JSON.parse(stdout) as { findings: { id: string; mend?: string }[] };
+  const own = findings.flatMap(({ id, mend }) => (id === 'state.unsettled' && mend ? mend : []));
+  return [...new Set(own)].map(mend => mend.replace(/^catena /, ''));
+}
+
+function askNode(lab: Lab, binDir: string, ...argv: string[]) {
+  return lab.run(lab.host, [`${BIN_DIR}/catena`, ...argv], {
+    env: { ...directories(lab.tmp), CNI_PATH: binDir },
+  });
+}
 
 function quoteWord(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;

@@ -37,9 +37,7 @@ export async function run(call: CommandCall): Promise<number> {
   if (!dryRun && runtime.stateDir !== undefined)
     appendHistory(runtime.stateDir, eventsOfRepair(report, names));
   const nameOf = readTitles(call, names);
-  await printAnswer(call, 'RepairReport', toJson(report), () =>
-    renderReport(report, nameOf, dryRun, call.plugins.types),
-  );
+  await printAnswer(call, 'RepairReport', toJson(report), () => renderReport(report, nameOf, dryRun));
   for (const problem of report.damaged) call.warn(problem);
   const isEmpty = Object.values(report).every(list => list.length === 0);
   if (network !== undefined && isEmpty) checkConfigured(call, network);
@@ -72,7 +70,6 @@ function renderReport(
   { recovered, attachments }: RepairReport,
   nameOf: (id: AttachmentId) => string,
   dryRun: boolean,
-  ownTypes: readonly string[],
 ): string {
   const lines = recovered.map(one => {
     const verb = one.error ? 'stuck' : dryRun ? 'wrong' : 'DEL';
@@ -80,7 +77,7 @@ function renderReport(
     const error = one.error && !one.why.includes(one.error.message) ? `; ${one.error.message}` : '';
     return `${verb.padEnd(7)} ${nameOf(one)}: ${one.why}${error}`;
   });
-  if (recovered.some(({ error }) => error?.plugin && !ownTypes.includes(error.plugin.type)))
+  if (recovered.some(({ error }) => error?.plugin))
     lines.push(
       '  hint: if a third-party plugin can never delete its part, "catena del --forget" deletes ours and lists the rest',
     );

@@ -3,13 +3,14 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type KnownAttachment, pastOf } from '../../../attachments/store.ts';
+import { parseFrozen } from '../../../chain/config/conflist.ts';
 import { programOf } from '../../../chain/config/find-plugin.ts';
 import type { Runtime } from '../../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../../chain/run/segment.ts';
 import { keyOf, shortId } from '../../../cni/attachment.ts';
-import { COMMAND_NAME } from '../../../cni/directories.ts';
+import { COMMAND_NAME, lockScopeOf } from '../../../cni/directories.ts';
 import { attempt, succeeds } from '../../../cni/errors.ts';
-import { leaseDirsOf } from '../../../cni/plugin-about.ts';
+import { leaseDirsOf, typesIn } from '../../../cni/plugin-about.ts';
 import { identityOf } from '../../../daemon/who-listens.ts';
 import { isOwnTable } from '../../../netlink/tables.ts';
 import { findFlockHolder, isFlockAwaited } from '../../../sys/flock.ts';
@@ -77,13 +78,21 @@ export const unsettled: Check = node => {
   const say = ({ containerId, ifname, network }: KnownAttachment, why: string) =>
     `container "${titleIn(node, containerId)}", interface "${ifname}", on network "${network}": ${why}`;
   // What a third-party plugin refuses again and again, no repair deletes.
-  const isHopeless = ({ attempts, lastErrors }: KnownAttachment) =>
-    attempts > 1 &&
-    lastErrors.length > 0 &&
-    lastErrors.every(({ link }) => link !== undefined && !ownNames.includes(link));
+  const isHopeless = ({ attempts, lastErrors, stateDir: journal = '', source }: KnownAttachment) => {
+    const { plugins = [] } = attempt(() => parseFrozen(source)) ?? {};
+    const isForeign = (index = -1) =>
+      typesIn(plugins[index]?.conf ?? {}).some(type => !ownNames.includes(type));
+    const isPod = lockScopeOf(journal) === 'pods';
+    return (
+      attempts > 1 && !isPod && lastErrors.length > 0 && lastErrors.every(({ index }) => isForeign(index))
+    );
+  };
+  // A network that hinders the repair of its pod comes first.
+  const hopeless = unsettled.filter(({ record }) => isHopeless(record));
   const problems = [
-    ...unsettled.map(({ record, why }) => {
-      const mend = isHopeless(record) ? forgetCommand(record) : `catena repair ${record.network}`;
+    ...[...new Set([...hopeless, ...unsettled])].map(one => {
+      const { record, why } = one;
+      const mend = hopeless.includes(one) ? forgetCommand(record) : `catena repair ${record.network}`;
       return problem('warning', say(record, why), mend);
     }),
     ...attachments.flatMap(one => {
