@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import { stretched } from '../helpers/deadline.ts';
 import { callCommand, change, collect, keepUp, swap } from './actors/command.ts';
 import { Daemons } from './actors/daemons.ts';
-import { openGates, setGates } from './actors/gates.ts';
+import { openGates, removeGates, setGates } from './actors/gates.ts';
 import { lose } from './actors/losses.ts';
 import { Namespaces } from './actors/namespaces.ts';
 import { OK, type Outcome, SKIPPED } from './actors/outcome.ts';
@@ -108,6 +108,7 @@ export class Driver {
     all.resolve();
     await openGates(gates, started);
     const done = await Promise.all(started);
+    removeGates();
     const violations = done.flatMap(({ outcome }) => outcome.violations ?? []);
     violations.push(...((await standstill) ?? []));
     violations.push(...done.flatMap(({ outcome }) => this.#deadHolder(outcome)));

@@ -3,7 +3,7 @@
 /** Callers, kinds of action and kinds of trouble, by the names that `--only` and `--without` take. */
 export const FEATURES = [
   ...['command', 'plugins', 'reference', 'check', 'pair', 'kill', 'cwd', 'foreign', 'port'],
-  ...['set', 'attach', 'detach'],
+  ...['set', 'attach', 'detach', 'forget'],
   ...['gc', 'oldgc', 'repair', 'stranger', 'swap', 'daemon', 'watch', 'freeze', 'second', 'upgrade'],
   ...['namespace', 'collision', 'rules', 'run', 'journal', 'leases', 'boot', 'future', 'neighbour'],
 ] as const;

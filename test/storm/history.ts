@@ -51,6 +51,10 @@ export interface Del extends OnAttachment {
   readonly noNetns?: boolean;
   /** `catena detach`. */
   readonly running?: true;
+  /** The foreign IPAM plugin answers that it failed, as long as the round lasts. */
+  readonly foreign?: 'stuck';
+  /** `--forget`: that does not count. */
+  readonly forget?: true;
 }
 
 /** `catena set`: another port of the host leads to the container, its limits are others, or both at once. */

@@ -66,20 +66,33 @@ export class Place {
   }
 }
 
-/** A file here makes the foreign IPAM plugin wait for its removal on ADD; its text says how it answers then. */
+/**
+ * A file here makes the foreign IPAM plugin wait for its removal on ADD; its text says how it answers then. `stuck` makes DEL fail, which has
+ * released the addresses: so nothing that it made is left once it is forgotten.
+ */
 export const GATES = '/run/gates';
 
 const GATE = `#!/bin/sh
 gate=${GATES}/$CNI_CONTAINERID
-if [ "$CNI_COMMAND" = ADD ] && [ -e "$gate" ]; then
-  read -r mode <"$gate"
+fail() {
+  printf '{"cniVersion":"1.0.0","code":101,"msg":"the foreign plugin fails"}'
+  exit 1
+}
+mode=
+[ -e "$gate" ] && read -r mode <"$gate"
+case "$CNI_COMMAND $mode" in
+"DEL stuck")
+  "\${0%/*}/host-local" >/dev/null
+  fail
+  ;;
+"ADD late" | "ADD fail" | "ADD killed")
   : >"$gate.waits"
   while [ -e "$gate" ]; do sleep 0.05; done
   if [ "$mode" = fail ]; then
     cat >/dev/null
-    printf '{"cniVersion":"1.0.0","code":101,"msg":"the foreign plugin fails"}'
-    exit 1
+    fail
   fi
-fi
+  ;;
+esac
 exec "\${0%/*}/host-local"
 `;

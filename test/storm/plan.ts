@@ -249,10 +249,15 @@ export class Planner {
     const noNetns = isSure && (by === 'reference' || (by === 'plugins' && random.chance(0.2)));
     const isKnown = by === 'command' && entry.state === 'present' && entry.by === by;
     const running = isKnown && this.#has('detach') && random.chance(0.4);
+    const isStuck =
+      entry.net === 'f' && by === 'command' && !running && this.#has('foreign') && random.chance(0.4);
+    const forget = isStuck && this.#has('forget') && random.chance(0.7);
     return {
       ...this.#on(entry, 'del', by),
       ...(noNetns ? { noNetns } : {}),
       ...(running ? { running } : {}),
+      ...(isStuck ? { foreign: 'stuck' } : {}),
+      ...(forget ? { forget } : {}),
     };
   }
 

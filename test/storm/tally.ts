@@ -19,6 +19,7 @@ export function count(tally: Tally, kind: string, { done, failed }: Count): void
 
 /** The kind under which an action is counted: what is done, and by whom or in which way. */
 export function kindOf(action: Action): string {
+  if (action.kind === 'del' && action.forget) return 'del --forget';
   if ('foreign' in action && action.foreign) return `${action.kind} ${action.by}, foreign ${action.foreign}`;
   if ('running' in action && action.running) return action.kind === 'add' ? 'attach' : 'detach';
   if (action.kind === 'set')

@@ -23,10 +23,14 @@ export async function callCommand(place: Place, action: Add | Check | Del): Prom
   const argv = [kind, name, slotPath(slot), '--container-id', podId(pod), '--ifname', ifname];
   const mapping = kind === 'add' && action.hostPort !== undefined ? mappingOf(action.hostPort) : undefined;
   const more = mapping === undefined ? [] : ['--cap', JSON.stringify(mapping)];
+  if (kind === 'del' && action.forget) more.push('--forget');
   const hangs = kind === 'add' && action.foreign !== undefined;
   const deadlineMs = hangs ? HANGING_DEADLINE_MS : DEADLINE_MS;
   const ended = await catena(place, [...argv, ...more, ...dirs(place, net)], { killMs, noCwd, deadlineMs });
-  return judge(`catena ${kind} ${name} ${podId(pod)}`, ended, 'stderr');
+  const outcome = judge(`catena ${argv.slice(0, 2).join(' ')} ${podId(pod)}`, ended, 'stderr');
+  // Only what is ours can keep it from success, and that is undone.
+  if (!more.includes('--forget') || outcome.how !== 'failed' || outcome.isBusy) return outcome;
+  return { ...outcome, violations: [{ rule: 'del --forget fails', text: outcome.said ?? '' }] };
 }
 
 /** `catena attach` and `detach`, which find the namespace themselves. */

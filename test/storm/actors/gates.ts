@@ -15,14 +15,19 @@ const CALLED_MS = 3_000;
 /** Deadline of an ADD whose foreign plugin hangs: for longer than the deadline of the others. */
 export const HANGING_DEADLINE_MS = 40_000;
 
-/** Has the foreign plugin hang in every ADD of the round that says so. @returns the files that it waits for */
+/** Has the foreign plugin hang in each ADD, and fail in each DEL, of the round that says so. @returns the files that it waits for */
 export function setGates(round: Round): string[] {
   return round.flatMap(action => {
-    if (action.kind !== 'add' || action.foreign === undefined) return [];
+    if (!('foreign' in action) || action.foreign === undefined) return [];
     const gate = `${GATES}/${podId(action.pod)}`;
     fs.writeFileSync(gate, `${action.foreign}\n`);
-    return [gate];
+    return action.foreign === 'stuck' ? [] : [gate];
   });
+}
+
+/** The foreign plugin answers as usual again. */
+export function removeGates(): void {
+  for (const name of fs.readdirSync(GATES)) fs.rmSync(`${GATES}/${name}`, { force: true });
 }
 
 /** Lets all go on, once each has been called or its ADD has ended. */
@@ -36,5 +41,5 @@ export async function openGates(
     over = true;
   });
   await waitFor(() => over || gates.every(gate => fs.existsSync(`${gate}.waits`)), CALLED_MS);
-  for (const name of fs.readdirSync(GATES)) fs.rmSync(`${GATES}/${name}`, { force: true });
+  for (const gate of gates) fs.rmSync(gate, { force: true });
 }
