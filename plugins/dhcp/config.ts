@@ -30,8 +30,10 @@ export const DhcpConf = z.extend(PluginConfig, {
         }),
       ),
     ),
-    /** Further options to ask for: `{"option": "42"}`; with `"skipDefault": true` in any of them, only those. */
-    request: z.optional(z.array(z.looseObject({ option: z.string(), skipDefault: z.optional(z.boolean()) }))),
+    /** Further options to ask for: `{"option": "42"}`; with `"skipDefault": true` in any entry, which needs no option, only those. */
+    request: z.optional(
+      z.array(z.looseObject({ option: z.optional(z.string()), skipDefault: z.optional(z.boolean()) })),
+    ),
     /**
      * How to get IPv6 addresses: `dhcp` (a lease by DHCPv6), `slaac` (formed from router advertisements), `stateless` (the same, with
      * resolvers by DHCPv6). Default: none is asked for.
@@ -100,12 +102,10 @@ export function wishesOf({ ipam }: DhcpConf, args: readonly (readonly [string, s
     if (!text) continue;
     const bytes = new TextEncoder().encode(text);
     if (bytes.length > MAX_VALUE_BYTES)
-      throw invalid(
-        `the value for option "${option}" has ${bytes.length} bytes, at most ${MAX_VALUE_BYTES} fit`,
-      );
+      throw invalid(`the value of "${option}" has ${bytes.length} bytes, at most ${MAX_VALUE_BYTES} fit`);
     provide.set(code, bytes);
   }
-  const named = (ipam.request ?? []).map(({ option }) => codeOf(option));
+  const named = (ipam.request ?? []).flatMap(({ option }) => (option ? codeOf(option) : []));
   const skips = ipam.request?.some(({ skipDefault }) => skipDefault) ?? false;
   return { provide, request: [...new Set([...(skips ? [] : DEFAULT_REQUESTS), ...named])] };
 }

@@ -50,8 +50,13 @@ describe('options to ask for', () => {
     ]);
   });
 
-  test('are only those named with skipDefault', () => {
-    expect(wishesOf(conf({ request: [{ option: '42', skipDefault: true }] }), []).request).toEqual([42]);
+  test.each([
+    [[{ option: '42', skipDefault: true }], [42]],
+    [[{ option: '42' }, { skipDefault: true }], [42]],
+    [[{ skipDefault: false }], DEFAULTS],
+    [[{ option: '' }], DEFAULTS],
+  ])('of %j are %p: only those named with skipDefault', (request, expected) => {
+    expect(wishesOf(conf({ request }), []).request).toEqual([...expected]);
   });
 });
 
