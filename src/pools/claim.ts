@@ -17,6 +17,7 @@ import {
   labelOf,
   newlyHeld,
   POOL_LABEL,
+  type StoredObject,
   termsOf,
 } from './held.ts';
 import { handedOn, inUse, notInPool, refuseBlocks, takeOver } from './keep.ts';
@@ -161,11 +162,7 @@ export async function completeBegun(claimant: Claimant): Promise<boolean> {
   let gained = false;
   for (const block of blocks) {
     if (block.state === 'returning') await completeReturn(claimant, block);
-    if (block.state !== 'claiming') continue;
-    const found = await claimant.store.find(kindOf(block), block.name);
-    // A request that is still on its way may create it later: the next search finds it then.
-    if (found === undefined) changeHeld(claimant, ({ searchedAt: _, ...held }) => held);
-    gained = take(claimant, block, found) || gained;
+    if (block.state === 'claiming') gained = (await take(claimant, block, undefined)) || gained;
   }
   return gained;
 }
@@ -182,10 +179,6 @@ export async function completeReturn(claimant: Claimant, block: HeldBlock): Prom
   const handed = found && handedOn(found);
   if (found && isOwn(found, ownerIn(claimant)))
     await (handed ? store.replace(kind, handed) : store.remove(kind, found));
-  forget(claimant, name);
-}
-
-function forget(claimant: Claimant, name: string): void {
   changeHeld(claimant, held => ({ ...held, blocks: held.blocks.filter(block => block.name !== name) }));
 }
 
@@ -197,28 +190,36 @@ async function tryClaim(
 ): Promise<boolean> {
   const noted = { ...newlyHeld(pool.name, pool.blockSize, shape), ...defined({ keptFor, keepS }) };
   changeHeld(claimant, held => ({ ...held, blocks: [...held.blocks, noted] }));
-  const { store } = claimant;
-  const kind = kindOf(noted);
-  const created = await store.create(kind, blockObject(noted, ownerIn(claimant)));
-  if (created && (await isFromBefore(claimant, pool, created))) {
-    await store.remove(kind, created);
-    forget(claimant, noted.name);
-    throw restoredStore(pool);
-  }
-  return take(claimant, noted, created ?? (await store.find(kind, shape.name)));
+  const created = await claimant.store.create(kindOf(noted), blockObject(noted, ownerIn(claimant)));
+  const isTaken = await take(claimant, noted, created);
+  if (isTaken === undefined) throw restoredStore(pool);
+  return isTaken;
 }
 
-function take(
+/**
+ * Takes up what the request for a block made, if it is this node's.
+ * @param created the answer; undefined if there was none, or there is an object of that name already
+ * @returns whether the node has gained it; undefined if the store was restored: another node may have it since then
+ */
+async function take(
   claimant: Claimant,
-  { name, keptFor }: HeldBlock,
-  object: Parameters<typeof heldFrom>[0] | undefined,
-): boolean {
-  const own = object && isOwn(object, ownerIn(claimant)) ? heldFrom(object) : undefined;
-  changeHeld(claimant, held => {
-    const others = held.blocks.filter(block => block.name !== name);
-    return { ...held, blocks: own ? [...others, own] : others };
+  block: HeldBlock,
+  created: StoredObject | undefined,
+): Promise<boolean | undefined> {
+  const [{ store }, { name, pool, keptFor }, kind] = [claimant, block, kindOf(block)];
+  const found = created ?? (await store.find(kind, name));
+  const object = found && isOwn(found, ownerIn(claimant)) ? found : undefined;
+  // What was found may be older than what this node knows; the store itself may not.
+  const version = created?.version ?? (object && String(await store.revision()));
+  const isBack = version !== undefined && (await isFromBefore(claimant, pool, version));
+  if (isBack && object) await store.remove(kind, object);
+  const own = object && !isBack ? heldFrom(object) : undefined;
+  changeHeld(claimant, ({ searchedAt, ...held }) => {
+    const blocks = [...held.blocks.filter(one => one.name !== name), ...(own ? [own] : [])];
+    // A request that is still on its way may create it later: the next search finds it then.
+    return { ...held, blocks, ...defined({ searchedAt: found && searchedAt }) };
   });
-  return own !== undefined && own.keptFor === keptFor;
+  return isBack ? undefined : own !== undefined && own.keptFor === keptFor;
 }
 
 /** Blocks of a node that the cluster does not know would be collected as those of one that has vanished. */

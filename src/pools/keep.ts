@@ -145,7 +145,7 @@ async function take(
     throw tryAgainLater(`Cannot take over address "${object.name}": another node was faster`);
   }
   // Its holder since then claims it again.
-  if (await isFromBefore(claimant, pool, replaced)) throw restoredStore(pool);
+  if (await isFromBefore(claimant, pool.name, replaced.version)) throw restoredStore(pool);
   changeHeld(claimant, held => withBlock(held, block));
   return true;
 }

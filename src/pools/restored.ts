@@ -26,13 +26,10 @@ export async function isRestored(claimant: Claimant, pools: readonly Pool[]): Pr
   const { store } = claimant;
   forgetOtherStores(claimant, pools);
   const revision = await store.revision();
-  let wentBack = false;
-  if (revision !== undefined) {
-    wentBack = revision < (heldIn(claimant).newest ?? 0);
-    // Marked before it is noted: a process that ends in between notices again.
-    if (wentBack) for (const { name } of pools) await markRestored(claimant, name, String(revision));
-    changeHeld(claimant, held => ({ ...held, newest: revision }));
-  }
+  let wentBack = revision !== undefined && revision < (heldIn(claimant).newest ?? 0);
+  // Marked before it is noted: a process that ends in between notices again.
+  if (wentBack) for (const { name } of pools) await markRestored(claimant, name, String(revision));
+  changeHeld(claimant, ({ newest: _, ...held }) => ({ ...held, ...defined({ newest: revision }) }));
   for (const pool of pools) wentBack = (await isAnother(claimant, pool)) || wentBack;
   for (const pool of pools)
     if (pool.restored !== undefined && !isSettling(claimant, pool)) await unmark(store, pool);
@@ -50,21 +47,17 @@ function forgetOtherStores(claimant: Claimant, pools: readonly Pool[]): void {
 }
 
 /**
- * Compares an object just created with what this node knew before.
+ * Compares an object just written, or the number of the store's last change, with what this node knew before.
  * @returns whether the store was restored since then; its pool then bears the mark
  */
-export async function isFromBefore(
-  claimant: Claimant,
-  pool: Pool,
-  { version }: Pick<StoredObject, 'version'>,
-): Promise<boolean> {
+export async function isFromBefore(claimant: Claimant, pool: string, version: string): Promise<boolean> {
   const { newest } = heldIn(claimant);
   if (newest === undefined) return false;
   if (Number(version) >= newest) {
     changeHeld(claimant, held => withNewest(held, { version }));
     return false;
   }
-  await markRestored(claimant, pool.name, version);
+  await markRestored(claimant, pool, version);
   return true;
 }
 
@@ -138,7 +131,6 @@ export async function markRestored(claimant: Claimant, name: string, text: strin
 
 async function unmark(store: ObjectStore, { name, restored }: Pool): Promise<void> {
   const object = await store.find('pools', name);
-  if (object?.annotations[RESTORED_ANNOTATION] !== restored) return;
-  const { [RESTORED_ANNOTATION]: _, ...annotations } = object?.annotations ?? {};
-  if (object) await store.replace('pools', { ...object, annotations });
+  const { [RESTORED_ANNOTATION]: present, ...annotations } = object?.annotations ?? {};
+  if (object && present === restored) await store.replace('pools', { ...object, annotations });
 }
