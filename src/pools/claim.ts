@@ -177,8 +177,9 @@ export async function completeReturn(claimant: Claimant, block: HeldBlock): Prom
   const isRemoved = keptFor === undefined && uid !== undefined && (await store.remove(kind, { name, uid }));
   const found = isRemoved ? undefined : await store.find(kind, name);
   const handed = found && handedOn(found);
+  // One that has changed since is completed later: nothing else would look for it for hours.
   if (found && isOwn(found, ownerIn(claimant)))
-    await (handed ? store.replace(kind, handed) : store.remove(kind, found));
+    if (!(await (handed ? store.replace(kind, handed) : store.remove(kind, found)))) return;
   changeHeld(claimant, held => ({ ...held, blocks: held.blocks.filter(block => block.name !== name) }));
 }
 

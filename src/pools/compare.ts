@@ -1,4 +1,5 @@
 // Does the store have the blocks that this node knows, and no others of it?
+import { tryAgainLater } from '../cni/errors.ts';
 import { defined } from '../cni/json.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import {
@@ -46,17 +47,20 @@ export async function compare(
   searchEveryS = SEARCH_EVERY_S,
 ): Promise<Compared> {
   const { boot, clock } = claimant;
+  // Not when it ends: the process may be stopped for an hour after it has read what this node has.
+  const compared = { comparedIn: boot, checkedAt: clock(), checkedOn: Date.now() };
   let restored = await isRestored(claimant, pools);
   await takeNewName(claimant);
   const before = heldIn(claimant);
   const owner = ownerIn(claimant);
   const { searchedAt = Number.NEGATIVE_INFINITY } = before;
-  const isDue = !isCompared(claimant, before) || clock() - searchedAt >= searchEveryS;
+  const isDue = !isCompared(claimant, before) || compared.checkedAt - searchedAt >= searchEveryS;
   const searches = isDue || before.blocks.length > MOST_READ_SINGLY;
   const own = new Map<string, StoredObject>();
   for (const [kind, object] of await (searches ? search(claimant, owner) : readEach(claimant, before))) {
     restored = (await isFromBackup(claimant, object)) || restored;
-    if (isOwn(object, owner)) own.set(object.name, (await withoutMark(claimant, kind, object)) ?? object);
+    const present = isOwn(object, owner) ? await withoutMark(claimant, kind, object) : undefined;
+    if (present && isOwn(present, owner)) own.set(object.name, present);
   }
   const shared = await compareGuests(claimant, owner, async object => {
     restored = (await isFromBackup(claimant, object)) || restored;
@@ -83,15 +87,8 @@ export async function compare(
     const others = restored ? [] : [...own.values()].flatMap(object => heldFrom(object) ?? []);
     adopted.push(...others.map(({ name }) => name));
     const terms = { ...held.terms, ...Object.fromEntries(pools.map(pool => [pool.name, termsOf(pool)])) };
-    const next: Held = {
-      ...held,
-      comparedIn: boot,
-      checkedAt: clock(),
-      checkedOn: Date.now(),
-      terms,
-      blocks: [...known, ...others],
-    };
-    return searches && !restored ? { ...next, searchedAt: clock() } : next;
+    const next: Held = { ...held, ...compared, terms, blocks: [...known, ...others] };
+    return searches && !restored ? { ...next, searchedAt: compared.checkedAt } : next;
   });
   return { adopted, lost, reclaimed, restored };
 }
@@ -113,7 +110,7 @@ async function takeNewName(claimant: Claimant): Promise<void> {
   for (const [kind, object] of await search(claimant, former))
     if (isOwn(object, former)) await takeFrom(claimant, kind, object, { ...former, node });
   for (const object of (await compareGuests(claimant, former, async () => true)).values())
-    if (!isOwn(object, former)) await store.replace('addresses', joinedBy(object, { ...former, node }));
+    if (!isOwn(object, former)) await replaced(claimant, 'addresses', joinedBy(object, { ...former, node }));
   changeHeld(claimant, held => ({ ...held, node }));
 }
 
@@ -159,7 +156,10 @@ async function reclaim(
   restored: boolean,
 ): Promise<string[]> {
   const reclaimed: string[] = [];
-  for (const block of lookAt(claimant, inUse)) {
+  // An idle one was there to be taken over: the store knows what became of it.
+  const isUsed = (block: HeldBlock, leases: LeaseStore) =>
+    !block.idle && !block.guest && isInUse(block, leases);
+  for (const block of lookAt(claimant, ({ blocks }, leases) => blocks.filter(one => isUsed(one, leases)))) {
     if (own.has(block.name)) continue;
     const object = await claimAgain(claimant, block, owner, restored);
     if (object === undefined) continue;
@@ -167,11 +167,6 @@ async function reclaim(
     reclaimed.push(object.name);
   }
   return reclaimed;
-}
-
-/** Blocks that pods have addresses of. An idle one was there to be taken over: the store knows what became of it. */
-function inUse({ blocks }: Held, leases: LeaseStore): HeldBlock[] {
-  return blocks.filter(block => !block.idle && !block.guest && isInUse(block, leases));
 }
 
 /**
@@ -197,22 +192,29 @@ async function claimAgain(
 
 /** By way of the mark, as a policy of the cluster demands: the former owner is gone, or a mistake of the store. */
 async function takeFrom(
-  { store }: Claimant,
+  claimant: Claimant,
   kind: ObjectKind,
   object: StoredObject,
   owner: BlockOwner,
-): Promise<StoredObject | undefined> {
-  const marked = await store.replace(kind, { ...object, spec: { ...object.spec, orphaned: true } });
-  return marked && store.replace(kind, ownedBy(marked, owner));
+): Promise<StoredObject> {
+  const marked = await replaced(claimant, kind, { ...object, spec: { ...object.spec, orphaned: true } });
+  return replaced(claimant, kind, ownedBy(marked, owner));
 }
 
-/** Another node took this one for vanished: it has not, and says so, which changes the version that the other would delete. */
+/** @throws CniError 11 if it has changed since it was read: given up for that, it would be lost, though pods use it */
+async function replaced({ store }: Claimant, kind: ObjectKind, object: StoredObject): Promise<StoredObject> {
+  const next = await store.replace(kind, object);
+  if (next) return next;
+  throw tryAgainLater(`Cannot take over "${object.name}": it has been changed since it was read`);
+}
+
+/** Another node took this one for vanished: it has not, and says so, which changes the version that the other would delete, unless it has. */
 async function withoutMark(
   { store }: Claimant,
   kind: ObjectKind,
   object: StoredObject,
 ): Promise<StoredObject | undefined> {
-  if (!blockSpecOf(object)?.orphaned) return undefined;
+  if (!blockSpecOf(object)?.orphaned) return object;
   const { orphaned: _, ...spec } = object.spec;
-  return store.replace(kind, { ...object, spec });
+  return (await store.replace(kind, { ...object, spec })) ?? store.find(kind, object.name);
 }

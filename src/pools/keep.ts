@@ -18,6 +18,7 @@ import {
   labelOf,
   listAll,
   nextTurn,
+  type ObjectStore,
   ownedBy,
   ownerOf,
   POOL_LABEL,
@@ -76,32 +77,33 @@ export async function compareGuests(
   );
   const found = new Map<string, StoredObject>();
   for (const { block, isUsed } of guests) {
-    const present = await joinedAgain(claimant, owner, block, isUsed, isRestored);
+    const present = await joinedAgain(claimant.store, owner, block, isUsed, isRestored);
     if (present) found.set(block.name, present);
   }
   return found;
 }
 
 async function joinedAgain(
-  { store }: Claimant,
+  store: ObjectStore,
   owner: BlockOwner,
   block: HeldBlock,
   isUsed: boolean,
   isRestored: (object: StoredObject) => Promise<boolean>,
 ): Promise<StoredObject | undefined> {
   const object = await store.find(KIND, block.name);
+  const again = () => joinedAgain(store, owner, block, isUsed, isRestored);
   if (object === undefined) {
     if (!isUsed || block.guest === undefined) return undefined;
     // In the name of the one whose attachment has it: that one claims it again, too.
     const { spec, ...rest } = blockObject(block, block.guest);
     const next = ownerOf(owner);
-    return (await store.create(KIND, { ...rest, spec: { ...spec, next } })) ?? store.find(KIND, block.name);
+    return (await store.create(KIND, { ...rest, spec: { ...spec, next } })) ?? again();
   }
   const spec = blockSpecOf(object);
   if (isOwn(object, owner) || isOwner(spec?.next, owner)) return object;
   if (!isUsed || spec?.keptFor !== block.keptFor || spec?.next) return undefined;
   const isIdle = spec?.idle && !(await isRestored(object));
-  return (await store.replace(KIND, isIdle ? ownedBy(object, owner) : joinedBy(object, owner))) ?? object;
+  return (await store.replace(KIND, isIdle ? ownedBy(object, owner) : joinedBy(object, owner))) ?? again();
 }
 
 /**
