@@ -95,8 +95,9 @@ export function idOf(list: Conflist, { containerId, ifname }: Attachment): Attac
 /** Whether the attachment has been changed, or is being changed, since the first record was read. */
 export function isChangedSince(then: KnownAttachment | undefined, now: KnownAttachment | undefined): boolean {
   if (then === undefined || now === undefined) return false;
-  const settings = ({ capabilityArgs, source }: KnownAttachment) => JSON.stringify([capabilityArgs, source]);
-  return (pastOf(now, undefined).stands && now.change !== undefined) || settings(then) !== settings(now);
+  const settings = ({ capabilityArgs, source, change }: KnownAttachment) =>
+    JSON.stringify([capabilityArgs, source, change]);
+  return settings(then) !== settings(now);
 }
 
 /** containerd records its loopback as an attachment. */

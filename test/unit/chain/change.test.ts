@@ -272,7 +272,9 @@ describe('settings after a change', () => {
     test('has been changed if its settings differ, or are about to', () => {
       expect(isChangedSince(record({}), record({}))).toBe(false);
       expect(isChangedSince(record({}), record({ capabilityArgs: {} }))).toBe(true);
-      expect(isChangedSince(record({}), record({ change: { to: BEFORE, plugins: [] } }))).toBe(true);
+      const changing = record({ change: { to: BEFORE, plugins: [], op: '1' } });
+      expect(isChangedSince(record({}), changing)).toBe(true);
+      expect(isChangedSince(changing, changing)).toBe(false);
       expect(isChangedSince(undefined, record({}))).toBe(false);
     });
   });
