@@ -1,15 +1,15 @@
 // Which attachments exist, and what was the result of their ADD, by libcni's files?
 
-import { linkSync, lstatSync, mkdirSync, renameSync, rmSync, unlinkSync } from 'node:fs';
+import { lstatSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, digestOf, sameAttachment, toId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { attempt, type CniError, decodingFailure, orTell } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import {
+  nameNewFile,
   putFile,
   removeFile,
-  sweepGivenUp,
   sweepUnfinished,
   unfinishedName,
   writeNewFile,
@@ -216,7 +216,7 @@ export function writeEntry(dir: string, attachment: Entry): void {
 
 /**
  * Replaces a cached result, but never one that another runtime has written since: the file is taken aside and looked at, and the
- * new one is linked to its name, which fails if there is one again. If the process dies, the next call puts back what was taken.
+ * new one is linked to its name, which fails if there is one again. If the process dies, {@link putEntryBack} puts back what was taken.
  * @param isStill whether what was found, or nothing, is what the caller has seen; a file that cannot be used is nothing
  * @throws CniError 5
  */
@@ -229,17 +229,17 @@ export function replaceEntry(
   const results = dirname(file);
   const aside = asideOf(file);
   const fresh = join(results, unfinishedName());
+  putEntryBack(dir, attachment);
   try {
     mkdirSync(results, { recursive: true, mode: 0o700 });
     writeNewFile(fresh, renderEntry(attachment));
-    putBack(aside, file);
     if (lstatSync(file, { throwIfNoEntry: false })) renameSync(file, aside);
-    if (isStill(attempt(() => entryIn(aside, attachment)))) unlessThere(() => linkSync(fresh, file));
-    putBack(aside, file);
+    if (isStill(attempt(() => entryIn(aside, attachment)))) unlessThere(() => nameNewFile(fresh, file));
   } catch (cause) {
     throw fileFailure('replace cached result', file, cause);
   } finally {
     rmSync(fresh, { force: true });
+    putEntryBack(dir, attachment);
   }
 }
 
@@ -276,18 +276,22 @@ function asideOf(file: string): string {
 
 const ASIDE = '.catena-aside-';
 
-/** Puts a file that was taken aside back, unless there is one again. */
-function putBack(aside: string, file: string): void {
-  if (lstatSync(aside, { throwIfNoEntry: false }) === undefined) return;
-  unlessThere(() => linkSync(aside, file));
-  unlinkSync(aside);
+/** Puts a cached result that was taken aside back, unless there is one again. @throws CniError 5 */
+export function putEntryBack(dir: string, id: AttachmentId): void {
+  const file = cacheFileOf(dir, id);
+  const aside = asideOf(file);
+  try {
+    if (lstatSync(aside, { throwIfNoEntry: false }) === undefined) return;
+    unlessThere(() => nameNewFile(aside, file));
+    rmSync(aside, { force: true });
+  } catch (cause) {
+    throw fileFailure('put back cached result', file, cause);
+  }
 }
 
 /** Removes temporary files of processes that were killed while they wrote a cached result. */
 export function sweepCache(dir: string): void {
-  const results = join(dir, 'results');
-  sweepUnfinished(results);
-  sweepGivenUp(results, name => name.startsWith(ASIDE));
+  sweepUnfinished(join(dir, 'results'));
 }
 
 /**

@@ -1,13 +1,12 @@
 // How does an operation get the right to work on an attachment, and how does it note what it does?
 // README.md has the order of what is written, and what `pastOf` makes of what a dead process has left.
 
-import { readdirSync } from 'node:fs';
 import { basename } from 'node:path';
 import { type AttachmentId, cacheFileOf, describeAttachment } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig, orTell, toCniError, tryAgainLater } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
-import { bootId, endFrozen, isFrozen, isOfEarlierBoot } from '../files/process-stat.ts';
+import { bootId, endFrozen, isFrozen, isOfEarlierBoot, processIds } from '../files/process-stat.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
 import {
   compareNetns,
@@ -20,6 +19,7 @@ import { LOCK_DEADLINE_MS, pause } from '../wait.ts';
 import {
   type Entry,
   isOfAnother,
+  putEntryBack,
   removeAside,
   removeEntry,
   replaceEntry,
@@ -171,7 +171,12 @@ function lookQuietly(
 ): KnownAttachment | undefined {
   // On a full disk, for example, a note that is over stays so.
   return orTell(onWarning, () =>
-    readRecord(stateDir, id, () => orTell(undefined, () => dropNote(stateDir, id))),
+    readRecord(stateDir, id, note =>
+      orTell(undefined, () => {
+        putEntryBack(note.cacheDir, id);
+        dropNote(stateDir, id);
+      }),
+    ),
   );
 }
 
@@ -261,13 +266,15 @@ export class Held {
 
   /**
    * Waits for plugins of a dead runner, and ends those that are past the deadline which the runner had set: what a plugin makes
-   * after its DEL would leak. Also deletes the runner's temporary files.
+   * after its DEL would leak. Also deletes the runner's temporary files, and puts back an entry that it had taken aside.
    * @throws CniError 11 when they do not end in time
    */
   async awaitOrphans(): Promise<void> {
     const wasCutOff = await awaitOrphans(this.#orphans, this.#call.onWarning);
     this.#lock?.forgetDead();
-    if (wasCutOff) sweepCache(this.#cacheDir);
+    if (!wasCutOff) return;
+    sweepCache(this.#cacheDir);
+    orTell(this.#call.onWarning, () => putEntryBack(this.#cacheDir, this.#id));
   }
 
   /** Ends the plugins of an ADD that a dead runner has left at work on interfaces of the container: their results are not needed. */
@@ -600,6 +607,5 @@ function pathsOfNamespaces(): string[] {
     const [, , , root = '', point = ''] = line.split(' ');
     return root.startsWith('net:[') ? point : [];
   });
-  const processes = readdirSync('/proc').filter(name => /^\d+$/.test(name));
-  return [...mounts, ...processes.map(pid => `/proc/${pid}/ns/net`)];
+  return [...mounts, ...processIds().map(pid => `/proc/${pid}/ns/net`)];
 }

@@ -6,16 +6,7 @@
 // only after proof that it is ours: its environment names the dead runner, by process id and start. Its own start is compared
 // again before every signal, because process ids are reused.
 
-import {
-  mkdirSync,
-  readdirSync,
-  readlinkSync,
-  renameSync,
-  rmdirSync,
-  rmSync,
-  symlinkSync,
-  unlinkSync,
-} from 'node:fs';
+import { mkdirSync, readlinkSync, renameSync, rmdirSync, rmSync, symlinkSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type AttachmentId, directoryOf, fileNameOf } from '../cni/attachment.ts';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
@@ -27,6 +18,7 @@ import {
   isOfEarlierBoot,
   isRunning,
   type ProcessId,
+  processIds,
   processOf,
   RUNNER_VARIABLE,
   readRunningStat,
@@ -484,9 +476,7 @@ function find(runners: readonly Runner[], match: Match): OrphanProcess[] {
     const found = match(environment);
     return found && dead.includes(processOf(found.runner)) ? found : undefined;
   };
-  return readdirSync('/proc').flatMap(name =>
-    /^\d+$/.test(name) ? (prove(Number(name), isOfDead) ?? []) : [],
-  );
+  return processIds().flatMap(pid => prove(pid, isOfDead) ?? []);
 }
 
 /** Proves that the environment is that of the process with this start: both are read twice and must match. */

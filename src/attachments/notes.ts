@@ -215,14 +215,14 @@ export function lastBegun({ added, segment }: KnownAttachment, plugins: number):
 export function readRecord(
   stateDir: string,
   id: AttachmentId,
-  whenOver?: () => void,
+  whenOver?: (note: KnownAttachment) => void,
 ): KnownAttachment | undefined {
   const file = noteFileOf(stateDir, id);
   const note = readNote(file, stateDir);
   if (note) {
     if (!sameAttachment(note, id)) throw misplaced(note, file);
     const one = standing(stateDir, note);
-    if (!one?.isNoted) whenOver?.();
+    if (!one?.isNoted) whenOver?.(note);
     return one;
   }
   for (const dir of cacheDirsOf(stateDir)) {

@@ -12,7 +12,7 @@ import {
   replaceEntry,
   writeEntry,
 } from '../../../src/attachments/entries.ts';
-import { cacheFileOf } from '../../../src/cni/attachment.ts';
+import { cacheFileOf, digestOf } from '../../../src/cni/attachment.ts';
 
 const FULL: Entry = {
   network: 'n1',
@@ -293,14 +293,15 @@ describe('replaceEntry()', () => {
     expect([readEntry(dir, ID), names()]).toEqual([later, ['n1-c1-eth0']]);
   });
 
-  test('puts back what a process that died had taken aside', () => {
+  test('puts back what was taken aside, after a failure and after a process that died', () => {
     writeEntry(dir, FULL);
     expect(() =>
       replaceEntry(dir, changed, () => {
-        throw new Error('it dies');
+        throw new Error('it fails');
       }),
-    ).toThrow('it dies');
-    expect(fs.existsSync(file())).toBe(false);
+    ).toThrow('it fails');
+    expect([readEntry(dir, ID), names()]).toEqual([FULL, ['n1-c1-eth0']]);
+    fs.renameSync(file(), path.join(dir, 'results', `.catena-aside-${digestOf('n1-c1-eth0')}`));
     replaceEntry(dir, changed, isFull);
     expect([readEntry(dir, ID), names()]).toEqual([changed, ['n1-c1-eth0']]);
     fs.renameSync(file(), path.join(dir, 'results', '.catena-aside-of-another'));

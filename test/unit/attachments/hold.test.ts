@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { writeEntry } from '../../../src/attachments/entries.ts';
+import { sweepCache, writeEntry } from '../../../src/attachments/entries.ts';
 import { type Held, type HeldKnown, hold, pastOf, tryHold } from '../../../src/attachments/hold.ts';
 import {
   endRunner,
@@ -136,6 +136,35 @@ describe('tryHold()', () => {
       expect([found?.owner, found?.source]).toEqual(isRemade ? ['later', intentOf().source] : ['test', '{}']);
       expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
     }
+  });
+
+  test.each([
+    ['before the new entry was there is undone', false],
+    ['after that stands', true],
+  ])('finds one entry, in its place, once a change that died %s, however old it is', async (_, isThere) => {
+    const cacheDir = path.join(run, 'cache');
+    const file = cacheFileOf(cacheDir, ID);
+    const aside = path.join(path.dirname(file), `.catena-aside-${digestOf(path.basename(file))}`);
+    const to = { capabilityArgs: { mac: 'y' }, source: '{}', result: { cniVersion: '1.1.0' } };
+    settle(dir, intentOf({ cacheDir, result: { cniVersion: '1.1.0' } }));
+    const former = fs.readFileSync(file);
+    const dead = won(attempt('change'));
+    dead.beginChange({ to, plugins: [0] });
+    const note = JSON.parse(fs.readFileSync(noteFileOf(dir, ID), 'utf8'));
+    const runners = [{ ...note.runners[0], pid: 2 ** 22 + 1, start: '1' }];
+    if (isThere) dead.commit(to);
+    dead.release();
+    fs.writeFileSync(noteFileOf(dir, ID), `${JSON.stringify({ ...note, runners })}\n`);
+    if (!isThere) fs.rmSync(file);
+    fs.writeFileSync(aside, former);
+    fs.utimesSync(aside, 1, 1);
+    sweepCache(cacheDir);
+    const held = won(attempt('change'));
+    await held.awaitOrphans();
+    if (!isThere) held.abandon();
+    held.release();
+    expect(readRecord(dir, ID)).toMatchObject({ source: isThere ? '{}' : intentOf().source, isNoted: false });
+    expect(filesBelow(path.dirname(file))).toEqual([path.basename(file)]);
   });
 
   test('does not let a record grow forever', () => {
