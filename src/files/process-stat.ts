@@ -195,23 +195,21 @@ function textOf(path: string): string {
 const LAST_CALL_MS = 300;
 
 /**
- * Kills a process, such as a daemon, and the workers that it has started. One in a frozen cgroup ends only when the cgroup is
- * thawed, but it executes no further instruction in user space.
+ * Kills a process, such as a daemon, and the plugins and workers that it has started, which name it; other children are no business of ours.
+ * One in a frozen cgroup ends only when the cgroup is thawed, but it executes no further instruction in user space.
  * @returns true once all of them were killed, and have ended or had {@link LAST_CALL_MS} to do so; false if that is impossible
  */
 export async function endFrozen(one: ProcessId): Promise<boolean> {
   const running = isRunning(one);
   if (running === undefined) return false;
   if (!running) return true;
-  const workers = childrenOf(one.pid);
+  const marks = [WORKER_VARIABLE, RUNNER_VARIABLE].map(variable => `${variable}=${processOf(one)}`);
+  const isOurs = (pid: number) => environmentOf(pid).some(entry => marks.includes(entry));
   try {
     // The parent first: it must not notice that its workers end.
-    for (const pid of [one.pid, ...workers]) kill(pid);
-    for (
-      let left = LAST_CALL_MS;
-      left > 0 && [one.pid, ...workers].some(pid => readRunningStat(pid));
-      left -= 10
-    )
+    const own = [one.pid, ...childrenOf(one.pid).filter(isOurs)];
+    for (const pid of own) kill(pid);
+    for (let left = LAST_CALL_MS; left > 0 && own.some(pid => readRunningStat(pid)); left -= 10)
       await pause(10);
     return true;
   } catch {

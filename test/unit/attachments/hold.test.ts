@@ -20,7 +20,7 @@ import {
   readRecord,
 } from '../../../src/attachments/notes.ts';
 import { cacheFileOf, digestOf } from '../../../src/cni/attachment.ts';
-import { bootId } from '../../../src/files/process-stat.ts';
+import { bootId, readRunningStat } from '../../../src/files/process-stat.ts';
 import { unfinishedName } from '../../../src/files/put-file.ts';
 import { filesBelow, intentOf, settle } from '../../helpers/journal.ts';
 
@@ -179,29 +179,33 @@ describe('tryHold()', () => {
   });
 
   test('passes to another process only when the first has ended', async () => {
-    const child = await startHolder();
+    const { child, worker, other } = await startHolder();
     expect(attempt()).toMatchObject({ holder: { pid: child.pid } });
     child.kill('SIGKILL');
     await child.exited;
+    for (const pid of [worker, other]) process.kill(pid, 'SIGKILL');
     end(drop);
   });
 });
 
-/** A process that adds the attachment until it is ended. */
+/** A process that adds the attachment until it is ended, with a worker and a process that is nothing to us. */
 async function startHolder() {
   const program = `
     const { createNote } = await import('${path.resolve('src/attachments/notes.ts')}');
     const { intentOf } = await import('${path.resolve('test/helpers/journal.ts')}');
+    const { processOf, WORKER_VARIABLE } = await import('${path.resolve('src/files/process-stat.ts')}');
+    const start = env => Bun.spawn(['sleep', '60'], { env: { ...process.env, ...env } }).pid;
     createNote('${dir}', intentOf());
-    console.log('ready');
+    console.log(JSON.stringify([start({ [WORKER_VARIABLE]: processOf() }), start({})]));
     setInterval(() => {}, 1000);`;
   const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });
-  await child.stdout.getReader().read();
-  return child;
+  const { value } = await child.stdout.getReader().read();
+  const [worker = 0, other = 0]: number[] = JSON.parse(Buffer.from(value ?? []).toString());
+  return { child, worker, other };
 }
 
 test('hold() ends a process that is stopped, and no other', async () => {
-  const child = await startHolder();
+  const { child, worker, other } = await startHolder();
   const warnings: string[] = [];
   const call = {
     ...place,
@@ -215,6 +219,8 @@ test('hold() ends a process that is stopped, and no other', async () => {
   (await hold(ID, call)).release();
   expect(warnings.join()).toContain(`Ended process ${child.pid}, which was stopped`);
   await child.exited;
+  expect([worker, other].map(pid => readRunningStat(pid) !== undefined)).toEqual([false, true]);
+  process.kill(other, 'SIGKILL');
 });
 
 test.each([
