@@ -147,9 +147,8 @@ async function removeStale(run: Run, stale: GarbageCandidate): Promise<void> {
 }
 
 /** Whether an ADD of it has begun since GC did. */
-function hasBegunAgain({ list, snapshot: taken, runtime }: Run, one: GarbageCandidate): boolean {
-  const id = { ...one, network: list.name };
-  return taken !== undefined && hasBegunSince(taken.snapshot, runDir(runtime.env), id);
+function hasBegunAgain({ snapshot: taken, runtime }: Run, one: GarbageCandidate): boolean {
+  return taken !== undefined && hasBegunSince(taken.snapshot, runDir(runtime.env), one);
 }
 
 async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): Promise<void> {
@@ -282,10 +281,10 @@ function withTraces(
   const named = new Set(valid.map(keyOf));
   const onRecord = new Set(recorded.map(idText));
   const traced = look(list, [...valid, ...recorded.map(toKey)]);
-  const tracesOf = new Map(traced.map(one => [idText({ ...one, network: list.name }), one.traces]));
+  const tracesOf = new Map(traced.map(one => [idText(one), one.traces]));
   const withoutRecord = traced.flatMap((one): JudgedCandidate[] => {
     const { containerId, ifname, isNamed, traces, inUse } = one;
-    const key = idText({ network: list.name, containerId, ifname });
+    const key = idText(one);
     if (!isNamed || onRecord.has(key) || named.has(key)) return [];
     const id = { network: list.name, containerId, ifname, netns: '', args: [], capabilityArgs: {} };
     const stays = inUse !== undefined && !unrecorded;
@@ -314,7 +313,7 @@ function judge(
   return isLater ? { stays: true, why: 'it was added after GC began' } : {};
 }
 
-function idText(id: AttachmentId): string {
+function idText(id: Pick<AttachmentId, 'containerId' | 'ifname'>): string {
   return keyOf(toKey(id));
 }
 

@@ -92,7 +92,7 @@ export async function deleteHeld(held: HeldKnown, runtime: ChainRuntime): Promis
  * Drops the namespace if its path already belongs to another one: plugins would delete interfaces of another container. No
  * namespace outlives a boot, but inode numbers and cookies start again in each boot and may match by chance.
  */
-function withOwnNetns(
+export function withOwnNetns(
   attachment: Attachment,
   record: KnownAttachment | undefined,
   { onWarning, env }: Pick<ChainRuntime, 'onWarning' | 'env'>,

@@ -19,7 +19,7 @@ import type { Conflist } from '../config/conflist.ts';
 import { unwind, withDetails } from '../run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, hasItsInterface, holdCall } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
-import { deleteHeld } from './delete-attachment.ts';
+import { deleteHeld, withOwnNetns } from './delete-attachment.ts';
 import { findCached, idOf } from './known-add.ts';
 
 /** An ADD that is noted, and whose plugins may be called. It holds the attachment until that is released. */
@@ -126,7 +126,8 @@ export async function rollback(
     const why = `an earlier ADD is recorded in "${earlier}": nothing was undone; run DEL first`;
     return withDetails(error, why);
   }
-  const { final, failures } = await unwind(error, list, lastBegun, attachment, runtime, result);
+  const own = withOwnNetns(attachment, held.record, runtime);
+  const { final, failures } = await unwind(error, list, lastBegun, own, runtime, result);
   if (failures.length) held.fail(failures);
   else held.abandon();
   const { explainConflict } = await import('../config/plugin-version.ts');
