@@ -426,19 +426,22 @@ export class Held {
   /** Some plugins failed: notes them for the next attempt. @throws CniError 5 */
   fail(thrown: readonly unknown[]): void {
     if (!this.#hasBegun) return;
-    const { attempts, runners } = this.#known();
-    const { op } = this.#right().runner;
     const write = () =>
-      this.#note({
+      this.leave({
         phase: 'failed',
-        attempts: attempts + 1,
+        attempts: this.#known().attempts + 1,
         lastAttempt: new Date().toISOString(),
         lastErrors: thrown.map(toRecorded),
-        runners: runners.filter(one => one.op !== op),
       });
     // The note of an ADD still says that it did not end, and recovery undoes the same plugins once more.
     if (this.#adding) orTell(undefined, write);
     else write();
+  }
+
+  /** Ends, and leaves what is noted to the next operation. @throws CniError 5: others wait for as long as this process lives */
+  leave(more: Partial<KnownAttachment> = {}): void {
+    const { op } = this.#right().runner;
+    this.#note({ ...more, runners: this.#known().runners.filter(one => one.op !== op) });
   }
 
   /** Writes the entry again with another list. @throws CniError 5: the entry is unchanged */

@@ -435,9 +435,13 @@ export async function endOrphanProcesses(
   return areGone(orphans, GONE_MS);
 }
 
-/** Kills the rest of a group whose leader has exited: no unrelated process can have joined it since. */
+/**
+ * Kills the rest of a group whose leader has exited: no unrelated process can have joined it since, and one that came later with that number
+ * leads a group of its own.
+ */
 function endGroups(orphans: readonly OrphanProcess[]): true {
-  for (const { pid, isLeader } of orphans) if (isLeader && !exists(pid)) trySignal(-pid, 'SIGKILL');
+  for (const { pid, isLeader } of orphans)
+    if (isLeader && !attempt(() => process.kill(pid, 0))) trySignal(-pid, 'SIGKILL');
   return true;
 }
 
@@ -462,11 +466,6 @@ function trySignal(target: number, name: NodeJS.Signals): void {
 /** Whether it runs; undefined without a free descriptor to look. A zombie, which only waits for its parent, does not. */
 function look({ pid, start }: OrphanProcess): boolean | undefined {
   return isRunning({ pid, start, pidns: thisProcess().pidns });
-}
-
-/** Whether any process has that number: one that came later leads a group of its own. */
-function exists(pid: number): boolean {
-  return attempt(() => process.kill(pid, 0)) !== undefined;
 }
 
 function find(runners: readonly Runner[], match: Match): OrphanProcess[] {

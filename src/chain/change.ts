@@ -14,7 +14,7 @@ import {
 } from '../attachments/store.ts';
 import { type AttachmentId, describeAttachment } from '../cni/attachment.ts';
 import { CHANGE_VARIABLE, type ChangeMode } from '../cni/env.ts';
-import { CniError, ErrorCode, invalidConfig, toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode, invalidConfig, orTell, toCniError } from '../cni/errors.ts';
 import { type ChangeReply, FORMER, parseChangeReply } from '../cni/invocation.ts';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import { convertResult, type ResultOf } from '../cni/result.ts';
@@ -121,6 +121,7 @@ async function undo(
     held.abandon();
     return error;
   } catch (failure) {
+    orTell(runtime.onWarning, () => held.leave());
     const { message } = toCniError(failure);
     return withDetails(
       error,
