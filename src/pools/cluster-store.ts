@@ -4,6 +4,7 @@ import { type ApiServer, listPages } from '../delegate/api-server.ts';
 import {
   API_VERSION,
   type ClaimKey,
+  isSameMachine,
   KINDS,
   type NewObject,
   type ObjectKind,
@@ -43,13 +44,12 @@ export function clusterStore(server: ApiServer): ObjectStore {
       const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions };
       return (await server.ask('DELETE', pathOf(kind, name), body, [NOT_FOUND, CONFLICT])) !== undefined;
     },
-    async hasNode(name, machine = '') {
+    async hasNode(name, machine) {
       const found = await server.ask('GET', `api/v1/nodes/${encodeURIComponent(name)}`);
       if (found === undefined) return false;
       const { nodeInfo } = isObject(found.status) ? found.status : {};
       const { systemUUID, machineID } = isObject(nodeInfo) ? nodeInfo : {};
-      const ids = [systemUUID, machineID].filter(Boolean).map(id => String(id).toLowerCase());
-      return ids.length === 0 || machine === '' || machine.split(' ').some(id => ids.includes(id));
+      return isSameMachine(machine, [systemUUID, machineID].filter(Boolean).join(' ').toLowerCase());
     },
     async revision() {
       const page = await server.ask('GET', `${pathOf('pools')}?limit=1`);

@@ -19,11 +19,11 @@ import {
 } from '../net/ip.ts';
 import type { BlockShape, Pool } from './pool.ts';
 
-/** By what `thisMachine` says of both. */
+/** By what `thisMachine` says of both: by the first identity if they have the same ones, since a disk moves to another machine. */
 export function isSameMachine(one: string | undefined, other: string | undefined): boolean {
   if (!one || !other) return true;
   const [a, b] = [one.split(' '), other.split(' ')];
-  return a.length === b.length ? a[0] === b[0] : a.at(-1) === b.at(-1);
+  return a.length === b.length ? a[0] === b[0] : a.some(id => b.includes(id));
 }
 
 /** API group and version of all kinds. */

@@ -348,7 +348,7 @@ describe('blocks', () => {
       code: 11,
       message: expect.stringContaining('another machine'),
     });
-    // The machine was replaced, and nothing of the former one is taken up before its time.
+    // The disk is in another machine, and nothing of the former one is taken up before its time.
     model.put('api/v1/nodes/a', {
       metadata: { name: 'a' },
       status: { nodeInfo: { systemUUID: 'UUID-2', machineID: 'disk' } },
@@ -358,6 +358,9 @@ describe('blocks', () => {
     await second.add('c');
     expect(await second.tend(CALM, 0)).toMatchObject({ adopted: [] });
     expect(second.blocks().map(({ name }) => name)).not.toContain(former?.name ?? '');
+    model.put('api/v1/nodes/b', { metadata: { name: 'b' } });
+    const b = node('b', { random: () => 0 });
+    expect((await b.tend({ ...CALM, graceS: 0 })).collected).toEqual([former?.name ?? '']);
   });
 
   test.each(['', 'torn', '{"node":'])(

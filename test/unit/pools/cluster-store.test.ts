@@ -35,11 +35,12 @@ test('a list whose server says "continue" for ever ends with an error', async ()
   expect(asked()).toBe(1_000);
 });
 
-test('a Node object is this machine by one of its identities, or if it has none', async () => {
+test('a Node object is this machine by the identity that no copy of its disk has, by the only one, or if it has none', async () => {
   const { store } = storeThatAnswers({ status: { nodeInfo: { systemUUID: 'ABC', machineID: 'disk' } } });
-  const machines = ['abc new', 'other disk', 'abc', ''];
+  const machines = ['abc new', 'disk', 'abc', ''];
   for (const machine of machines) expect(await store.hasNode('a', machine)).toBe(true);
-  expect(await store.hasNode('a', 'other new')).toBe(false);
+  for (const machine of ['other disk', 'other new', 'other'])
+    expect(await store.hasNode('a', machine)).toBe(false);
   expect(await storeThatAnswers({}).store.hasNode('a', 'other')).toBe(true);
 });
 
