@@ -70,26 +70,23 @@ export function createPair(
 }
 
 /**
- * Deletes the pair of an attachment by whichever end can be found: the container's interface, else the host end with the
+ * Deletes the pair of an attachment by whichever end can be found: the container's interface, and the host end with the
  * attachment as its alias, else the one that a plugin without aliases reported. An interface of another kind is not ours
  * and is kept. Then does what has to wait until the pair is deleted.
  */
 export async function removePair(call: Call, then: () => Done): Promise<void> {
   const { ifname } = call.env;
   const inside = call.findContainerNetns() ? findLink(call.container, ifname) : undefined;
+  const outside = inside && findHostEnd(call, inside);
+  if (outside && isMarked(outside, attachmentOf(call))) return call.removeDevices([outside], then);
   if (inside?.kind === 'veth') {
-    const outside = findHostEnd(call, inside);
-    if (outside && isMarked(outside, attachmentOf(call))) return call.removeDevices([outside], then);
     // Without our mark, it may be of another container that came to the path after the namespace was examined.
-    if (call.findContainerNetns(true)) {
-      deleteInContainer(call, [inside.index]);
-      await then();
-      return;
-    }
+    if (call.findContainerNetns(true)) deleteInContainer(call, [inside.index]);
   } else if (inside)
     call.log.warn(
       `Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth that this plugin created`,
     );
+  // Also where the container has given the name to another pair: the address of one that stays would be given away.
   const marked = listMarkedEnds(call);
   await call.removeDevices(marked.length ? marked : findReportedEnds(call), then);
 }

@@ -61,6 +61,23 @@ describeRoot('main plugins and an interface that the container made itself', () 
       });
     },
   );
+
+  test.each(MAIN_PLUGINS)('[1.1.0] DEL of %s deletes its pair, whatever has the name now', async type => {
+    await withHost(async lab => {
+      const [container, conf] = [await lab.container(), confOf(lab, type)];
+      const { result: prevResult } = await lab.plugin(type, { command: 'ADD', conf, container });
+      await lab.batch(
+        container,
+        'link set eth0 down',
+        'link set eth0 name other0',
+        'link set other0 up',
+        'link add eth0 type veth peer name other1',
+      );
+      const del = await lab.plugin(type, { command: 'DEL', conf: { ...conf, prevResult }, container });
+      expect(del).toMatchObject({ exitCode: 0 });
+      expect(await lab.ip(container, 'link')).toMatchObject([{ ifname: 'lo' }]);
+    });
+  });
 });
 
 const PROGRAMS = ['iptables', 'ip6tables'].flatMap(family =>
