@@ -37,7 +37,14 @@ import {
 } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { listFilters, listIngressFilters } from '../../../src/netlink/rtnl/filter.ts';
-import { findLink, findLinks, getLink, listLinks, vxlanOf } from '../../../src/netlink/rtnl/link.ts';
+import {
+  findLink,
+  findLinks,
+  findOtherEnds,
+  getLink,
+  listLinks,
+  vxlanOf,
+} from '../../../src/netlink/rtnl/link.ts';
 import {
   findForwardingPort,
   findNeighbour,
@@ -82,6 +89,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   listIngressFilters: socket => listIngressFilters(socket, 3),
   findLink: socket => findLink(socket, 'eth0'),
   findLinks: socket => findLinks(socket, ['eth0', 3]),
+  findOtherEnds: socket => findOtherEnds(socket, listLinks(socket), 3),
   getLink: socket => getLink(socket, 'eth0'),
   listLinks: socket => listLinks(socket),
   vxlanOf: socket => listLinks(socket).map(vxlanOf),
