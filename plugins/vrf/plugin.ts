@@ -207,7 +207,7 @@ function completeVrf(call: Call, { link, table }: Vrf): void {
   setLink(container, link.index, { up: true, ...(alias ? {} : { alias: ALIAS }) });
   if (!alias) call.onFailure('remove an alias', () => setLink(container, link.index, { alias: '' }));
   const rules = listRules(container);
-  for (const family of FAMILIES) {
+  for (const family of familiesOf(rules)) {
     if (!rules.some(rule => rule.isL3mdev && rule.family === family)) addL3mdevRule(container, family);
     if (listUnreachableDefaults(container, family).includes(table)) continue;
     addUnreachableDefault(container, family, table);
@@ -218,7 +218,7 @@ function completeVrf(call: Call, { link, table }: Vrf): void {
 /** @throws Error naming what is missing of what {@link ensureVrf} completed, if it did */
 function checkVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
   const rules = listRules(socket);
-  for (const family of FAMILIES) {
+  for (const family of familiesOf(rules)) {
     const led = rules.some(rule => rule.isL3mdev && rule.family === family);
     confirm(`IPv${family} rule for VRFs`, true, led);
     if (link.attrs.alias !== ALIAS) continue;
@@ -233,8 +233,13 @@ function removeUnusedVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
   const isGone = !links.some(({ index }) => index === link.index);
   if (isGone || links.some(({ master }) => master === link.index)) return;
   // They name no device, so the kernel leaves them.
-  for (const family of FAMILIES) removeUnreachableDefault(socket, family, table);
+  for (const family of familiesOf(listRules(socket))) removeUnreachableDefault(socket, family, table);
   removeLink(socket, link.index);
+}
+
+/** Those that the kernel has, which may be without IPv6: a namespace is born with rules of each. */
+function familiesOf(rules: readonly Rule[]): readonly (4 | 6)[] {
+  return FAMILIES.filter(family => rules.some(rule => rule.family === family));
 }
 
 function createVrf(call: Call, name: string, wanted: number | undefined): Vrf {

@@ -244,6 +244,19 @@ describeRoot(
       });
     });
 
+    test('[1.1.0] leaves out IPv6 where the kernel has none, and so no rules of it', async () => {
+      await withHost(async lab => {
+        const pod = await connect(lab);
+        for (const priority of ['0', '32766'])
+          await lab.ip(pod.container, '-6', 'rule', 'delete', 'priority', priority);
+        for (const command of ['ADD', 'CHECK', 'DEL']) {
+          expect(await call(lab, pod, command)).toMatchObject({ exitCode: 0 });
+          const routes = await lab.ip(pod.container, '-6', 'route', 'show', 'table', 'all');
+          expect(routes.filter(({ type }) => type === 'unreachable')).toEqual([]);
+        }
+      });
+    });
+
     test('[1.1.0] DEL succeeds when the interface is gone, and removes the VRF', async () => {
       await withHost(async lab => {
         const pod = await connect(lab);

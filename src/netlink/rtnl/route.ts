@@ -242,13 +242,14 @@ export function addRouteRequest(route: Route): Request {
  */
 export function originRouteRequest(route: OriginRoute, isReplacing = false): Request {
   const flags = NLM_F_CREATE | (isReplacing ? NLM_F_REPLACE : NLM_F_EXCL);
-  const op = `${isReplacing ? 'set' : 'add'} ${describeOrigin(route)}`;
-  return routeMessage.add(op, ...originMessageOf(route), flags);
+  const own = asRoute(route);
+  return routeMessage.add(`${isReplacing ? 'set' : 'add'} ${describe(own)}`, ...messageOf(own), flags);
 }
 
 /** The request that deletes such a route, for a batch; ESRCH if there is none of that origin. Same as: `ip route del … proto <protocol>` */
 export function removeOriginRouteRequest(route: OriginRoute): Request {
-  return routeMessage.remove(`delete ${describeOrigin(route)}`, ...originMessageOf(route));
+  const own = asRoute(route);
+  return routeMessage.remove(`delete ${describe(own)}`, ...messageOf(own));
 }
 
 /**
@@ -268,24 +269,8 @@ export function listOriginRoutes(socket: NetlinkSocket, family: 4 | 6, protocol:
   });
 }
 
-function originMessageOf({ dst, via, table, priority, protocol }: OriginRoute): RouteParts {
-  return [
-    {
-      family: AF[dst.ip.family],
-      dstLength: dst.prefix,
-      table: smallTable(table),
-      protocol,
-      type: via ? RTN_UNICAST : RTN_UNREACHABLE,
-      flags: via?.onlink ? RTNH_F_ONLINK : 0,
-    },
-    {
-      dst: networkOf(dst),
-      gateway: via?.gateway,
-      priority: priority || undefined,
-      oif: via?.oif,
-      table: largeTable(table),
-    },
-  ];
+function asRoute({ via, ...rest }: OriginRoute): Route {
+  return { ...rest, type: via ? RTN_UNICAST : RTN_UNREACHABLE, oif: 0, ...via };
 }
 
 type RouteParts = Parameters<typeof routeMessage.encode>;
@@ -309,12 +294,6 @@ function destinationOf({ header, attrs: { dst } }: RouteMessage): Cidr {
 
 function familyOf({ family }: RouteMessage['header']): Family {
   return family === AF[4] ? 4 : 6;
-}
-
-function describeOrigin({ dst, via }: OriginRoute): string {
-  return via
-    ? describe({ dst, gateway: via.gateway, oif: via.oif })
-    : `unreachable route to ${renderCidr(dst)}`;
 }
 
 /** Adds a route before those with the same destination; IPv6 uses the older ones first. Same as: `ip route prepend …` */
@@ -502,7 +481,7 @@ function messageOf(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Rout
       dst: networkOf(dst),
       src: from && networkOf(from),
       ...gatewayOf(dst.ip.family, gateway),
-      ...(ways ? { multipath: ways } : { oif }),
+      ...(ways ? { multipath: ways } : { oif: oif || undefined }),
       prefsrc: source,
       priority: priority || undefined,
       table: largeTable(table),
@@ -512,9 +491,10 @@ function messageOf(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Rout
   ];
 }
 
-function describe({ dst, gateway, ways }: Route): string {
+function describe({ type, dst, gateway, ways }: Route): string {
   const via = [gateway, ...(ways ?? []).map(way => way.gateway)].flatMap(ip => (ip ? renderIp(ip) : []));
-  return `route to ${renderCidr(dst)}${via.length ? ` via ${via.join(', ')}` : ''}`;
+  const what = type === RTN_UNREACHABLE ? 'unreachable route' : 'route';
+  return `${what} to ${renderCidr(dst)}${via.length ? ` via ${via.join(', ')}` : ''}`;
 }
 
 const RTN_LOCAL = 2;
@@ -573,15 +553,13 @@ const METRIC = 4_278_198_272;
 
 /** Adds the route; an existing one is kept. Same as: `ip route add table <table> unreachable default metric 4278198272` */
 export function addUnreachableDefault(socket: NetlinkSocket, family: 4 | 6, table: number): void {
-  const op = `add unreachable IPv${family} default route of table ${table}`;
-  const request = routeMessage.add(op, ...unreachableDefault(family, table, RTPROT_BOOT));
+  const request = originRouteRequest(unreachableDefault(family, table, RTPROT_BOOT));
   tolerating([Errno.EEXIST], () => socket.request(request));
 }
 
 /** Deletes the route; a missing one is ignored. Same as: `ip route del table <table> unreachable default` */
 export function removeUnreachableDefault(socket: NetlinkSocket, family: 4 | 6, table: number): void {
-  const op = `delete unreachable IPv${family} default route of table ${table}`;
-  const request = routeMessage.remove(op, ...unreachableDefault(family, table, RTPROT_UNSPEC));
+  const request = removeOriginRouteRequest(unreachableDefault(family, table, RTPROT_UNSPEC));
   tolerating([Errno.ESRCH], () => socket.request(request));
 }
 
@@ -594,9 +572,6 @@ export function listUnreachableDefaults(socket: NetlinkSocket, family: 4 | 6): n
   });
 }
 
-function unreachableDefault(family: 4 | 6, table: number, protocol: number): RouteParts {
-  return [
-    { family: AF[family], table: smallTable(table), protocol, type: RTN_UNREACHABLE },
-    { priority: METRIC, table: largeTable(table) },
-  ];
+function unreachableDefault(family: 4 | 6, table: number, protocol: number): OriginRoute {
+  return { dst: { ip: { family, value: 0n }, prefix: 0 }, via: undefined, table, priority: METRIC, protocol };
 }

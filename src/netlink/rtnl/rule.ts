@@ -1,6 +1,6 @@
 // How are routing policy rules listed, added and removed?
 import { asWord } from '../../net/interface.ts';
-import { type Cidr, networkOf, renderCidr } from '../../net/ip.ts';
+import { type Cidr, FAMILIES, networkOf, renderCidr } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs, ip, str, struct, u8, u32 } from '../codec.ts';
 import { type NetlinkSocket, tolerating } from '../socket.ts';
@@ -71,9 +71,14 @@ export function isBySource({ to, iif, oif, mark, more }: Rule): boolean {
   return !to && !iif && !oif && !mark && !more;
 }
 
-/** Rules of both families. Same as: `ip rule` and `ip -6 rule` */
+/** Rules of both families, without those of multicast routing, which have families of their own. Same as: `ip rule` and `ip -6 rule` */
 export function listRules(socket: NetlinkSocket): Rule[] {
-  return ruleMessage.list(socket, 'list rules').map(({ header, attrs: own }) => ({
+  const all = ruleMessage.list(socket, 'list rules');
+  return all.filter(({ header }) => FAMILIES.some(family => AF[family] === header.family)).map(toRule);
+}
+
+function toRule({ header, attrs: own }: ReturnType<typeof ruleMessage.decode>): Rule {
+  return {
     family: header.family === AF[4] ? 4 : 6,
     priority: own.priority ?? 0,
     table: own.table ?? header.table,
@@ -89,7 +94,7 @@ export function listRules(socket: NetlinkSocket): Rule[] {
     isL3mdev: own.l3mdev === 1,
     drops: DROPS[header.action],
     protocol: own.protocol,
-  }));
+  };
 }
 
 export interface SourceRule {

@@ -107,12 +107,17 @@ describe('addL3mdevRule()', () => {
     const [rule] = answering(() => [bodyOf(RULE)], listRules);
     expect(rule).toMatchObject({ family: 4, priority: 1000, table: 0, isL3mdev: true });
   });
+
+  test('those of multicast routing are other rules', () => {
+    const ofMulticast = RULE.replace('02  family 2', '80  family RTNL_FAMILY_IPMR');
+    expect(answering(() => [bodyOf(ofMulticast)], listRules)).toEqual([]);
+  });
 });
 
 describe('addUnreachableDefault()', () => {
   // ip route add unreachable default metric 4278198272 table 300
   const ROUTE = `
-  2c 00 00 00  nlmsg_len 44
+  34 00 00 00  nlmsg_len 52
   18 00  nlmsg_type RTM_NEWROUTE
   05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
   00 00 00 00  nlmsg_seq
@@ -126,6 +131,8 @@ describe('addUnreachableDefault()', () => {
   00  rtm_scope 0
   07  rtm_type RTN_UNREACHABLE
   00 00 00 00  rtm_flags 0
+  08 00 01 00  RTA_DST
+    00 00 00 00  0.0.0.0
   08 00 06 00  RTA_PRIORITY
     00 20 00 ff  4278198272
   08 00 0f 00  RTA_TABLE

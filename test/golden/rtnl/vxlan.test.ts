@@ -189,10 +189,10 @@ describe('routes of one origin', () => {
     0a f4 03 00  10.244.3.0
   08 00 05 00  RTA_GATEWAY
     0a f4 03 00  10.244.3.0
-  08 00 06 00  RTA_PRIORITY
-    2c 1a 00 00  6700
   08 00 04 00  RTA_OIF
     04 00 00 00  4
+  08 00 06 00  RTA_PRIORITY
+    2c 1a 00 00  6700
 `;
   // ip -6 route add unreachable fd00:244::/64 table 6700 proto 67
   const UNREACHABLE = `
