@@ -11,6 +11,7 @@ import type { ClaimStore, IpamClaim } from './cluster.ts';
 import { addressesOf } from './network-status.ts';
 import type { PlannedNetwork } from './plan.ts';
 import { namespaceOf, type Pod, type Runner } from './runner.ts';
+import { MOST_ADDRESSES } from './selection.ts';
 import type { WantedNetwork } from './wanted.ts';
 
 /** The part of a runner that IPAMClaims need. */
@@ -96,7 +97,10 @@ async function findClaim(runner: ClaimReader, pod: Pod, name: string): Promise<I
     // The creator of the pod also creates the IPAMClaim, and may be about to.
     throw tryAgainLater(`Cannot use IPAMClaim "${namespace}/${name}": the cluster has no such claim`);
   }
-  const wrong = askedBy(claim).find(text => !findIp(text) && !findCidr(text));
+  const asked = askedBy(claim);
+  if (asked.length > MOST_ADDRESSES)
+    throw unusable(claim, `it lists ${asked.length} addresses, more than ${MOST_ADDRESSES}`);
+  const wrong = asked.find(text => !findIp(text) && !findCidr(text));
   if (wrong === undefined) return claim;
   throw unusable(claim, `it lists ${JSON.stringify(wrong)}, which is not an address`);
 }

@@ -1,7 +1,7 @@
 // When does a daemon have the networks of a pod follow its annotation?
 
 import { readAttachment } from '../attachments/store.ts';
-import { keyOf } from '../cni/attachment.ts';
+import { keyOf, toId } from '../cni/attachment.ts';
 import { argOf, findCniArgs, podNamedIn } from '../cni/env.ts';
 import { describeError } from '../cni/errors.ts';
 import { parseObject } from '../cni/json.ts';
@@ -33,8 +33,11 @@ const GATHER_MS = 100;
 const YIELD_MS = 2_000;
 /** Between two looks whether a machine that moves has arrived, or an ADD has ended. */
 const SOON_MS = 500;
-/** Calls at the same time, beside those for machines that move, which mostly wait. */
+/** Between two looks at the pods that are asked for silence: anyone who may change a pod can ask it without end. */
+const ASKED_MS = 50;
+/** Calls at the same time, and those for machines that move, which mostly wait but ask the API server all the time. */
 const AT_ONCE = 2;
+const MOVES_AT_ONCE = 8;
 
 /** Looks at every pod once now, then at each that changes, and at all from time to time. */
 export class FollowedPods {
@@ -49,9 +52,9 @@ export class FollowedPods {
   readonly #unlisted = changesOnly(problem =>
     this.#parts.log('warn', 'cannot look for pods whose annotation has changed', { problem }),
   );
+  readonly #asked = new Set<string>();
+  readonly #soon = new Set<string>();
   #isGathering = false;
-  #isLooking = false;
-  #isFailing = false;
 
   constructor(parts: FollowParts) {
     this.#parts = parts;
@@ -63,10 +66,12 @@ export class FollowedPods {
     this.#changes.set(place, pod);
     this.#gatherSoon();
     if (!isAskedForSilence(pod)) return;
-    // At once, beside all others: until then the machine waits for its addresses.
-    this.#look(() => {
+    // Soon, beside all others: until then the machine waits for its addresses.
+    this.#asked.add(place);
+    this.#once('asked', ASKED_MS, () => {
       for (const one of this.#followed())
-        if (placeKey(one) === place && one.machine) this.#start(keyOf(one.record), one);
+        if (this.#asked.has(placeKey(one)) && one.machine) this.#start(keyOf(one.record), one);
+      this.#asked.clear();
     });
   }
 
@@ -93,13 +98,18 @@ export class FollowedPods {
       work();
     } catch (error) {
       this.#unlisted(describeError(error));
-      if (this.#isFailing) return;
-      this.#isFailing = true;
-      this.#later(FIRST_PAUSE_MS, () => {
-        this.#isFailing = false;
-        this.#add(this.#followed());
-      });
+      this.#once('all', FIRST_PAUSE_MS, () => this.#add(this.#followed()));
     }
+  }
+
+  /** Does it after this time, once, however often it is asked for until then. */
+  #once(what: string, ms: number, work: () => void): void {
+    if (this.#soon.has(what)) return;
+    this.#soon.add(what);
+    this.#later(ms, () => {
+      this.#soon.delete(what);
+      work();
+    });
   }
 
   #round(): void {
@@ -116,10 +126,7 @@ export class FollowedPods {
 
   /** Whether machines that move have arrived, since the pods that they leave are on other nodes, and ADDs have ended: no watch reports that. */
   #lookSoon(): void {
-    if (this.#isLooking) return;
-    this.#isLooking = true;
-    this.#later(SOON_MS, () => {
-      this.#isLooking = false;
+    this.#once('moves', SOON_MS, () => {
       this.#add(this.#followed().filter(moves));
       this.#gatherSoon();
     });
@@ -141,9 +148,8 @@ export class FollowedPods {
       const now = this.#changes.get(placeKey(pod));
       if (now === undefined || argOf(argsOf(pod), 'K8S_POD_UID') !== now.uid) return false;
       const text = now.annotations[NETWORKS_ANNOTATION] ?? '';
-      const failed = this.#failures.get(keyOf(pod.record));
       // After a failure, the same annotation waits for its next attempt.
-      return text !== pod.follow.annotation && !(failed && failed.annotation === text);
+      return ![pod.follow.annotation, this.#failures.get(keyOf(pod.record))?.annotation].includes(text);
     });
     const settled = those.filter(({ record }) => record.phase === 'attached');
     if (settled.length < those.length) this.#lookSoon();
@@ -160,8 +166,8 @@ export class FollowedPods {
   #next(): void {
     for (const [key, pod] of this.#due) {
       if (this.#end.signal.aborted) return;
-      const others = [...this.#running.values()].filter(one => !moves(one));
-      if (this.#running.has(key) || (others.length >= AT_ONCE && !moves(pod))) continue;
+      const alike = [...this.#running.values()].filter(one => moves(one) === moves(pod));
+      if (this.#running.has(key) || alike.length >= (moves(pod) ? MOVES_AT_ONCE : AT_ONCE)) continue;
       this.#due.delete(key);
       this.#start(key, pod);
     }
@@ -190,14 +196,8 @@ export class FollowedPods {
     const before = this.#failures.get(key);
     const count = (before?.count ?? 0) + 1;
     this.#failures.set(key, { count, text: problem, annotation });
-    const { network, containerId, ifname } = pod.record;
     if (before?.text !== problem)
-      this.#parts.log('warn', 'cannot change the networks of a pod', {
-        network,
-        containerId,
-        ifname,
-        problem,
-      });
+      this.#parts.log('warn', 'cannot change the networks of a pod', { ...toId(pod.record), problem });
     const most = Math.min(FIRST_PAUSE_MS * 2 ** (count - 1), LAST_PAUSE_MS);
     this.#later(most * (0.5 + Math.random() / 2), () => {
       if (this.#failures.get(key)?.count === count)

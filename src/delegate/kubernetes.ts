@@ -66,7 +66,8 @@ export function clusterAt(server: ApiServer): Cluster {
       patchStatus(server, podPath(namespace, name), { ...(uid ? { uid } : {}), ...statusPatch(status) }),
     replaceStatus: (namespace, name, { uid, version }, status) =>
       patchStatus(server, podPath(namespace, name), {
-        ...{ uid, resourceVersion: version },
+        uid,
+        resourceVersion: version,
         ...statusPatch(status),
       }),
     async addEvent(namespace, event) {
@@ -186,6 +187,4 @@ function podPath(namespace: string, name: string): string {
   return `api/v1/namespaces/${enc(namespace)}/pods/${enc(name)}`;
 }
 
-function enc(part: string): string {
-  return encodeURIComponent(part);
-}
+const enc = encodeURIComponent;

@@ -8,7 +8,7 @@ import { findCidr, findIp } from '../net/ip.ts';
 import type { Selection } from './runner.ts';
 
 /** Bounds of one selection: each address and port costs requests to the kernel. */
-const MOST_ADDRESSES = 32;
+export const MOST_ADDRESSES = 32;
 const MOST_PORTS = 1_024;
 
 /** An element of the annotation `k8s.v1.cni.cncf.io/networks`, and of "networks" and "delegates" of the configuration. */

@@ -79,7 +79,7 @@ export function listAnnotated(
   annotations: Readonly<Record<string, string>>,
 ): WantedNetwork[] {
   const own = namespaceOf(pod) ?? NO_NAMESPACE;
-  const what = annotation(NETWORKS_ANNOTATION);
+  const what = `annotation "${NETWORKS_ANNOTATION}"`;
   const most = options.maxNetworks - inArguments(options, pod).length;
   return parseSelections(annotations[NETWORKS_ANNOTATION] ?? '', what, most).map(selection => {
     const named = namedBy(options, own, own, selection);
@@ -128,7 +128,7 @@ function replacementOf(
   { maxNetworks }: RunnerOptions,
   annotations: Readonly<Record<string, string>>,
 ): Selection[] {
-  const what = annotation(DEFAULT_NETWORK_ANNOTATION);
+  const what = `annotation "${DEFAULT_NETWORK_ANNOTATION}"`;
   const found = parseSelections(annotations[DEFAULT_NETWORK_ANNOTATION] ?? '', what, maxNetworks);
   if (found.length < 2) return found;
   throw invalidConfig(`Cannot use ${what}: it names ${found.length} networks, not one`);
@@ -152,8 +152,4 @@ function namedBy(
     `Cannot use network "${namespace}/${name}" in a pod of namespace "${own}": "namespaceIsolation" is set`,
     { details: `namespaces open to all: ${policy.global.join(', ') || 'none'}` },
   );
-}
-
-function annotation(name: string): string {
-  return `annotation "${name}"`;
 }

@@ -139,6 +139,8 @@ describeRoot(
         const { last } = await ask(web.id, '10.95.0.1:80');
         expect(last).toMatchObject({ name: 'device', evidence: `"${name}" is down` });
         await paste(last.mend);
+        // As "tunl0", which is in each namespace where the module ipip is loaded.
+        await lab.run(web, ['ip', 'link', 'add', 'beside', 'type', 'veth', 'peer', 'name', 'other']);
         expect((await ask(web.id, '10.95.0.1:80')).last.name).toBe('listener');
       }));
 

@@ -192,6 +192,16 @@ describeNeeding(
       expect(api.claimed('ns', 'web')).toEqual(['10.2.0.9/24']);
     });
 
+    test('that asks for more addresses than a pod may is refused, before anything is changed', async () => {
+      const ipRequests = Array.from({ length: 33 }, (_, i) => `10.2.0.${i + 1}/24`);
+      api.addClaim('ns', 'web', { spec: { network: 'lan', ipRequests } });
+      await expect(addPod(runnerOf([network('lan', 'eth0', ipRequests, 'web')]), POD)).rejects.toMatchObject({
+        code: 7,
+        message: expect.stringContaining('33 addresses, more than 32'),
+      });
+      expect(chain.calls()).toEqual([]);
+    });
+
     test.each([
       ['has no subresource', { hasStatus: false }],
       ['wants to know the pod', { required: ['ips', 'ownerPod'] }],

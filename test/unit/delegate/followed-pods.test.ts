@@ -3,6 +3,7 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { addPod } from '../../../src/delegate/add.ts';
+import { type Cluster, MACHINE_ANNOTATION } from '../../../src/delegate/cluster.ts';
 import { FollowedPods } from '../../../src/delegate/followed-pods.ts';
 import { findPod, makePod, makeRunner } from '../../helpers/delegates.ts';
 import { makeNoopChain } from '../../helpers/noop-chain.ts';
@@ -79,6 +80,94 @@ test('while the ADD of a pod goes on, its annotation has no runner called', asyn
     await until(() => whileAdding.includes(false));
   } finally {
     fs.writeFileSync(done, '');
+    await pods.stop();
+    chain.dispose();
+  }
+});
+
+/** Pods of machines. @param isTarget they are on their way there */
+async function machines(count: number, isTarget: boolean) {
+  const chain = makeNoopChain();
+  const result = {
+    cniVersion: '1.1.0',
+    interfaces: [{ name: 'veth0' }, { name: 'eth0', sandbox: '/proc/self/ns/net' }],
+    ips: [{ address: '10.2.0.5/24', interface: 1 }],
+  };
+  const list = {
+    cniVersion: '1.1.0',
+    name: 'lan',
+    plugins: [chain.noop('lan', { ReportResult: result }, { capabilities: { ips: true } })],
+  };
+  const delegates = [{ name: 'lan', config: list, ips: ['10.2.0.5/24'] }];
+  const pod = {
+    uid: 'u',
+    version: '1',
+    annotations: {},
+    machine: { uid: 'm', isTarget, isActive: false },
+  };
+  const other = { uid: 'o', name: 'other', annotations: {}, isOver: false };
+  const cluster = { findPod: async () => pod, findPodsOfMachine: async () => [other] };
+  let podsDir = '';
+  for (let i = 0; i < count; i++) {
+    const args = `K8S_POD_NAMESPACE=ns;K8S_POD_NAME=vm-${i};K8S_POD_UID=u`;
+    const again = { env: { CNI_ARGS: args }, stdin: '{"cniVersion":"1.1.0"}' };
+    const runner = makeRunner(
+      chain,
+      { delegates },
+      {
+        ...{ again, isServed: true, cluster: async () => cluster as unknown as Cluster },
+        fetchAnnotations: async () => ({ [MACHINE_ANNOTATION]: 'vm' }),
+      },
+    );
+    await addPod(runner, makePod({ args, containerId: `c${i}` }));
+    ({ podsDir } = runner);
+  }
+  return { chain, podsDir };
+}
+
+test('of machines that move, few ask the API server at the same time', async () => {
+  const { chain, podsDir } = await machines(10, true);
+  const called = new Set<string | undefined>();
+  let [running, most] = [0, 0];
+  const pods = new FollowedPods({
+    podsDir,
+    isBusy: () => false,
+    log() {},
+    async call({ env }) {
+      most = Math.max(most, ++running);
+      await Bun.sleep(10);
+      called.add(env.CNI_ARGS);
+      running -= 1;
+      return undefined;
+    },
+  });
+  try {
+    await until(() => called.size === 10);
+    expect(most).toBe(8);
+  } finally {
+    await pods.stop();
+    chain.dispose();
+  }
+});
+
+test('many pods that are asked for silence cost one look', async () => {
+  const { chain, podsDir } = await machines(1, false);
+  const aside = `${podsDir}.aside`;
+  const calls: unknown[] = [];
+  fs.renameSync(podsDir, aside);
+  const pods = new FollowedPods({
+    podsDir,
+    isBusy: () => false,
+    log() {},
+    call: async ({ env }) => void calls.push(env.CNI_ARGS),
+  });
+  try {
+    const annotations = { 'catena.cni.cncf.io/machine-left': 'uid 1' };
+    for (let i = 0; i < 1_000; i++) pods.changed('ns', `vm-${i}`, { uid: 'u', version: '1', annotations });
+    // A look at each of them would be over already.
+    fs.renameSync(aside, podsDir);
+    await until(() => calls.length > 0);
+  } finally {
     await pods.stop();
     chain.dispose();
   }
