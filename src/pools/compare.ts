@@ -160,8 +160,12 @@ async function reclaim(
   const isUsed = (block: HeldBlock, leases: LeaseStore) =>
     !block.idle && !block.guest && isInUse(block, leases);
   for (const block of lookAt(claimant, ({ blocks }, leases) => blocks.filter(one => isUsed(one, leases)))) {
-    if (own.has(block.name)) continue;
-    const object = await claimAgain(claimant, block, owner, restored);
+    const present = own.get(block.name);
+    // One that is idle in the store was taken up here after the backup from which that is.
+    if (present && !blockSpecOf(present)?.idle) continue;
+    const object = present
+      ? await replaced(claimant, kindOf(block), ownedBy(present, owner))
+      : await claimAgain(claimant, block, owner, restored);
     if (object === undefined) continue;
     own.set(object.name, object);
     reclaimed.push(object.name);

@@ -150,6 +150,24 @@ describe('a kept address', () => {
     expect(findContradictions(model, [a, b, c])).toEqual([]);
   });
 
+  test('stays with the pod that took it up on the same node after the backup', async () => {
+    const { model, node, changes } = cluster(['a', 'b'], LAN);
+    const [a, b] = [node('a'), node('b')];
+    const kept = await a.add('web-0-first', 'eth0', ORDINAL);
+    await a.delAtOnce('web-0-first');
+    const restore = model.backup();
+    expect(await a.add('web-0-second', 'eth0', ORDINAL)).toEqual(kept);
+    changes(20);
+    for (const one of [a, b]) await one.tend(RETURNING);
+    restore();
+    for (const at of [0, 1000, 2000]) {
+      now = at;
+      for (const one of [a, b]) await one.tend(RETURNING);
+    }
+    expect(await b.add('web-0-third', 'eth0', ORDINAL)).not.toEqual(kept);
+    expect(findContradictions(model, [a, b])).toEqual([]);
+  });
+
   test('goes back though its object changes at that moment', async () => {
     const { model, node, pathOf } = cluster(['a', 'b'], LAN);
     const a = node('a');
