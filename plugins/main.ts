@@ -15,6 +15,7 @@ import {
   startNoteOf,
   UNANSWERED_VARIABLE,
 } from '../src/daemon/protocol.ts';
+import type { PluginDefinition } from '../src/plugin/define.ts';
 import type { WorkerSource } from '../src/worker/process.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
 import {
@@ -72,15 +73,23 @@ async function runAsWorker(): Promise<never> {
 
 async function runAsPlugin(plugin: PluginName): Promise<never> {
   const again = await mayHaveBegun();
-  const { runPlugin } = await import('../src/plugin/run.ts');
-  return runPlugin(await PLUGINS[plugin].load(), loadPlugin, { again, release: () => releaseOf(plugin) });
+  return await serveOnce(await PLUGINS[plugin].load(), plugin, again);
 }
 
 async function runAsRunner(): Promise<never> {
   // If the reply to a request was lost, its record tells the outcome.
   await mayHaveBegun();
-  const { runPlugin } = await import('../src/plugin/run.ts');
-  return runPlugin(await RUNNER.load(), loadPlugin, { release: () => releaseOf(RUNNER_NAME) });
+  return await serveOnce(await RUNNER.load(), RUNNER_NAME);
+}
+
+/** What no daemon notes, the process of the plugin does. */
+async function serveOnce(plugin: PluginDefinition, type: KnownType, again = false): Promise<never> {
+  const [{ runPlugin }, { noteCall }] = await Promise.all([
+    import('../src/plugin/run.ts'),
+    import('../src/observe/history.ts'),
+  ]);
+  const onReply = (request: string, reply: string) => noteCall(name, process.env, request, reply);
+  return runPlugin(plugin, loadPlugin, { again, release: () => releaseOf(type), onReply });
 }
 
 async function runAsTool(args: readonly string[]): Promise<never> {

@@ -15,7 +15,7 @@ const ROOT = path.resolve(import.meta.dir, '../..');
  * share these layers, and what is its own is divided by Bun.
  */
 export const PROCESSES: Readonly<Record<string, readonly string[]>> = {
-  plugin: ['src/plugin/run.ts', 'src/netlink/rtnl/link.ts'],
+  plugin: ['src/plugin/run.ts', 'src/observe/history.ts', 'src/netlink/rtnl/link.ts'],
   // The command starts its worker with this before it loads the rest.
   early: ['src/worker/process.ts'],
   command: [

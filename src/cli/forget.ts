@@ -6,7 +6,7 @@ import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/run/runtime.ts';
 import { type PluginCall, processSegments, type Segment, startPlugin } from '../chain/run/segment.ts';
 import { keyOf } from '../cni/attachment.ts';
-import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { attempt, CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { asWord } from '../net/interface.ts';
 import { isThere } from '../node/devices.ts';
@@ -74,13 +74,6 @@ function forgiving(
   const { find = findPlugin, segments = processSegments(startPlugin, runtime.isOwn) } = runtime;
   const missing = new Map<string, CniError>();
   const ipams: { readonly type: string; readonly segment: Segment }[] = [];
-  const isOwn = (type: string): boolean => {
-    try {
-      return segments.joins(find(type, runtime.pluginDirs));
-    } catch {
-      return ownTypes.includes(type);
-    }
-  };
   const findOrNote: typeof find = (type, dirs) => {
     try {
       return find(type, dirs);
@@ -113,7 +106,8 @@ function forgiving(
         else {
           const calls = segment.calls.map(call => {
             const type = ipamOf(call);
-            if (type === undefined || isOwn(type)) return call;
+            const path = type && attempt(() => find(type, runtime.pluginDirs));
+            if (!type || (path ? segments.joins(path) : ownTypes.includes(type))) return call;
             ipams.push({ type, segment: { ...segment, calls: [call] } });
             return withoutIpam(call);
           });

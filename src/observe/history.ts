@@ -3,7 +3,11 @@
 import { join } from 'node:path';
 import type { RequestWatcher } from '../chain/run/runtime.ts';
 import { derivedNameOf } from '../cni/attachment.ts';
+import { stateDir } from '../cni/directories.ts';
+import { findCniArgs } from '../cni/env.ts';
+import { objectIn } from '../cni/invocation.ts';
 import { defined, isObject, tryParse } from '../cni/json.ts';
+import { RUNNER_VARIABLE } from '../files/process-stat.ts';
 import { tryRead } from '../files/read-file.ts';
 import { outcomeOf, podOf, type RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';
@@ -23,7 +27,7 @@ export interface HistoryEvent {
   readonly podNamespace?: string;
   /** Without a namespace of pods, what people call the container. */
   readonly podName?: string;
-  /** `command`, `daemon`, or `runtime`: another runtime called a plugin, which the daemon served. */
+  /** `command`, `daemon`, or `runtime`: another runtime called a plugin. */
   readonly by: string;
   /** The plugin that a runtime called. */
   readonly plugin?: string;
@@ -94,6 +98,31 @@ export function eventOf(
     code,
     ...how,
   };
+}
+
+/**
+ * Notes what a process of a plugin did for a runtime. A runner of ours notes its chain itself, and a plugin that calls another one its own
+ * call.
+ * @param request what the plugin was sent
+ * @param reply what it printed
+ */
+export function noteCall(
+  plugin: string,
+  env: Readonly<Record<string, string | undefined>>,
+  request: string,
+  reply: string,
+): void {
+  const { name: network, type } = objectIn(request) ?? {};
+  if (env[RUNNER_VARIABLE] !== undefined || type !== plugin || typeof network !== 'string') return;
+  const { CNI_COMMAND: verb = '', CNI_CONTAINERID: containerId = '' } = env;
+  const { CNI_IFNAME: ifname = '', CNI_NETNS: netns = '', CNI_ARGS: args = '' } = env;
+  const { code = 0, msg: message } = (objectIn(reply) ?? {}) as {
+    readonly code?: number;
+    readonly msg?: string;
+  };
+  const call = { verb, network, containerId, ifname, netns, ...podOf(findCniArgs(args)) };
+  const event = eventOf({ ...call, code, ...defined({ message }) }, { by: 'runtime', plugin });
+  if (event !== undefined) appendHistory(stateDir(env), [event]);
 }
 
 /** Notes a request that has ended and has a trace. */

@@ -14,11 +14,20 @@ import { readStdin, writeAll } from './stdio.ts';
  * @param again an ADD of this invocation may already have run, to an unknown point: it is undone first, as
  *   a runtime does that gets no reply (SPEC "DEL")
  * @param release gives the version of the executable, which it prints when called by hand
+ * @param onReply told of the request, as it was read, and of the reply, which the caller has by then
  */
 export async function runPlugin(
   definition: PluginDefinition,
   siblings?: PluginLookup,
-  { again = false, release }: { again?: boolean; release?: () => Promise<string> } = {},
+  {
+    again = false,
+    release,
+    onReply,
+  }: {
+    again?: boolean;
+    release?: () => Promise<string>;
+    onReply?: (request: string, reply: string) => void;
+  } = {},
 ): Promise<never> {
   if (!process.env.CNI_COMMAND) {
     writeAll(2, aboutText(definition, await release?.()));
@@ -34,10 +43,16 @@ export async function runPlugin(
   if (again && env.CNI_COMMAND === 'ADD')
     await serve(definition, { env: { ...env, CNI_COMMAND: 'DEL' }, readStdin: readRequest }, siblings);
   const asked = env.CNI_COMMAND === 'GC' ? { [ASKED_VARIABLE]: String(startedAt()) } : {};
-  const reply = await serve(definition, { env: { ...env, ...asked }, readStdin: readRequest }, siblings);
+  let request = '';
+  const readOnce = (): string => {
+    request = readRequest();
+    return request;
+  };
+  const reply = await serve(definition, { env: { ...env, ...asked }, readStdin: readOnce }, siblings);
   const problem = attemptToWrite(reply.stdout);
   if (problem) reply.log.error(`Cannot write the reply to standard output: ${problem}`);
   await reply.log.flush();
+  onReply?.(request, reply.stdout);
   process.exit(problem ? 1 : reply.exitCode);
 }
 

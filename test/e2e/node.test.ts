@@ -7,7 +7,7 @@ import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
 import { follow } from '../helpers/follow.ts';
-import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
+import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
@@ -219,7 +219,6 @@ describeRoot('a node', () => {
       expect(stdout.split('\n').map(line => line.slice(19))).toEqual([
         '  ADD      shop/web-0 eth0 on podnet  [command; history]',
         '  DEL      shop/web-0 eth0 on podnet  [command; history]',
-        'what runtimes did, only what is still attached is listed',
         '',
       ]);
       expect((await run('log', '--network', 'other')).stdout).toStartWith('nothing is on record since 20');
@@ -227,5 +226,45 @@ describeRoot('a node', () => {
       await until(() => followed().length > 2);
       expect(await follower.end()).toBe(0);
       expect(followed()).toEqual(['ADD', 'ADD', 'DEL']);
+    }));
+
+  test('log tells what a runtime had plugins do without a daemon, a row for each operation', () =>
+    onNode(async ({ lab, run }) => {
+      const container = await lab.container();
+      const conf = { cniVersion: '1.0.0', name: 'other' };
+      const ipam = { type: 'host-local', subnet: '10.99.0.0/24', dataDir: `${lab.tmp}/leases` };
+      const portMappings = [{ hostPort: 8099, containerPort: 80, protocol: 'tcp' }];
+      const list = {
+        bridge: { ...conf, type: 'bridge', bridge: 'br9', ipam },
+        portmap: { ...conf, type: 'portmap', runtimeConfig: { portMappings } },
+      };
+      const args = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-9';
+      const call = (
+        type: keyof typeof list,
+        command: 'ADD' | 'CHECK' | 'DEL',
+        more: { prevResult?: Row } = {},
+      ) => lab.plugin(type, { command, conf: list[type], container, args, ...more });
+      const { result: prevResult = {} } = await call('bridge', 'ADD');
+      await call('portmap', 'ADD', { prevResult });
+      await call('bridge', 'CHECK', { prevResult });
+      await call('portmap', 'DEL', { prevResult });
+      await call('bridge', 'DEL', { prevResult });
+      // What a plugin of another project calls is part of its call.
+      const ipamOnly = { ...conf, type: 'bridge', ipam };
+      expect((await lab.plugin('host-local', { command: 'DEL', conf: ipamOnly, container })).exitCode).toBe(
+        0,
+      );
+      const { error } = await lab.plugin('bridge', {
+        command: 'ADD',
+        conf: { ...list.bridge, mtu: -1 },
+        container,
+      });
+      expect(error?.code).toBe(7);
+      const { stdout } = await run('log', '--network', 'other');
+      expect(linesOf(stdout).map(line => line.slice(21))).toEqual([
+        'ADD      shop/web-9 eth0 on other  [runtime, bridge, portmap; history]',
+        'DEL      shop/web-9 eth0 on other  [runtime, portmap, bridge; history]',
+        expect.stringMatching(/^ADD .* eth0 on other failed \(7\): .*mtu.* {2}\[runtime, bridge; history\]$/),
+      ]);
     }));
 });

@@ -2,12 +2,10 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { runDir } from '../../cni/directories.ts';
 import { decodingFailure } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { listLeases, parseOwner, readLease } from '../../ipam/lease-files.ts';
 import { count, localTime, oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
-import { viewDaemon } from '../../node/doctor/finding.ts';
 import type { NodeModel } from '../../node/model.ts';
 import { titleOf, withoutElements } from '../../node/words.ts';
 import { type HistoryEvent, readHistory } from '../../observe/history.ts';
@@ -67,20 +65,12 @@ export async function run(call: CommandCall): Promise<number> {
     return follow(call, stateDir, history.at(-1));
   }
   const nothing = `nothing is on record since ${new Date(since).toISOString()}\n`;
-  const gap = await gapIn(call);
   await printList(call, 'LogEntryList', shown, {
-    text: () => `${renderLog(shown, styleOf(call)) || nothing}${gap}`,
-    wide: () => `${renderLog(shown, styleOf(call), true) || nothing}${gap}`,
+    text: () => renderLog(shown, styleOf(call)) || nothing,
+    wide: () => renderLog(shown, styleOf(call), true) || nothing,
     names: () => namesIn(shown),
   });
   return 0;
-}
-
-/** What the history cannot have: a plugin that a runtime starts notes nothing, as that would cost every start. */
-async function gapIn(call: CommandCall): Promise<string> {
-  const { kind } = await viewDaemon(runDir(call.env));
-  if (kind !== 'none' && kind !== 'gone') return '';
-  return 'no daemon runs: of what runtimes did, only what is still attached is listed\n';
 }
 
 /** Prints what the history gets; each event is an answer of its own. */

@@ -49,10 +49,13 @@ test('a worker is started before the modules of the command are loaded', () => {
   expect(early.filter(file => /^src\/(cli|chain\/records)\//.test(file))).toEqual([]);
 });
 
-test('a plugin loads nothing of the runner, and no package', () => {
-  const modules = modulesOf('plugins/main.ts', 'src/plugin/run.ts', 'plugins/tuning/plugin.ts');
+test('a plugin loads nothing of the runner but how history is written, and no package', () => {
+  const own = ['src/plugin/run.ts', 'src/observe/history.ts', 'plugins/tuning/plugin.ts'];
+  const modules = modulesOf('plugins/main.ts', ...own);
   expect(modules).toContain('plugins/tuning/plan.ts');
-  expect(modules.filter(file => /^src\/(cli|chain\/records|observe)\/|node_modules/.test(file))).toEqual([]);
+  const runners = modules.filter(file => /^src\/(cli|chain\/records|observe)\/|node_modules/.test(file));
+  const written = ['history', 'record', 'rotating-file', 'secrets'];
+  expect(runners.toSorted()).toEqual(written.map(name => `src/observe/${name}.ts`));
 });
 
 test('a chain is run with few modules of Node, which take as long to load as all of ours', () => {
