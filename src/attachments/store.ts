@@ -11,7 +11,7 @@ import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { fileExists, tryRead } from '../files/read-file.ts';
 import { type EntryFilter, isMeant, listEntries, readEntry, sweepCache } from './entries.ts';
 import { type HoldCall, type Past, pastOf, tryHold } from './hold.ts';
-import { type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
+import { findHolder, type LockPlace, sweepDeadLocks, sweepLocks } from './lock.ts';
 import {
   cacheDirsOf,
   findLaterEntry,
@@ -125,7 +125,8 @@ function readUnsettled(
   if (note === undefined || noted?.kind === 'elsewhere') return undefined;
   const record = standing(place.stateDir, note);
   const past = record && pastOf(record, place.env);
-  const isChanging = past?.kind === 'changing' && !past.holder;
+  // A process that finishes a change, or repairs, has a lock and no note.
+  const isChanging = past?.kind === 'changing' && !past.holder && !findHolder(place, note);
   if (record && past && (isChanging || past.toDelete !== undefined)) return { record, past };
   const later = !record && noted?.toDelete !== undefined && findLaterEntry(note);
   if (later) onWarning?.(madeAgain(note, later));

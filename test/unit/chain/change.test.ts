@@ -4,6 +4,7 @@ import path from 'node:path';
 import { type KnownAttachment, readAttachment } from '../../../src/attachments/store.ts';
 import { applyChange, type Change, changeNetwork, settleChange } from '../../../src/chain/change.ts';
 import { isChangedSince } from '../../../src/chain/records/known-add.ts';
+import { recover } from '../../../src/chain/records/recover.ts';
 import { repairOne } from '../../../src/chain/records/repair.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../src/chain/run/run.ts';
 import type { ChainRuntime } from '../../../src/chain/run/runtime.ts';
@@ -150,6 +151,18 @@ describe('settleChange()', () => {
     await settleChange(ID, runtime);
     expect(plugins.calls).toEqual(['do three 1', 'do two 1']);
     expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
+  });
+
+  test('is no reason for other ADDs of the network to wait while a process works on the attachment', async () => {
+    interrupt(5);
+    const held = mustClaim(runtime.stateDir, ID, 'repair');
+    const warnings: string[] = [];
+    const watched = { ...runtime, onWarning: ({ message }: Error) => warnings.push(message) };
+    await recover({ network: ID.network }, watched);
+    expect([plugins.calls, warnings]).toEqual([[], []]);
+    held.release();
+    await recover({ network: ID.network }, watched);
+    expect(plugins.calls).toEqual(['do three 1', 'do two 1']);
   });
 
   test('leaves one whose namespace is gone to its DEL', async () => {
