@@ -270,11 +270,12 @@ export class Held {
    * @throws CniError 11 when they do not end in time
    */
   async awaitOrphans(): Promise<void> {
-    const wasCutOff = await awaitOrphans(this.#orphans, this.#call.onWarning);
+    const { onWarning, deadlineMs } = this.#call;
+    const wasCutOff = await awaitOrphans(this.#orphans, onWarning, deadlineMs);
     this.#lock?.forgetDead();
     if (!wasCutOff) return;
     sweepCache(this.#cacheDir);
-    orTell(this.#call.onWarning, () => putEntryBack(this.#cacheDir, this.#id));
+    orTell(onWarning, () => putEntryBack(this.#cacheDir, this.#id));
   }
 
   /** Ends the plugins of an ADD that a dead runner has left at work on interfaces of the container: their results are not needed. */

@@ -372,7 +372,7 @@ function workerOf(runners: readonly Runner[]): Match {
   };
 }
 
-/** Longest wait for plugins whose runner has died. */
+/** Longest wait for plugins whose runner has died, unless the operation gives its own less: recovery before a verb must not delay that. */
 const ORPHAN_PROCESSES_MS = 5_000;
 const LOOK_FOR_ORPHANS_MS = 50;
 
@@ -384,8 +384,9 @@ const LOOK_FOR_ORPHANS_MS = 50;
 export async function awaitOrphans(
   orphans: Orphaned,
   onWarning?: (warning: CniError) => void,
+  deadlineMs = ORPHAN_PROCESSES_MS,
 ): Promise<boolean> {
-  const until = performance.now() + ORPHAN_PROCESSES_MS;
+  const until = performance.now() + Math.min(deadlineMs, ORPHAN_PROCESSES_MS);
   for (;;) {
     const processes = findOrphanProcesses(orphans);
     const [first] = processes;

@@ -5,6 +5,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import {
+  awaitOrphans,
   buryOwner,
   endOrphanAdds,
   endOrphanProcesses,
@@ -326,6 +327,15 @@ describe('findStragglers()', () => {
     await start({ ...link, CNI_CONTAINERID: 'c2' });
     await start({ ...link, [RUNNER_VARIABLE]: '999999-2' });
     expect(findOrphanProcesses(RECORD).map(one => one.pid)).toEqual([pid]);
+  });
+
+  test('is not waited for longer than an operation gives a plugin of its own', async () => {
+    const pid = await start({ [RUNNER_VARIABLE]: DEAD_PROCESS, CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0' });
+    const waiting = awaitOrphans(RECORD, undefined, 0);
+    process.kill(pid, 'SIGKILL');
+    await expect(waiting).rejects.toThrow(
+      `process ${pid}, a plugin whose runner died, is still working on it`,
+    );
   });
 
   test('finds workers whose runner has died, whatever they serve', async () => {
