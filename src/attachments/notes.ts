@@ -8,11 +8,9 @@ import {
   fstatSync,
   lstatSync,
   openSync,
-  readdirSync,
   readFileSync,
   readlinkSync,
   rmSync,
-  statSync,
   symlinkSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -37,7 +35,14 @@ import { attempt, CniError, decodingFailure, ErrorCode, invalidConfig } from '..
 import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
-import { fileFailure, inDirectory, namesIfThere, UNREADABLE, unlessThere } from '../files/read-file.ts';
+import {
+  fileExists,
+  fileFailure,
+  inDirectory,
+  namesIfThere,
+  UNREADABLE,
+  unlessThere,
+} from '../files/read-file.ts';
 import {
   type Entry,
   isPair,
@@ -442,8 +447,9 @@ export function readNote(file: string, stateDir?: string): KnownAttachment | und
     if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
     fd = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (cause) {
-    if (isMissing(cause)) return undefined;
-    if ((cause as NodeJS.ErrnoException).code === 'ELOOP') throw unfit(file, 'it is a symbolic link');
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return undefined;
+    if (code === 'ELOOP') throw unfit(file, 'it is a symbolic link');
     throw fileFailure('read note', file, cause);
   }
   try {
@@ -487,22 +493,11 @@ function unfit(file: string, problem: string): CniError {
  * @throws CniError 5
  */
 function listNames(dir: string, withHidden?: (names: readonly string[]) => void): string[] {
-  try {
-    // Checking first is cheaper than an error that is thrown and caught.
-    if (!statSync(dir, { throwIfNoEntry: false })) return [];
-    const names = readdirSync(dir);
-    const visible = names.filter(name => !name.startsWith('.'));
-    if (visible.length < names.length) withHidden?.(names.filter(name => name.startsWith('.')));
-    return visible.sort();
-  } catch (cause) {
-    if (isMissing(cause)) return [];
-    throw fileFailure('list records in', dir, cause);
-  }
-}
-
-/** True for an error that says there is no such file. */
-function isMissing(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === 'ENOENT';
+  // Checking first is cheaper than an error that is thrown and caught.
+  const names = fileExists(dir) ? namesIfThere(dir, 'records') : [];
+  const visible = names.filter(name => !name.startsWith('.'));
+  if (visible.length < names.length) withHidden?.(names.filter(name => name.startsWith('.')));
+  return visible.sort();
 }
 
 /** Version of the layout; a note of another version is reported and left alone. */

@@ -254,11 +254,6 @@ async function repairPlugins(
   return plugins;
 }
 
-async function failureOf(work: () => Promise<void>): Promise<CniError | undefined> {
-  try {
-    await work();
-    return undefined;
-  } catch (error) {
-    return toCniError(error);
-  }
+function failureOf(work: () => Promise<void>): Promise<CniError | undefined> {
+  return work().then(() => undefined, toCniError);
 }
