@@ -2,6 +2,13 @@
 
 import { describe, expect, test } from 'bun:test';
 import { symlinkSync } from 'node:fs';
+import { haveOthersForget } from '../../plugins/firewall/kernel/others.ts';
+import { TALLY } from '../../plugins/firewall/plan.ts';
+import { filterOwnerOf } from '../../src/attach/owner.ts';
+import { addElements, deleteElements } from '../../src/netlink/nft/element.ts';
+import { commit } from '../../src/netlink/nft/message.ts';
+import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Lab, useLabs } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -262,6 +269,35 @@ describeRoot(
       for (const family of FAMILIES) expect(await ping(lab, lab.host, outside.address[family])).toBe(true);
       return scene;
     }
+
+    test('rules of an interface stay for a pod that comes while the last one goes', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      const conf = { backend: 'iptables', ingressPolicy: 'isolated' };
+      expect(await add(lab, a, { conf })).toMatchObject({ exitCode: 0 });
+      const netns = openNetns(lab.host.path);
+      const [going, coming] = inNetns(netns, () =>
+        [0, 1].map(() => new NetlinkSocket(NETLINK_NETFILTER)),
+      ) as [NetlinkSocket, NetlinkSocket];
+      try {
+        const transaction = going.transaction.bind(going);
+        going.transaction = (...args) => {
+          going.transaction = transaction;
+          // Two addresses each.
+          const counted = { key: ['br1'], data: [4] };
+          commit(coming, [...deleteElements(TALLY, [counted.key]), ...addElements(TALLY, [counted])]);
+          return transaction(...args);
+        };
+        await haveOthersForget(going, [
+          filterOwnerOf({ network: 'podnet', containerId: a.id, ifname: 'eth0' }),
+        ]);
+      } finally {
+        for (const socket of [going, coming]) socket.close();
+        closeNetns(netns);
+      }
+      const rules = (await rulesOf(lab)).join('\n');
+      expect(rules).not.toContain(a.v4);
+      expect(rules).toContain('-i br1 -o br1');
+    });
   },
   requires('nft', 'iptables', 'iptables-legacy'),
 );

@@ -192,20 +192,22 @@ export function checkIptables(socket: NetlinkSocket, plan: AccessPlan, adminChai
  */
 export function releaseIptables(socket: NetlinkSocket, claims: readonly Claim[], kept?: AccessPlan): void {
   const pods = claims.map(({ pod }) => pod).filter(pod => !kept?.pods.some(one => sameIp(one, pod)));
-  const homes = [...new Set(claims.flatMap(({ home }) => home ?? []))].filter(home => {
-    const [count = 0] = (findElement(socket, TALLY, [home])?.data ?? []) as readonly number[];
-    return (
-      !(kept?.isNamed && home === kept.ingress?.home) &&
-      count <= claims.filter(one => one.home === home).length
-    );
-  });
-  if (pods.length + homes.length === 0) return;
-  removeFromIptables(socket, familiesOf(claims.map(({ pod }) => pod)), pods, homes);
+  // Counted while the rules are read: another pod may have come behind the interface.
+  const homesOf = () =>
+    [...new Set(claims.flatMap(({ home }) => home ?? []))].filter(home => {
+      const [count = 0] = (findElement(socket, TALLY, [home])?.data ?? []) as readonly number[];
+      return (
+        !(kept?.isNamed && home === kept.ingress?.home) &&
+        count <= claims.filter(one => one.home === home).length
+      );
+    });
+  if (pods.length + homesOf().length === 0) return;
+  removeFromIptables(socket, familiesOf(claims.map(({ pod }) => pod)), pods, homesOf);
 }
 
 /** Removes addresses that the reference added, if its chains exist. */
 export function releaseForeignRules(socket: NetlinkSocket, pods: readonly Ip[]): void {
-  removeFromIptables(socket, familiesOf(pods), pods, []);
+  removeFromIptables(socket, familiesOf(pods), pods);
 }
 
 /** Whether there are rules that accept packets of one of the addresses, whichever plugin wrote them. */
@@ -263,11 +265,11 @@ function removeFromIptables(
   socket: NetlinkSocket,
   families: readonly Family[],
   pods: readonly Ip[],
-  bridges: readonly string[],
+  homesOf: () => readonly string[] = () => [],
 ): void {
   for (const place of presentTables(socket, families)) {
     const own = pods.filter(pod => pod.family === place.family);
-    updateTable(socket, place, { pods: own }, saved => releaseLines(saved, own, bridges));
+    updateTable(socket, place, { pods: own }, saved => releaseLines(saved, own, homesOf()));
   }
 }
 
