@@ -147,8 +147,9 @@ export function tryHold(id: AttachmentId, call: HoldCall): Held | { readonly hol
   const lock = takeLock({ stateDir, env }, id, purpose, deadlineMs);
   if ('holder' in lock) return lock;
   const record = lookQuietly(stateDir, id, onWarning);
-  // The run directory may have been lost.
-  const holder = record && holderOf(record);
+  // The run directory may have been lost. One that was killed may still be there, if the freezer keeps it.
+  const isDead = ({ op }: Runner) => lock.dead.some(one => one.op === op);
+  const holder = record && holderOf({ runners: record.runners.filter(one => !isDead(one)) });
   if (holder === undefined) return new Held(id, call, lock, record);
   lock.release();
   return { holder };
@@ -190,6 +191,11 @@ function waitLimit(id: AttachmentId, { signal, onWarning }: HoldCall): (holder: 
   return async holder => {
     const { pid, time } = holder;
     const elapsed = performance.now() - begin;
+    if (elapsed > LOCK_DEADLINE_MS || signal?.aborted) {
+      throw tryAgainLater(
+        `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
+      );
+    }
     if (elapsed > FROZEN_MS && (await isFrozen(holder)) && (await endFrozen(holder))) {
       onWarning?.(
         new CniError(
@@ -198,11 +204,6 @@ function waitLimit(id: AttachmentId, { signal, onWarning }: HoldCall): (holder: 
         ),
       );
       return true;
-    }
-    if (elapsed > LOCK_DEADLINE_MS || signal?.aborted) {
-      throw tryAgainLater(
-        `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
-      );
     }
     await pause(LOOK_AGAIN_MS);
     return false;

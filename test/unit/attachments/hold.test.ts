@@ -5,6 +5,7 @@ import path from 'node:path';
 import { sweepCache, writeEntry } from '../../../src/attachments/entries.ts';
 import { type Held, type HeldKnown, hold, pastOf, tryHold } from '../../../src/attachments/hold.ts';
 import {
+  buryOwner,
   endRunner,
   type LockPlace,
   type Purpose,
@@ -176,6 +177,19 @@ describe('tryHold()', () => {
       args: [['K', 'v']],
     });
     expect(fs.statSync(noteFileOf(dir, ID)).size).toBeLessThan(2000);
+  });
+
+  test('passes on what a killed process had that the freezer keeps, though the note still names it', () => {
+    const start = readRunningStat(1)?.start ?? '';
+    const runner = { ...startRunner(), pid: 1, start, op: `1-${start}-1` };
+    createNote(dir, intentOf({ runner, cacheDir: run }));
+    const lock = path.join(run, 'locks/own/testnet/c1:eth0');
+    fs.mkdirSync(lock, { recursive: true });
+    fs.symlinkSync(`add ${runner.pidns} ${bootId(place.env)}  ${Date.now()}`, path.join(lock, runner.op));
+    expect(attempt()).toMatchObject({ holder: { pid: 1 } });
+    buryOwner(place, ID, runner);
+    end(drop);
+    expect(readRecord(dir, ID)).toBeUndefined();
   });
 
   test('passes to another process only when the first has ended', async () => {
