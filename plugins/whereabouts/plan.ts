@@ -7,7 +7,7 @@ import {
   cidrsOverlap,
   findCidr,
   findIp,
-  IP_BITS,
+  hostCidr,
   type Ip,
   isSmallest,
   lastOf,
@@ -39,7 +39,7 @@ export function planRanges(ipam: Ipam): Range[] {
     throw invalid('"node_slice_size" is for one range, and the configuration has several');
   }
   if (raw.length === 0) throw invalid('the configuration has neither "range" nor "ipRanges"');
-  const gateway = ipam.gateway ? findIp(ipam.gateway) : undefined;
+  const gateway = ipam.gateway ? findIp(decimal(ipam.gateway)) : undefined;
   if (ipam.gateway && gateway === undefined)
     throw invalid(`"gateway" is no address: ${JSON.stringify(ipam.gateway)}`);
   const ranges = raw.map(one => parseRange(one, gateway, ipam.network_name ?? ''));
@@ -117,20 +117,18 @@ export function nextFree(
 function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): Range {
   const { head, tail, whole } = subnetIn(raw);
   const subnet = subnetOf(whole);
-  const [first, last] = endsOf(subnet);
+  const ends = endsOf(subnet);
   const member = (key: string, text: string | undefined, otherwise: Ip): Ip => {
     if (!text) return otherwise;
-    const ip = findIp(text);
+    const ip = findIp(decimal(text));
     if (ip && cidrContains(subnet, ip)) return ip;
     // The original ignores it without a word, and hands out what was not meant.
     throw invalid(`"${key}" ${JSON.stringify(text)} is no address of ${renderCidr(subnet)}`);
   };
+  const start = member('range_start', tail === undefined ? raw.range_start : head, ends[0]);
+  const end = member('range_end', tail === undefined ? raw.range_end : renderIp(whole.ip), ends[1]);
   // The ends of the subnet itself are no hosts' addresses, and the original hands out neither.
-  const from = later(first, member('range_start', tail === undefined ? raw.range_start : head, first));
-  const to = earlier(
-    last,
-    member('range_end', tail === undefined ? raw.range_end : renderIp(whole.ip), last),
-  );
+  const [from, to] = within([start, end], ends);
   if (from.value > to.value)
     throw invalid(`"range_start" ${renderIp(from)} comes after "range_end" ${renderIp(to)}`);
   const excluded = [
@@ -146,17 +144,13 @@ function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): R
   return { ...placeOf({ whole }, network), free };
 }
 
-function later(one: Ip, other: Ip): Ip {
-  return one.value > other.value ? one : other;
-}
-
-function earlier(one: Ip, other: Ip): Ip {
-  return one.value < other.value ? one : other;
+function within([from, to]: Stretch, [first, last]: Stretch): Stretch {
+  return [from.value > first.value ? from : first, to.value < last.value ? to : last];
 }
 
 /** The parts of `range`: a subnet, or first and last address. */
 function subnetIn({ range = '' }: RangeConf) {
-  const [head = '', tail] = range.split('-').map(part => part.trim());
+  const [head = '', tail] = range.split('-').map(decimal);
   const whole = findCidr(tail ?? head);
   if (whole === undefined) throw invalid(`"range" must be a subnet, found ${JSON.stringify(range)}`);
   return { head, tail, whole };
@@ -170,11 +164,20 @@ function placeOf({ whole }: { readonly whole: Cidr }, network: string): Omit<Ran
 
 /** To the original, what is excluded outside of a range or around it is no mistake: ranges of a list share what they exclude. */
 function clipped(text: string, subnet: Cidr): string[] {
-  const ip = findIp(text);
-  const cidr = ip ? { ip, prefix: IP_BITS[ip.family] } : findCidr(text);
-  if (cidr === undefined) return [text];
-  if (!cidrsOverlap(cidr, subnet)) return [];
-  return [cidr.prefix < subnet.prefix ? renderCidr(subnet) : text];
+  const cidr = findNet(text);
+  if (cidr && !cidrsOverlap(cidr, subnet)) return [];
+  return [cidr ? renderCidr(cidr.prefix < subnet.prefix ? subnet : cidr) : text];
+}
+
+/** A subnet, or an address alone. */
+export function findNet(text: string): Cidr | undefined {
+  const ip = findIp(decimal(text));
+  return ip ? hostCidr(ip) : findCidr(decimal(text));
+}
+
+/** To the original, octets are decimal even if they begin with zeros. */
+export function decimal(text: string): string {
+  return text.trim().replaceAll(/\b0+(?=\d)/g, '');
 }
 
 /** First and last address to hand out. The original has none in the smallest subnets. */
@@ -200,9 +203,8 @@ export function sliceOf(range: Range, slice: string, node: string, networkName: 
     );
   }
   const pool = poolOfSlice(range, cidr, node, networkName);
-  const [first, last] = endsOf(pool.subnet);
-  const free = range.free.flatMap(([from, to]): Stretch[] => {
-    const [low, high] = [later(from, first), earlier(to, last)];
+  const free = range.free.flatMap((stretch): Stretch[] => {
+    const [low, high] = within(stretch, endsOf(pool.subnet));
     return low.value <= high.value ? [[low, high]] : [];
   });
   return { ...pool, free };

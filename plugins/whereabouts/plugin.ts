@@ -19,7 +19,6 @@ import {
   cidrContains,
   findCidr,
   findIp,
-  IP_BITS,
   type Ip,
   renderCidr,
   renderIp,
@@ -39,7 +38,7 @@ import {
   requireRoom,
 } from './books.ts';
 import { type Ipam, WhereaboutsConf } from './config.ts';
-import { type Local, planRanges, poolsOf, type Range } from './plan.ts';
+import { decimal, findNet, type Local, planRanges, poolsOf, type Range } from './plan.ts';
 
 /** All attempts of one call; a runtime waits longer. */
 const DEADLINE_MS = 30_000;
@@ -260,13 +259,12 @@ function staticAddresses(call: Call, ipam: Ipam): StaticAddress[] {
   const wrong = (code: number, where: string, text: string) =>
     new CniError(code, `Cannot use ${where}: ${JSON.stringify(text)} is no address`);
   const parse = (text: string, where: string, code: number): Cidr => {
-    const ip = findIp(text.trim());
-    const cidr = ip ? { ip, prefix: IP_BITS[ip.family] } : findCidr(text.trim());
+    const cidr = findNet(text);
     if (cidr) return cidr;
     throw wrong(code, where, text);
   };
   const gateways = splitList(GATEWAY).map(text => {
-    const ip = findIp(text.trim());
+    const ip = findIp(decimal(text));
     if (ip) return ip;
     throw wrong(invalidEnvironment, 'CNI_ARGS "GATEWAY"', text);
   });
@@ -316,7 +314,7 @@ function resultOf(
   ips: readonly Ip[],
   extra: NonNullable<Result['ips']>,
 ): Result {
-  const gateway = ipam.gateway ? findIp(ipam.gateway) : undefined;
+  const gateway = ipam.gateway ? findIp(decimal(ipam.gateway)) : undefined;
   const own = ranges.flatMap(({ prefix }, i) => {
     const ip = ips[i];
     if (ip === undefined) return [];
