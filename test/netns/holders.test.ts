@@ -42,3 +42,18 @@ describeRoot('a namespace whose addresses never keep still', () => {
     });
   });
 });
+
+describeRoot('a device with as many alternative names as the kernel takes', () => {
+  test('is seen with its addresses', () =>
+    withHost(async lab => {
+      const container = await lab.container();
+      await lab.ip(container, 'link', 'add', 'big', 'type', 'veth', 'peer', 'name', 'other');
+      await lab.ip(container, 'addr', 'add', '10.253.0.1/24', 'dev', 'big');
+      const names = Array.from({ length: 400 }, (_, i) => `${i}`.padStart(120, 'x'));
+      const lines = names.map(name => `link property add dev big altname ${name}\n`);
+      writeFileSync(`${lab.tmp}/names`, lines.join(''));
+      await lab.ip(container, '-batch', `${lab.tmp}/names`);
+      const holders = findUse()?.holders.get('10.253.0.1');
+      expect(holders?.map(({ ifname, netns }) => [ifname, netns])).toEqual([['big', container.path]]);
+    }));
+});
