@@ -50,7 +50,7 @@ import { createPair, type Pair, removePair, removeStalePairs } from '../../src/a
 import { findOwner } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/json.ts';
 import { type Result, resultIp } from '../../src/cni/result.ts';
-import { type Cidr, renderCidr, sameSubnet } from '../../src/net/ip.ts';
+import { renderCidr, sameSubnet } from '../../src/net/ip.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
 import {
@@ -198,15 +198,11 @@ function configureContainerEnd(call: Call, { container: link }: Pair, plan: PtpP
   addRoutes(container, link, plan.toSubnets);
 }
 
+/** No other device on the link could have the gateway's address, so duplicates are not looked for. */
 function configureHostEnd(call: Call, link: Link, plan: PtpPlan): void {
   if (plan.hostAddresses.some(({ ip }) => ip.family === 6)) enableHostIpv6(link.name);
-  for (const cidr of plan.hostAddresses) addHostAddress(call.host, link, cidr);
+  for (const cidr of plan.hostAddresses) addAddress(call.host, link.index, cidr, { nodad: true });
   for (const route of plan.hostRoutes) addHostRoute(call, link, route);
-}
-
-/** Gives the host end an address. No other device on the link could have the gateway's address, so duplicates are not checked. */
-function addHostAddress(host: NetlinkSocket, link: Link, cidr: Cidr): void {
-  addAddress(host, link.index, cidr, { nodad: true });
 }
 
 /**
@@ -325,7 +321,7 @@ function repairHostEnd(call: Call, outside: Link, plan: PtpPlan): void {
       () => checkAddresses(host, outside, [cidr]),
       () => {
         if (cidr.ip.family === 6) enableHostIpv6(outside.name);
-        addHostAddress(host, outside, cidr);
+        addAddress(host, outside.index, cidr, { nodad: true });
       },
     );
   }

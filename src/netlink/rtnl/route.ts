@@ -1,6 +1,6 @@
 // How are routes added, listed and removed, and where would the kernel send a packet?
 
-import { type Cidr, type Family, IP_BITS, type Ip, networkOf, renderCidr, renderIp } from '../../net/ip.ts';
+import { type Cidr, IP_BITS, type Ip, networkOf, renderCidr, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import {
   align4,
@@ -275,25 +275,13 @@ function asRoute({ via, ...rest }: OriginRoute): Route {
 
 type RouteParts = Parameters<typeof routeMessage.encode>;
 
-/** Tables above 255 only fit into the attribute. */
-function smallTable(table: number): number {
-  return table < 256 ? table : 0;
-}
-
-function largeTable(table: number): number | undefined {
-  return table < 256 ? undefined : table;
-}
-
 function tableOf({ header, attrs }: RouteMessage): number {
   return attrs.table ?? header.table;
 }
 
 function destinationOf({ header, attrs: { dst } }: RouteMessage): Cidr {
-  return { ip: dst ?? { family: familyOf(header), value: 0n }, prefix: header.dstLength };
-}
-
-function familyOf({ family }: RouteMessage['header']): Family {
-  return family === AF[4] ? 4 : 6;
+  const anywhere = { family: header.family === AF[4] ? 4 : 6, value: 0n } as const;
+  return { ip: dst ?? anywhere, prefix: header.dstLength };
 }
 
 /** Adds a route before those with the same destination; IPv6 uses the older ones first. Same as: `ip route prepend …` */
@@ -464,6 +452,8 @@ function messageOf(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Rout
   const { dst, gateway, oif, ways, source, table = RT_TABLE_MAIN, scope = 0, priority, mtu, advmss } = route;
   const { type = RTN_UNICAST, onlink, tos = 0, from, others } = route;
   const unknown = [...(others?.metrics ?? [])];
+  // Tables above 255 only fit into the attribute.
+  const [small, large] = table < 256 ? [table, undefined] : [0, table];
   const hasMetrics = mtu !== undefined || advmss !== undefined || unknown.length > 0;
   return [
     {
@@ -471,7 +461,7 @@ function messageOf(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Rout
       dstLength: dst.prefix,
       srcLength: from?.prefix ?? 0,
       tos,
-      table: smallTable(table),
+      table: small,
       protocol,
       scope,
       type,
@@ -484,7 +474,7 @@ function messageOf(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Rout
       ...(ways ? { multipath: ways } : { oif: oif || undefined }),
       prefsrc: source,
       priority: priority || undefined,
-      table: largeTable(table),
+      table: large,
       metrics: hasMetrics ? { mtu: mtu || undefined, advmss: advmss || undefined, unknown } : undefined,
       ...(others ? { unknown: [...others.route] } : {}),
     },
