@@ -202,11 +202,7 @@ async function tryClaim(
  * @param created the answer; undefined if there was none, or there is an object of that name already
  * @returns whether the node has gained it; undefined if the store was restored: another node may have it since then
  */
-async function take(
-  claimant: Claimant,
-  block: HeldBlock,
-  created: StoredObject | undefined,
-): Promise<boolean | undefined> {
+async function take(claimant: Claimant, block: HeldBlock, created: StoredObject | undefined) {
   const [{ store }, { name, pool, keptFor }, kind] = [claimant, block, kindOf(block)];
   const found = created ?? (await store.find(kind, name));
   const object = found && isOwn(found, ownerIn(claimant)) ? found : undefined;

@@ -213,11 +213,7 @@ async function replaced({ store }: Claimant, kind: ObjectKind, object: StoredObj
 }
 
 /** Another node took this one for vanished: it has not, and says so, which changes the version that the other would delete, unless it has. */
-async function withoutMark(
-  { store }: Claimant,
-  kind: ObjectKind,
-  object: StoredObject,
-): Promise<StoredObject | undefined> {
+async function withoutMark({ store }: Claimant, kind: ObjectKind, object: StoredObject) {
   if (!blockSpecOf(object)?.orphaned) return object;
   const { orphaned: _, ...spec } = object.spec;
   return (await store.replace(kind, { ...object, spec })) ?? store.find(kind, object.name);

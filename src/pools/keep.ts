@@ -114,6 +114,8 @@ async function joinedAgain(
 export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Promise<boolean> {
   const { keptFor, isPromise } = wish;
   if (keptFor === undefined) return false;
+  // What has ended here may be that of the machine that has moved on.
+  await tellIdle(claimant);
   const labels = { [POOL_LABEL]: labelOf(pool.name), [KEPT_LABEL]: labelOf(keptFor) };
   for (const object of await listAll(claimant.store, KIND, labels)) {
     const spec = blockSpecOf(object);
@@ -121,11 +123,11 @@ export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Prom
     if (spec?.keptFor !== keptFor || block === undefined) continue;
     // It was kept before a claim was given others.
     if (!wish.addresses.every(ip => blockContains(block, ip))) continue;
-    // On another node the store knows whether it is in use; of this one, its leases.
+    // On another node the store knows whether it is in use; of this one, its leases: it may have it as a guest.
     const isLeased = lookAt(claimant, (_, leases) => isInUse(block, leases));
     const owner = ownerIn(claimant);
     // Whether it was this node's before or not: a late request of another then has the wrong version.
-    if (isOwn(object, owner) ? !isLeased : spec.idle)
+    if (!isLeased && (isOwn(object, owner) || spec.idle))
       return take(claimant, pool, ownedBy(object, owner), heldFrom);
     // Beside the node that has it, and later from that one; never as a third one.
     const canJoin = !isOwn(object, owner) && (spec.next === undefined || isOwner(spec.next, owner));

@@ -150,6 +150,40 @@ describe('a kept address', () => {
     expect(findContradictions(model, [a, b, c])).toEqual([]);
   });
 
+  test('is not taken from the machine that has moved on by the node that could not say that it has left', async () => {
+    const { model, node } = cluster(['a', 'b'], LAN);
+    const [a, b] = [node('a'), node('b')];
+    await a.add('source', 'eth0', CLAIMED);
+    const moved = await b.add('target', 'eth0', MOVING);
+    fateOf = () => 'fails';
+    await a.delAtOnce('source').catch(() => {});
+    fateOf = () => 'arrives';
+    expect(a.add('another', 'eth0', CLAIMED)).rejects.toMatchObject({ code: 11 });
+    expect(await a.add('back', 'eth0', MOVING)).toEqual(moved);
+    await b.delAtOnce('target');
+    for (const one of [a, b]) await one.tend(RETURNING);
+    expect(findContradictions(model, [a, b])).toEqual([]);
+  });
+
+  test('is not taken by a second pod of the node where the machine is that has moved', async () => {
+    const { model, node, changes } = cluster(['a', 'b'], LAN);
+    const [a, b] = [node('a'), node('b')];
+    model.put('apis/k8s.cni.cncf.io/v1alpha1/namespaces/ns/ipamclaims/vm', {
+      metadata: { name: 'vm', uid: 'claim-1' },
+    });
+    await a.add('before', 'eth0', CLAIMED);
+    await a.delAtOnce('before');
+    const restore = model.backup();
+    await a.add('source', 'eth0', CLAIMED);
+    await b.add('target', 'eth0', MOVING);
+    changes(20);
+    for (const one of [a, b]) await one.tend(RETURNING);
+    restore();
+    expect(b.add('second', 'eth0', MOVING)).rejects.toMatchObject({ code: 11 });
+    for (const one of [b, a, b]) await one.tend(RETURNING);
+    expect(findContradictions(model, [a, b])).toEqual([]);
+  });
+
   test('stays with the pod that took it up on the same node after the backup', async () => {
     const { model, node, changes } = cluster(['a', 'b'], LAN);
     const [a, b] = [node('a'), node('b')];
