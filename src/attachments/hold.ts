@@ -170,15 +170,12 @@ function lookQuietly(
   id: AttachmentId,
   onWarning?: HoldCall['onWarning'],
 ): KnownAttachment | undefined {
+  const clear = ({ cacheDir }: KnownAttachment) => {
+    putEntryBack(cacheDir, id);
+    dropNote(stateDir, id);
+  };
   // On a full disk, for example, a note that is over stays so.
-  return orTell(onWarning, () =>
-    readRecord(stateDir, id, note =>
-      orTell(undefined, () => {
-        putEntryBack(note.cacheDir, id);
-        dropNote(stateDir, id);
-      }),
-    ),
-  );
+  return orTell(onWarning, () => readRecord(stateDir, id, note => orTell(undefined, () => clear(note))));
 }
 
 /**
