@@ -78,8 +78,7 @@ function* forwards(site: Site, packet: Packet, iif: Link): Walk {
     if (!packet.isReply) yield passes(site, packet, 'forwarding', `${name} = 1`);
     return;
   }
-  const isOff = site.sysctl(name.replaceAll('.', '/')) === '0';
-  const off = isOff ? name : key;
+  const off = site.sysctl(name.replaceAll('.', '/')) === '0' ? name : key;
   yield stops(site, packet, 'forwarding', `${off} = 0`, site.command(`sysctl -w ${asWord(`${off}=1`)}`));
 }
 
@@ -103,10 +102,9 @@ function droppedByRule(site: Site, packet: Packet, arrived?: Link) {
 function noRoute(site: Site, packet: Packet, repair: string | undefined) {
   const { destination = '', family } = packet;
   const to = parseIp(destination);
-  const refusing = site.tables.refusingRoutes
+  const [first] = site.tables.refusingRoutes
     .filter(({ dst, table }) => dst.ip.family === family && cidrContains(dst, to) && table !== EXPORT_TABLE)
     .toSorted((a, b) => b.dst.prefix - a.dst.prefix);
-  const [first] = refusing;
   if (first === undefined) {
     const never = site.isNode || repair !== undefined ? '' : ', and its ADD made none';
     return stops(site, packet, 'route', `no route leads to ${destination}${never}`, repair);

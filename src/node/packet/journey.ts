@@ -74,13 +74,12 @@ export class Journey {
       ...{ source, iif: undefined, oif: oif?.name, isLocal: site.has(undone.destination ?? '') },
       ...{ isFromLocal: true, isTranslated: false, labels: NO_LABELS, mark: undefined },
     };
-    const before = sent.isReply ? packet : { ...packet, source };
     const out = yield* this.#hook(site, 'output', packet);
     const changed = out.packet.destination !== packet.destination;
     const next = changed ? yield* this.#routeOut(site, out.packet, repair) : way;
     if (!sent.isReply && site.isNode) yield* judgeTranslation(site, packet, out, this.#mapping);
     if (!(yield* this.#judgeWay(site, out.packet, next))) return false;
-    return yield* this.#out(site, { ...out.packet, oif: site.link(next.oif)?.name }, before, next);
+    return yield* this.#out(site, { ...out.packet, oif: site.link(next.oif)?.name }, packet, next);
   }
 
   /** A packet that arrives on a device. */
@@ -138,15 +137,19 @@ export class Journey {
   }
 
   *#routeOut(site: Site, packet: Packet, repair: string | undefined) {
+    const walk = routeOut(site, packet, repair);
+    const first = walk.next();
+    if (first.done) return first.value;
     // The routes of a device vanish when it goes down.
-    const down = site.links.find(({ name, flags }) => name !== 'lo' && !(flags & IFF_UP));
-    if (!site.isNode) yield* this.#judgeUp(site, packet, down);
-    return yield* routeOut(site, packet, repair);
+    const own = this.world.attachments.filter(({ netns, ifname }) => netns === site.path && ifname !== 'lo');
+    for (const { ifname } of own) yield* this.#judgeUp(site, packet, site.link(ifname));
+    yield first.value;
+    return yield* walk;
   }
 
   *#judgeUp(site: Site, packet: Packet, link: Link | undefined): Walk {
-    if (link === undefined || link.flags & IFF_UP) return;
-    yield deviceDown(site, packet, link.name, this.world.upCommand(site, link.name));
+    if (link && !(link.flags & IFF_UP))
+      yield deviceDown(site, packet, link.name, this.world.upCommand(site, link.name));
   }
 
   *#out(site: Site, packet: Packet, before: Packet, way: RouteLookup): Walk<boolean> {

@@ -54,8 +54,7 @@ export const subnets: Check = node => {
         if (others.length < attached.length && led.length === 0) return [];
         const found = `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} on "${device}"`;
         if (led.length === 0 || other.prefix <= subnet.prefix) {
-          const show = other.ip.family === 6 ? 'ip -6 route show' : 'ip route show';
-          const mend = `${show} ${destination}; use another subnet for the network, unless the route is for it`;
+          const mend = `ip ${other.ip.family === 6 ? '-6 ' : ''}route show ${destination}; use another subnet for the network, unless the route is for it`;
           return problem('warning', found, mend);
         }
         const those = `${found}, which takes packets to ${led.map(renderIp).join(', ')} of its containers`;
