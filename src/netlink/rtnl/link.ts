@@ -327,12 +327,9 @@ export function lowerOf({ peer, attrs }: Link): number {
   return attrs.linkNetnsId === undefined ? peer : 0;
 }
 
-/** linux/rtnetlink.h: RTEXT_FILTER_SKIP_STATS. Without a filter, the kernel leaves out links with 32 KiB of names (rtnl_calcit()). */
-const WITHOUT_STATS = { extMask: 8 };
-
-/** All links of the namespace. Same as: `ip -d link show` */
+/** All links of the namespace. Without a mask (RTEXT_FILTER_SKIP_STATS), the kernel leaves out those with 32 KiB of names. Same as: `ip -d link show` */
 export function listLinks(socket: NetlinkSocket): Link[] {
-  return linkMessage.list(socket, 'list links', {}, WITHOUT_STATS).map(toLink);
+  return linkMessage.list(socket, 'list links', {}, { extMask: 8 }).map(toLink);
 }
 
 /**
