@@ -102,18 +102,11 @@ function writeStderr(text: string): void {
 }
 
 /** The fields of a log line about a plugin call. */
-function fieldsOf({
-  network,
-  plugin: link,
-  index,
-  verb,
-  durationMs,
-  error,
-}: PluginEvent): Record<string, unknown> {
+function fieldsOf({ network, plugin, index, verb, durationMs, error }: PluginEvent): Record<string, unknown> {
   return {
     delegate: network,
-    link,
-    link_index: index,
+    plugin,
+    plugin_index: index,
     command: verb,
     duration_ms: Math.round(durationMs * 10) / 10,
     ...(error

@@ -544,7 +544,7 @@ function refuseUnfitName(id: AttachmentId, cacheDir: string): void {
 
 function toRecorded(thrown: unknown): RecordedError {
   const { code, message, details, plugin } = toCniError(thrown);
-  return { code, msg: message, ...defined({ details, link: plugin?.type, index: plugin?.index }) };
+  return { code, msg: message, ...defined({ details, plugin: plugin?.type, index: plugin?.index }) };
 }
 
 type Environment = Readonly<Record<string, string | undefined>> | undefined;

@@ -98,7 +98,7 @@ export interface RecordedError {
   readonly msg: string;
   readonly details?: string;
   /** Type and index of the plugin that failed, if one did. */
-  readonly link?: string;
+  readonly plugin?: string;
   readonly index?: number;
 }
 
@@ -574,7 +574,7 @@ const ERROR = shaped('an error', {
   code: NUMBER,
   msg: TEXT,
   details: optional(TEXT),
-  link: optional(TEXT),
+  plugin: optional(TEXT),
   index: optional(NUMBER),
 });
 

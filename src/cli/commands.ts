@@ -428,7 +428,7 @@ const ROWS: readonly Row[] = [
     usage: '<conflist or network>',
     options: {
       with: value('<dir or executable>', 'the other executables: a directory of them, or one file'),
-      link: value(
+      plugin: value(
         '<type or index>',
         'use only this plugin from there: its type, or its index in the list from 0',
       ),
@@ -444,7 +444,7 @@ const ROWS: readonly Row[] = [
     summary: 'replace the executable of a plugin: examined before, verified by CHECK after',
     usage: '<network>',
     options: {
-      link: value(
+      plugin: value(
         '<type or index>',
         'the plugin: its type, or its index in the list from 0; without --to, show its current executable',
       ),
@@ -533,7 +533,7 @@ const ROWS: readonly Row[] = [
     options: {
       'bin-dir': INSTALL_BIN_DIR,
       'conf-dir': CONF_DIR,
-      link: values('<type>', 'install only this plugin, repeatable (all of them)'),
+      plugin: values('<type>', 'install only this plugin, repeatable (all of them)'),
       'conf-name': value('<file>', 'name of the list in its directory (10-<network>.conflist)'),
       'as-default': flag('give the list a name that sorts first, and fail if no runtime uses it'),
       force: flag('replace files of other packages; they are kept, and uninstall restores them'),

@@ -39,15 +39,16 @@ export function callByName(text: string): string {
 
 /**
  * What `--json` prints on standard error: `cniVersion`, `code`, `msg` and `details` as in the specification. Under `catena`, for
- * which the specification has no place, is every plugin that failed, its type as `link`, and how its process ended; in the order of
+ * which the specification has no place, is every plugin that failed, and how its process ended; in the order of
  * the failures: the chain's own failure, then those of undoing it.
  */
 export function toFailureJson(thrown: unknown) {
   const error = toCniError(thrown);
-  const failures = Array.from(
-    findPluginErrors(thrown, error),
-    ([{ network, type: link, ...rest }, { code, message: msg }]) => ({ network, link, ...rest, code, msg }),
-  );
+  const failures = Array.from(findPluginErrors(thrown, error), ([plugin, { code, message: msg }]) => ({
+    ...plugin,
+    code,
+    msg,
+  }));
   return { ...error.toReply(CURRENT_VERSION), ...(failures.length ? { catena: { failures } } : {}) };
 }
 

@@ -93,7 +93,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
       'catena compare web-net.conflist --with /usr/lib/cni --scene life',
     ],
   ],
-  swap: [['which executable a plugin of a network has', 'catena swap web-net --link tuning']],
+  swap: [['which executable a plugin of a network has', 'catena swap web-net --plugin tuning']],
   handover: [['would these executables delete what stands?', 'catena handover --to /usr/lib/cni --dry-run']],
   daemon: [
     ['does a daemon run?', 'catena daemon --status'],

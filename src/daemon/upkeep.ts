@@ -125,7 +125,7 @@ export class Upkeep {
     }
     const { network, containerId, ifname } = note;
     const place = { network, container_id: containerId, ifname };
-    const fields = { link: plugin, ...place, problem: problem.text };
+    const fields = { plugin, ...place, problem: problem.text };
     const count = (this.#failures.get(note.id)?.count ?? 0) + 1;
     const pause = problem.isGone ? Infinity : Math.min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S);
     this.#failures.set(note.id, { count, notBefore: bootClock() + pause });

@@ -14,7 +14,7 @@ import {
 type Trial = AnswerOf<'Trial'>;
 type TriedVerb = Trial['verbs'][number];
 /** One plugin's part in a command. */
-export type PluginReport = TriedVerb['links'][number];
+export type PluginReport = TriedVerb['plugins'][number];
 /** A failure, human-readable, with everything that helps to find its cause. */
 export type Failure = NonNullable<TriedVerb['failure']>;
 
@@ -22,7 +22,7 @@ type Known<Key extends keyof Trial> = { readonly [K in Key]: NonNullable<Trial[K
 
 /** A section of the report, issued as soon as it is known; probes follow `probing`. */
 export type Section =
-  | ({ readonly kind: 'lab' } & Known<'network' | 'version' | 'links' | 'rootless' | 'durationMs'>)
+  | ({ readonly kind: 'lab' } & Known<'network' | 'version' | 'plugins' | 'rootless' | 'durationMs'>)
   | ({ readonly kind: 'verb' } & TriedVerb)
   | { readonly kind: 'probing' }
   | ({ readonly kind: 'probe' } & Trial['probes'][number])
@@ -71,14 +71,14 @@ export function renderSection(section: Section, style: Style, width?: number): s
 }
 
 type Of<K extends Section['kind']> = Extract<Section, { kind: K }>;
-function renderLab({ network, version, links, rootless, durationMs }: Of<'lab'>, paint: Paint): string[] {
+function renderLab({ network, version, plugins, rootless, durationMs }: Of<'lab'>, paint: Paint): string[] {
   const who = rootless ? 'in a user namespace' : 'as root';
   const made = paint('dim', `a fake host, ${who}, created in ${renderTime(durationMs)}`);
-  return [`${paint('bold', `network ${network}`)}: ${count(links, 'plugin')}, CNI ${version}; ${made}`];
+  return [`${paint('bold', `network ${network}`)}: ${count(plugins, 'plugin')}, CNI ${version}; ${made}`];
 }
 
 function renderVerb(
-  { verb, durationMs, links: plugins, failure, skipped }: Of<'verb'>,
+  { verb, durationMs, plugins, failure, skipped }: Of<'verb'>,
   paint: Paint,
   width = Infinity,
 ): string[] {
@@ -145,7 +145,7 @@ function tableOf(plugins: readonly PluginReport[], paint: Paint, width: number):
 
 /** @param more columns beside name and time, each with its title; one without any text is left out */
 function draw(plugins: readonly PluginReport[], more: readonly string[][], paint: Paint): string[] {
-  const names = ['plugin', ...plugins.map(({ link }) => link)];
+  const names = ['plugin', ...plugins.map(({ type }) => type)];
   const times = ['time', ...plugins.map(({ durationMs }) => renderTime(durationMs))];
   const columns = [names, times, ...more.filter(([, ...texts]) => texts.some(Boolean))];
   const rows = names.map((_, at) => columns.map(column => column[at] ?? ''));

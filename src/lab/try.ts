@@ -93,7 +93,7 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
   });
   const { name: network, version } = list;
   const durationMs = performance.now() - started;
-  tell({ kind: 'lab', network, version, links: plugins.length, rootless, durationMs });
+  tell({ kind: 'lab', network, version, plugins: plugins.length, rootless, durationMs });
   const before = look();
   const given = { args: trial.args, capabilityArgs: capabilities };
   const attachment = attachmentTo(container, ifname, given);
@@ -102,7 +102,7 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
     const played = await play(hook => runChain(verb, list, attachment, { pluginDirs, env, ...hook }), look);
     const { plugins: seen, durationMs, error } = played;
     const failure = error === undefined ? {} : { failure: toFailure(error) };
-    tell({ kind: 'verb', verb, links: reportOn(seen, earlier, list), durationMs, ...failure });
+    tell({ kind: 'verb', verb, plugins: reportOn(seen, earlier, list), durationMs, ...failure });
     return { ok: error === undefined, value: played.value };
   };
   const added = await run('ADD');
@@ -112,7 +112,7 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
     const own = { place: container, result: parseResult(added.value ?? {}, list.version) };
     addresses = placeIps(container).map(renderIp);
     const skipped = whyUnchecked(list);
-    if (skipped !== undefined) tell({ kind: 'verb', verb: 'CHECK', durationMs: 0, links: [], skipped });
+    if (skipped !== undefined) tell({ kind: 'verb', verb: 'CHECK', durationMs: 0, plugins: [], skipped });
     const checked = skipped ? { ok: true } : await run('CHECK');
     if (checked.ok || trial.keepGoing) {
       const scene = { lab, plugins, ifname, container: own, sysctlsBefore };
@@ -218,7 +218,7 @@ function reportOn(
     const name = nameOf(plugin, plugins[index]);
     const changes = (place: keyof Snapshot) => renderDifference(diffStates(last[place], sight[place]));
     reports.push({
-      link: verb === 'DEL' && reports.some(one => one.failure) ? `${name}, undone` : name,
+      type: verb === 'DEL' && reports.some(one => one.failure) ? `${name}, undone` : name,
       durationMs,
       result: now ? diffResults(result, now) : [],
       host: changes('host'),

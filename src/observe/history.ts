@@ -127,7 +127,7 @@ export function noteCall(
 
 /** Notes a request that has ended and has a trace. */
 export function noteRequest(stateDir: string, record: RequestRecord, by: HistoryEvent['by']): void {
-  const plugin = by === 'runtime' ? record.links[0]?.link : undefined;
+  const plugin = by === 'runtime' ? record.plugins[0]?.type : undefined;
   const event = eventOf(record, { by, trace: record.id, ...defined({ plugin }) });
   if (event !== undefined) appendHistory(stateDir, [event]);
 }

@@ -22,7 +22,7 @@ interface LogLine {
 /** Log levels: the general one, and those of single plugins. */
 export interface LogLevels {
   readonly level: LogLevel;
-  readonly links: Readonly<Record<string, LogLevel>>;
+  readonly plugins: Readonly<Record<string, LogLevel>>;
 }
 
 /**
@@ -30,7 +30,7 @@ export interface LogLevels {
  * @throws Error for an unknown level
  */
 export function parseLogLevels(text: string): LogLevels {
-  const links: Record<string, LogLevel> = {};
+  const plugins: Record<string, LogLevel> = {};
   let level: LogLevel = 'info';
   for (const part of text.split(',').filter(one => one.trim() !== '')) {
     const [left = '', right] = part.split('=').map(half => half.trim());
@@ -40,23 +40,23 @@ export function parseLogLevels(text: string): LogLevels {
         `Cannot use log level ${JSON.stringify(part)}: expected one of ${LOG_LEVELS.join(', ')}, or <plugin>=<level>`,
       );
     if (right === undefined) level = wanted;
-    else links[left] = wanted;
+    else plugins[left] = wanted;
   }
-  return { level, links };
+  return { level, plugins };
 }
 
 /** Least severe level that is logged for a plugin, for its `CATENA_LOG_LEVEL`. */
-export function levelOf({ level, links }: LogLevels, link?: string): LogLevel {
-  return (link !== undefined && Object.hasOwn(links, link) ? links[link] : undefined) ?? level;
+export function levelOf({ level, plugins }: LogLevels, plugin?: string): LogLevel {
+  return (plugin !== undefined && Object.hasOwn(plugins, plugin) ? plugins[plugin] : undefined) ?? level;
 }
 
 /** The lines of a finished request: its plugins in the order in which they ended, then the request itself. */
 export function linesOf(record: RequestRecord, levels: LogLevels): LogLine[] {
   const common = commonFields(record);
-  const lines = record.links.flatMap(plugin => {
-    const fields = { ...common, network: plugin.network, link: plugin.link, link_index: plugin.index };
+  const lines = record.plugins.flatMap(plugin => {
+    const fields = { ...common, network: plugin.network, plugin: plugin.type, plugin_index: plugin.index };
     const own = [...saidBy(plugin, fields), endOf(plugin, fields)];
-    return own.filter(line => isWritten(line, levelOf(levels, plugin.link)));
+    return own.filter(line => isWritten(line, levelOf(levels, plugin.type)));
   });
   const { result, code, message, details, durationMs, queueMs, lockMs, warm } = record;
   const line = outcomeOf('request', code, {

@@ -64,14 +64,14 @@ export function openMetrics(sources: MetricSources): Metrics {
   const counter = (name: string, help: string, labelNames: readonly string[]) =>
     new Counter({ name, help, labelNames, registers });
   const ofRequest = ['verb', 'network'];
-  const ofLink = [...ofRequest, 'link'];
+  const ofPlugin = [...ofRequest, 'plugin'];
   const duration = 'Duration of a request from its start to its reply, without time in the queue.';
   const requestSeconds = seconds('catena_request_duration_seconds', duration, ofRequest);
-  const linkSeconds = seconds('catena_link_duration_seconds', 'Duration of a plugin call.', ofLink);
+  const linkSeconds = seconds('catena_plugin_duration_seconds', 'Duration of a plugin call.', ofPlugin);
   const finished = 'Finished requests by result code, 0 for success.';
   const requests = counter('catena_requests_total', finished, [...ofRequest, 'code']);
   const called = 'Plugin calls by result code, 0 for success.';
-  const links = counter('catena_link_calls_total', called, [...ofLink, 'code']);
+  const calls = counter('catena_plugin_calls_total', called, [...ofPlugin, 'code']);
   const queued = 'Time that a request waited in the queue because too many were running.';
   const queueSeconds = seconds('catena_queue_wait_seconds', queued, []);
   const waited = 'Time that a request waited for another request of its container, or for GC.';
@@ -81,15 +81,15 @@ export function openMetrics(sources: MetricSources): Metrics {
     registry,
     contentType: registry.contentType,
     render: () => registry.metrics(),
-    observe({ verb, network, code, durationMs, queueMs, lockMs, links: plugins }) {
+    observe({ verb, network, code, durationMs, queueMs, lockMs, plugins }) {
       requestSeconds.observe({ verb, network }, durationMs / 1000);
       requests.inc({ verb, network, code });
       if (queueMs !== undefined) queueSeconds.observe(queueMs / 1000);
       if (lockMs !== undefined) lockSeconds.observe({ verb }, lockMs / 1000);
       for (const one of plugins) {
-        const labels = { verb: one.verb, network: one.network, link: one.link };
+        const labels = { verb: one.verb, network: one.network, plugin: one.type };
         linkSeconds.observe(labels, one.durationMs / 1000);
-        links.inc({ ...labels, code: one.code });
+        calls.inc({ ...labels, code: one.code });
       }
     },
   };

@@ -72,7 +72,7 @@ export class Observer implements RecordingWatcher {
     return {
       id,
       env: span === undefined ? env : { ...env, TRACEPARENT: renderTraceParent(span) },
-      watch: { ...watch, tracesKernel, envOf: link => this.#envOf(link) },
+      watch: { ...watch, tracesKernel, envOf: plugin => this.#envOf(plugin) },
       end: outcome => {
         const record = end(outcome);
         this.metrics.observe(record);
@@ -159,9 +159,9 @@ export class Observer implements RecordingWatcher {
   }
 
   /** Sets the plugin's own level, so that it does not produce lines that are thrown away here. */
-  #envOf(link: string): Record<string, string> {
-    const { links } = this.#open.levels;
-    const level = Object.hasOwn(links, link) ? links[link] : undefined;
+  #envOf(plugin: string): Record<string, string> {
+    const { plugins } = this.#open.levels;
+    const level = Object.hasOwn(plugins, plugin) ? plugins[plugin] : undefined;
     return level === undefined ? {} : { CATENA_LOG_LEVEL: level };
   }
 }

@@ -38,10 +38,10 @@ const STATUS_CODE_ERROR = 2;
 
 /** The spans of a request; none if its caller did not want it sampled, or if it belongs to no trace. */
 export function spansOf(record: RequestRecord): OtlpSpan[] {
-  const { span, links, finishes = [] } = record;
+  const { span, plugins, finishes = [] } = record;
   if (!span?.sampled) return [];
   const parents = [
-    ...links.flatMap(plugin => pluginSpan(record, plugin)),
+    ...plugins.flatMap(plugin => pluginSpan(record, plugin)),
     ...finishes.map(finish => finishSpan(record, span, finish)),
   ];
   // Kernel spans come last, since the last ones are dropped if there is no room for all.
@@ -82,15 +82,15 @@ interface Parent {
 function pluginSpan({ startedAt, containerId }: RequestRecord, plugin: PluginRecord): Parent[] {
   if (plugin.span === undefined) return [];
   const beganAt = startedAt + plugin.startMs;
-  const name = `${plugin.verb} ${plugin.link}`;
+  const name = `${plugin.verb} ${plugin.type}`;
   const span = {
     ...frameOf(plugin.span, name, SPAN_KIND_INTERNAL, beganAt, plugin.durationMs),
     attributes: attributes({
       'cni.command': plugin.verb,
       'cni.network': plugin.network,
       'cni.container_id': containerId,
-      'cni.link': plugin.link,
-      'cni.link_index': plugin.index,
+      'cni.plugin': plugin.type,
+      'cni.plugin_index': plugin.index,
       'cni.code': plugin.code,
       'process.executable.path': plugin.executable,
     }),

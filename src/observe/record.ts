@@ -23,7 +23,7 @@ interface TracedFacts extends RequestFacts {
 /** The span of a request; the first one of a trace has no parent. */
 export type RequestSpan = NonNullable<ValueOf<typeof Request>['span']>;
 
-export type PluginRecord = RequestRecord['links'][number];
+export type PluginRecord = RequestRecord['plugins'][number];
 
 /** A request of one of them to the kernel. */
 export type TransactionRecord = NonNullable<PluginRecord['transactions']>[number];
@@ -86,7 +86,7 @@ export function startRequest(facts: TracedFacts): OpenRequest {
       ...(lockMs === undefined ? {} : { lockMs: round(lockMs) }),
       ...outcomeOf(error),
       warm: facts.by === 'daemon' || facts.by === 'runtime',
-      links: orderStarts(plugins),
+      plugins: orderStarts(plugins),
       ...(finishes.length ? { finishes } : {}),
       ...(result === undefined ? {} : { result: maskSecrets(result) }),
       ...defined({ span: facts.span }),
@@ -95,9 +95,9 @@ export function startRequest(facts: TracedFacts): OpenRequest {
 }
 
 function toPluginRecord(event: PluginEvent, startMs: number): PluginRecord {
-  const { network, plugin: link, index, executable, verb, stderr, result, error, span, transactions } = event;
+  const { network, plugin: type, index, executable, verb, stderr, result, error, span, transactions } = event;
   return {
-    ...{ network, link, index, executable, verb },
+    ...{ network, type, index, executable, verb },
     startMs: round(startMs),
     durationMs: round(event.durationMs),
     ...outcomeOf(error),

@@ -128,7 +128,7 @@ function tracesIn(dir: string): { readonly name: string; readonly size: number; 
 function readRecord(file: string): RequestRecord | 'damaged' | undefined {
   try {
     const value: unknown = JSON.parse(readFileSync(file, 'utf8'));
-    const whole = isObject(value) && typeof value.startedAt === 'number' && Array.isArray(value.links);
+    const whole = isObject(value) && typeof value.startedAt === 'number' && Array.isArray(value.plugins);
     return whole ? (value as unknown as RequestRecord) : 'damaged';
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ENOENT' ? undefined : 'damaged';
@@ -139,8 +139,8 @@ function render(record: RequestRecord): string {
   const text = JSON.stringify(record);
   if (Buffer.byteLength(text) <= MAX_RECORD_BYTES) return text;
   const { result: _, args: __, finishes: ___, ...small } = record;
-  const links = record.links.map(({ result, stderr, transactions, ...link }) => link);
-  return JSON.stringify({ ...small, links });
+  const plugins = record.plugins.map(({ result, stderr, transactions, ...plugin }) => plugin);
+  return JSON.stringify({ ...small, plugins });
 }
 
 /** A record on disk has its time as a number. */

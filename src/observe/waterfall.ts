@@ -22,7 +22,7 @@ const STDERR_LINES = 8;
  */
 export function renderWaterfall(record: RequestRecord, kernel = false, width = Infinity): string {
   const rows = [
-    ...record.links.map((plugin, at) => rowsOf(plugin, pluginLabel(record, plugin, at), kernel)),
+    ...record.plugins.map((plugin, at) => rowsOf(plugin, pluginLabel(record, plugin, at), kernel)),
     ...(record.finishes ?? []).map(finish => {
       const name = nameOf(record, 'removals', finish);
       return rowsOf(finish, { name, notes: ['deferred removals, done together'] }, kernel);
@@ -60,11 +60,11 @@ const HEADER = ['ID', 'TIME', 'VERB', 'PLUGINS', 'NETWORK', 'CONTAINER', 'IFNAME
 
 function listRows(records: readonly RequestRecord[]): string[][] {
   const rows = records.map(record => {
-    const { id, startedAt, verb, network, ifname, durationMs, code, links } = record;
+    const { id, startedAt, verb, network, ifname, durationMs, code, plugins } = record;
     // A runtime calls each plugin by a request of its own.
-    const plugins = links.length === 1 ? String(links[0]?.link) : count(links.length, 'plugin');
+    const called = plugins.length === 1 ? String(plugins[0]?.type) : count(plugins.length, 'plugin');
     const where = [network, nameOfContainer(record) || '-', ifname || '-'];
-    return [id, localTime(startedAt), verb, plugins, ...where, renderTime(durationMs), String(code)];
+    return [id, localTime(startedAt), verb, called, ...where, renderTime(durationMs), String(code)];
   });
   return [HEADER, ...rows];
 }
@@ -144,8 +144,8 @@ function pluginLabel(record: RequestRecord, plugin: PluginRecord, at: number): W
   const { code, message = '' } = plugin;
   const outcome = code === 0 ? [] : [`FAILED with code ${code}: ${message}`];
   return {
-    name: nameOf(record, plugin.link, plugin),
-    notes: [...outcome, ...differenceOf(record.links, at), ...saidBy(plugin)],
+    name: nameOf(record, plugin.type, plugin),
+    notes: [...outcome, ...differenceOf(record.plugins, at), ...saidBy(plugin)],
   };
 }
 

@@ -131,7 +131,7 @@ const ENDED_FOR: Readonly<Record<NonNullable<ExecOutcome['ended']>, string>> = {
 /** What is known about an invocation before any kernel call. */
 interface KnownCall extends CallFacts {
   readonly callSibling: CallPlugin;
-  readonly link: string;
+  readonly plugin: string;
   readonly workplace: WorkerState | undefined;
   readonly kept: KeptAttachments | undefined;
 }
@@ -232,7 +232,7 @@ export class LiveCall implements Call<never> {
   }
 
   async removeDevices(links: readonly Link[], then: () => Done = () => {}): Promise<void> {
-    const { link: by, workplace } = this.#facts;
+    const { plugin: by, workplace } = this.#facts;
     if (workplace && MAY_WAIT.includes(this.env.command)) {
       this.#waits = true;
       return workplace.removals.add({ devices: links, then, by, close: () => this.#release() });
@@ -246,7 +246,7 @@ export class LiveCall implements Call<never> {
   }
 
   async onceDeleted(then: () => Done): Promise<void> {
-    const { link: by, workplace } = this.#facts;
+    const { plugin: by, workplace } = this.#facts;
     // To undo an ADD, a delegate is called with DEL, and waits as well.
     const mayWait = MAY_WAIT.includes(this.env.command) || workplace?.removals.waiting;
     if (!workplace || !mayWait) return then();

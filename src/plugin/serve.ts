@@ -54,7 +54,7 @@ export async function serve(
   invocation: ServedCall,
   siblings: PluginLookup = () => undefined,
 ): Promise<ServedReply> {
-  const log = createLog(undefined, { link: definition.name });
+  const log = createLog(undefined, { plugin: definition.name });
   let version: string | undefined;
   try {
     const env = parseEnv(invocation.env);
@@ -83,7 +83,7 @@ export async function serve(
       requestText,
       prevResult: atPath(prevResultOf(request, known), env),
       log,
-      link: definition.name,
+      plugin: definition.name,
       workplace: invocation.worker,
       callSibling: (name, own) =>
         siblings(name)?.then(sibling =>

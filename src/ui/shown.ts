@@ -13,7 +13,7 @@ export interface ShownNode extends NodeModel {
 /** `api/traces/<id>`. */
 export type ShownRequest = AnswerOf<'Request'>;
 
-export type ShownCall = ShownRequest['links'][number];
+export type ShownCall = ShownRequest['plugins'][number];
 
 /** `api/traces`: an array of these. */
 export type RequestSummary = Pick<

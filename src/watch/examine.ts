@@ -103,8 +103,8 @@ async function repair(
   const own = runtimeFor(one, runtime);
   const isThat = one.stateDir === undefined ? isThere(one, own) : isCurrent(one, own);
   if (!isThat || isNoteGone(one, note, own)) return { state: undefined };
-  const { state, links, why } = await repairOne(one, {}, own, note);
-  const [problem = why] = links.flatMap(({ error }) => error?.message ?? []);
+  const { state, plugins, why } = await repairOne(one, {}, own, note);
+  const [problem = why] = plugins.flatMap(({ error }) => error?.message ?? []);
   return { state: state === 'skipped' ? undefined : state, ...defined({ problem }) };
 }
 

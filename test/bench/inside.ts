@@ -123,12 +123,12 @@ function profileOf(
   const around = differences(traced, records.map(msOf));
   const start = how === 'cold' ? quantile(around) - tracingMs(samples) : whole('answered');
   const way = how === 'cold' ? {} : { way: quantile(differences(around, samples.get(`answered ${verb}`))) };
-  const pluginNames = [...new Set(records.flatMap(({ links: plugins }) => plugins.map(({ link }) => link)))];
+  const pluginNames = [...new Set(records.flatMap(({ plugins }) => plugins.map(({ type }) => type)))];
   const parts: [string, number][] = [
     ['runner', median(record => record.durationMs - sum(callsIn(record), msOf))],
     ...pluginNames.map((name): [string, number] => [
       name,
-      median(({ links: plugins }) => sum(plugins.filter(isOf(name)), outsideKernel)),
+      median(({ plugins }) => sum(plugins.filter(isOf(name)), outsideKernel)),
     ]),
     ['deletion of devices, deferred', median(({ finishes = [] }) => sum(finishes, outsideKernel))],
   ];
@@ -142,7 +142,7 @@ function profileOf(
     ...way,
     empty: whole('empty', 'VERSION'),
     reference: whole('reference'),
-    referenceStarts: PLUGINS.reduce((all, link) => all + whole(`start of ${link}`, 'VERSION'), 0),
+    referenceStarts: PLUGINS.reduce((all, type) => all + whole(`start of ${type}`, 'VERSION'), 0),
     kernel: median(record => sum(callsIn(record), inKernel)),
   };
 }
@@ -175,7 +175,7 @@ function tracingMs(samples: Samples): number {
 }
 
 function isOf(name: string): (plugin: PluginRecord) => boolean {
-  return ({ link }) => link === name;
+  return ({ type }) => type === name;
 }
 
 function outsideKernel(call: Call): number {

@@ -19,7 +19,7 @@ export async function readTraces({ tmp }: Lab, lastRound: number): Promise<Reque
 }
 
 /** Everything that a request made plugins do. */
-export function callsIn({ links: plugins, finishes = [] }: RequestRecord): Call[] {
+export function callsIn({ plugins, finishes = [] }: RequestRecord): Call[] {
   return [...plugins, ...finishes];
 }
 

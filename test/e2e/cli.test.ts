@@ -315,7 +315,7 @@ describe('a failure', () => {
     const error = JSON.parse((await catena(['add', 'testnet', NETNS, '--json'])).stderr);
     const fact = {
       network: 'testnet',
-      link: 'fail',
+      type: 'fail',
       index: 1,
       executable: path.join(FIXTURE_PLUGINS, 'fail'),
       exitCode: 7,
@@ -365,7 +365,7 @@ describe('a failure', () => {
     const error = JSON.parse((await catena(args, env)).stderr);
     expect(error.msg).toBe('Plugin "hang" did not finish within 0.3 s: its process group was killed');
     expect(error.catena.failures).toMatchObject([
-      { link: 'hang', verb: 'ADD', signal: 'SIGKILL', ended: 'deadline' },
+      { type: 'hang', verb: 'ADD', signal: 'SIGKILL', ended: 'deadline' },
     ]);
   });
 

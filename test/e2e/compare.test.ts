@@ -18,7 +18,7 @@ describeRoot(
     });
     afterAll(() => fs.rmSync(tmp, { recursive: true, force: true }));
 
-    test('--link takes one entry of two with the same type', async () => {
+    test('--plugin takes one entry of two with the same type', async () => {
       const dir = brokenDir(tmp, 'forgotten-sysctl', 'tuning-of-mine');
       const list = join(tmp, 'two.conflist');
       const plugins = [
@@ -28,7 +28,7 @@ describeRoot(
       ];
       fs.writeFileSync(list, JSON.stringify({ cniVersion: '1.0.0', name: 'two', plugins }));
       const swap = ['--with', join(dir, 'tuning-of-mine'), '--scene', 'life'];
-      const { exitCode, byPlugin } = await compare(...swap, '--link', '2', list);
+      const { exitCode, byPlugin } = await compare(...swap, '--plugin', '2', list);
       expect(exitCode).toBe(1);
       const all = [...byPlugin.values()].flat();
       expect(all.some(line => line.includes('log_martians'))).toBe(true);
@@ -63,7 +63,7 @@ describeRoot(
         const { exitCode, byPlugin } = await compare(
           '--with',
           REFERENCE_BIN_DIR,
-          '--link',
+          '--plugin',
           'tuning',
           '--scene',
           'life',

@@ -51,11 +51,11 @@ describeRoot(
             attachments: [
               {
                 ...named(container),
-                links: [
-                  { link: 'bridge', state: 'sound' },
+                plugins: [
+                  { type: 'bridge', state: 'sound' },
                   // The reference's rules are in iptables, where ours would be sets of nf_tables: they will do.
-                  { link: 'portmap', state: 'sound' },
-                  { link: 'tuning', state },
+                  { type: 'portmap', state: 'sound' },
+                  { type: 'tuning', state },
                 ],
               },
             ],

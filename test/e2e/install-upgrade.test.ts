@@ -149,7 +149,8 @@ describeRoot(
     test('has one program by every name, so swap has nothing to do', async () => {
       const node = prepare(await makeLab());
       await node.install(OLD);
-      const swap = (...args: string[]) => node.catena('swap', 'podnet', '--link', 'tuning', '--yes', ...args);
+      const swap = (...args: string[]) =>
+        node.catena('swap', 'podnet', '--plugin', 'tuning', '--yes', ...args);
       expect((await swap('--to', OLD)).stdout).toContain('is already that file');
       await node.install(NEW);
       expect((await swap('--to', NEW)).stdout).toContain('is already that file');

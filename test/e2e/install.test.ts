@@ -38,7 +38,7 @@ const catena = (verb: string, ...args: string[]) =>
 const names = (dir: string) => fs.readdirSync(join(root, dir)).sort();
 
 test('catena install suggests a name for one of no plugin', async () => {
-  const { exitCode, stderr } = await catena('install', LIST, '--link', 'brigde');
+  const { exitCode, stderr } = await catena('install', LIST, '--plugin', 'brigde');
   expect([exitCode, stderr]).toEqual([
     2,
     expect.stringContaining('Cannot install "brigde": no such plugin; did you mean "bridge"?'),
@@ -65,7 +65,7 @@ test('catena install installs every plugin and the list, and reports that anothe
 });
 
 test('catena install of one plugin does not tell how to call what it has not installed', async () => {
-  const { exitCode, stdout } = await catena('install', '--link', 'multus', '--dry-run');
+  const { exitCode, stdout } = await catena('install', '--plugin', 'multus', '--dry-run');
   expect([exitCode, stdout]).toEqual([0, expect.stringMatching(/ create +multus\n$/)]);
 });
 
@@ -128,7 +128,7 @@ test('catena install --as-default takes precedence, says why, and uninstall reve
 test('catena install --as-default fails where the list cannot work', async () => {
   const list = join(root, 'other.conflist');
   fs.writeFileSync(list, JSON.stringify({ cniVersion: '1.0.0', name: 'x', plugins: [{ type: 'ovs' }] }));
-  const { exitCode, stdout } = await catena('install', list, '--as-default', '--link', 'loopback');
+  const { exitCode, stdout } = await catena('install', list, '--as-default', '--plugin', 'loopback');
   expect(exitCode).toBe(1);
   expect(stdout).toMatch(/^containerd {2}does not use it: .*pods will fail: .*"ovs"/m);
 });

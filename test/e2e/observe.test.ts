@@ -38,14 +38,14 @@ describeRoot('an observed daemon', () => {
     const pod = { pod_namespace: 'shop', pod_name: 'web' };
     const lines = await linesOnce(log, found => found.length >= 10);
     expect(lines.slice(0, 5)).toMatchObject([
-      ...['bridge', 'portmap', 'bandwidth', 'tuning'].map((link, index) => {
+      ...['bridge', 'portmap', 'bandwidth', 'tuning'].map((plugin, index) => {
         return {
           ...place,
           ...pod,
           message: 'plugin finished',
           command: 'ADD',
-          link,
-          link_index: index,
+          plugin,
+          plugin_index: index,
           code: 0,
         };
       }),
@@ -59,7 +59,7 @@ describeRoot('an observed daemon', () => {
     const metrics = await readMetrics();
     for (const line of [
       'catena_requests_total{verb="ADD",network="podnet",code="0"} 1',
-      'catena_link_calls_total{verb="CHECK",network="podnet",link="bridge",code="0"} 1',
+      'catena_plugin_calls_total{verb="CHECK",network="podnet",plugin="bridge",code="0"} 1',
       'catena_request_duration_seconds_count{verb="ADD",network="podnet"} 1',
       'catena_queue_wait_seconds_count 2',
       'catena_lock_wait_seconds_count{verb="ADD"} 1',
@@ -75,7 +75,10 @@ describeRoot('an observed daemon', () => {
     };
     expect(traces).toMatchObject([{ verb: 'ADD', containerId: container.id }, { verb: 'CHECK' }]);
     const id = traces[0]?.id ?? '';
-    expect(await (await daemon.fetch(`/v1/traces/${id}`)).json()).toMatchObject({ id, links: { length: 4 } });
+    expect(await (await daemon.fetch(`/v1/traces/${id}`)).json()).toMatchObject({
+      id,
+      plugins: { length: 4 },
+    });
     expect((await daemon.fetch('/v1/traces/nothing')).status).toBe(404);
     const drawn = await trace(lab, id);
     expect(drawn).toContain('pod shop/web');
@@ -108,7 +111,7 @@ describeRoot('an observed daemon', () => {
     );
     expect((await chain.run('add', await lab.container())).exitCode).toBe(1);
     const lines = await linesOnce(log, found => found.some(line => line.message === 'request failed'));
-    expect(lines.map(({ message, command, link }) => [message, command, link])).toEqual([
+    expect(lines.map(({ message, command, plugin }) => [message, command, plugin])).toEqual([
       ['plugin finished', 'ADD', 'bridge'],
       ['plugin failed', 'ADD', 'tuning'],
       ['plugin finished', 'DEL', 'bridge'],
@@ -216,10 +219,10 @@ describeRoot('an observed daemon', () => {
       'grpc.method_type': 'unary',
       protocol: 'grpc',
     });
-    const links = lines.filter(({ link, command }) => link && command === 'ADD');
+    const links = lines.filter(({ plugin, command }) => plugin && command === 'ADD');
     expect(links.slice(0, 4)).toMatchObject(
-      ['bridge', 'portmap', 'bandwidth', 'tuning'].map(link => ({
-        link,
+      ['bridge', 'portmap', 'bandwidth', 'tuning'].map(plugin => ({
+        plugin,
         pod_name: 'web',
         network: 'podnet',
       })),

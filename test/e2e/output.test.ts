@@ -92,12 +92,12 @@ describeRoot('for programs', () => {
       expect(items).toHaveLength(2);
       await ask('Lease', `ipam why podnet ${items[0].address}`);
       expect((await ask('ClusterPoolList', 'ipam pools')).items).toEqual([]);
-      const [{ id, startedAt, links }] = (await ask('RequestList', 'log --requests')).items;
+      const [{ id, startedAt, plugins }] = (await ask('RequestList', 'log --requests')).items;
       for (const one of ['--network podnet', '--container {pod}', '--since 1d'])
         expect((await ask('RequestList', `log --requests ${one}`)).items).toHaveLength(1);
       for (const none of ['--network nope', '--container nope', '--since 2100-01-01'])
         expect((await ask('RequestList', `log --requests ${none}`)).items).toEqual([]);
-      expect([new Date(startedAt).toISOString(), links.length > 2]).toEqual([startedAt, true]);
+      expect([new Date(startedAt).toISOString(), plugins.length > 2]).toEqual([startedAt, true]);
       expect(await ask('Request', `log ${id}`)).toMatchObject({ id, containerId: pod });
       expect(await ask('NetworkVersions', 'networks --versions podnet')).toMatchObject({ usable: true });
       await ask('Validation', 'validate {tmp}/podnet.conflist', 'as text');
@@ -192,7 +192,7 @@ describeRoot('for programs', () => {
           network: 'bridge-full',
         });
         expect(
-          await ask('Comparison', `compare podnet --with ${BIN_DIR} --link tuning --scene life`),
+          await ask('Comparison', `compare podnet --with ${BIN_DIR} --plugin tuning --scene life`),
         ).toMatchObject({
           same: true,
         });
@@ -206,9 +206,9 @@ describeRoot('for programs', () => {
       onNode(async ({ ask }) => {
         expect((await ask('Conformance', 'conformance tuning --chained')).rules.length).toBeGreaterThan(5);
         const { items } = await ask('SurveyList', `swap podnet --bin-dir ${BIN_DIR}`);
-        expect(items.map(({ link }: { link: string }) => link)).toContain('tuning');
-        const same = `swap podnet --link tuning --to ${BIN_DIR}/tuning --bin-dir ${BIN_DIR}`;
-        expect(await ask('Replacement', same)).toMatchObject({ outcome: 'same', link: 'tuning' });
+        expect(items.map(({ type }: { type: string }) => type)).toContain('tuning');
+        const same = `swap podnet --plugin tuning --to ${BIN_DIR}/tuning --bin-dir ${BIN_DIR}`;
+        expect(await ask('Replacement', same)).toMatchObject({ outcome: 'same', type: 'tuning' });
       }),
     deadline(180_000),
   );

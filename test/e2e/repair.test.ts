@@ -124,12 +124,12 @@ describeRoot('catena repair', () => {
         const seen = await repair(lab, '--dry-run');
         expect(seen.exitCode).toBe(1);
         const states = (report: Row) =>
-          report.attachments[0].links.map(({ link, state }: Row) => `${link} ${state}`);
+          report.attachments[0].plugins.map(({ type, state }: Row) => `${type} ${state}`);
         const links = ['bridge', 'portmap', 'firewall', 'bandwidth', 'tuning', 'sbr'];
         expect(states(seen)).toEqual(links.map(link => `${link} broken`));
 
         const mended = await repair(lab, 'podnet');
-        expect(mended.attachments[0].links.flatMap(({ error }: Row) => error ?? [])).toEqual([]);
+        expect(mended.attachments[0].plugins.flatMap(({ error }: Row) => error ?? [])).toEqual([]);
         expect(states(mended)).toEqual(links.map(link => `${link} mended`));
         expect(mended).toMatchObject({ exitCode: 0, attachments: [{ state: 'mended' }] });
 
@@ -204,7 +204,7 @@ describeRoot('catena repair', () => {
         await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
         await lab.run(lab.host, ['ip', 'route', 'del', `${address.local}/32`]);
         const mended = await repair(lab);
-        expect(mended.attachments[0].links.flatMap(({ error }: Row) => error ?? [])).toEqual([]);
+        expect(mended.attachments[0].plugins.flatMap(({ error }: Row) => error ?? [])).toEqual([]);
         expect(await talk.say('after')).toBe('after');
         await expectSound(chain, container, cap);
         expect(await devices(lab, container)).toEqual(before);
@@ -230,7 +230,7 @@ describeRoot('catena repair', () => {
       await expectSound(chain, container, cap);
       await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
       const mended = await repair(lab);
-      expect(mended.attachments[0].links.flatMap(({ error }: Row) => error ?? [])).toEqual([]);
+      expect(mended.attachments[0].plugins.flatMap(({ error }: Row) => error ?? [])).toEqual([]);
       expect(mended).toMatchObject({ exitCode: 0, attachments: [{ state: 'mended' }] });
       await expectSound(chain, container, cap);
       expect((await chain.run('del', container, { cap })).exitCode).toBe(0);
@@ -248,7 +248,7 @@ describeRoot('catena repair', () => {
       for (const lease of await chain.leases()) fs.rmSync(lease);
       const report = await repair(lab);
       expect(report).toMatchObject({ exitCode: 1, attachments: [{ state: 'broken' }] });
-      expect(report.attachments[0].links[0].error.msg).toContain('only DEL and ADD can recreate');
+      expect(report.attachments[0].plugins[0].error.msg).toContain('only DEL and ADD can recreate');
       expect(await chain.leases()).toEqual([]);
       expect(await lab.nft(lab.host, 'list', 'ruleset')).toEqual([]);
     });
@@ -268,7 +268,7 @@ describeRoot('catena repair', () => {
         state: 'skipped',
         why: `its namespace "${one.path}" no longer exists; DEL deletes it`,
       });
-      expect(byId[two.id].links[0]).toMatchObject({ link: 'bridge', state: 'broken' });
+      expect(byId[two.id].plugins[0]).toMatchObject({ type: 'bridge', state: 'broken' });
     });
   });
 });
@@ -289,7 +289,7 @@ describeNeeding(
         const reported = await repair(lab, ...argv);
         expect(reported).toMatchObject({ exitCode: 1, attachments: [{ state: 'broken' }] });
         const mended = await repair(lab, ...argv, '--foreign');
-        expect(mended.attachments[0].links).toMatchObject([{ state: 'sound' }, { state: 'mended' }]);
+        expect(mended.attachments[0].plugins).toMatchObject([{ state: 'sound' }, { state: 'mended' }]);
         expect((await chain.run('check', container, { binDir: bin })).exitCode).toBe(0);
         expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe('321');
       });

@@ -40,7 +40,7 @@ describeRoot(
           const other = writeChain(lab, mapped);
           const [one, two] = [await lab.container(), await lab.container()];
           await other.add(one, { binDir, cap: ports(8080) });
-          const quick = ['--link', 'portmap', '--scene', 'life'];
+          const quick = ['--plugin', 'portmap', '--scene', 'life'];
 
           const taken = await swap(...quick, '--to', ours, '--accept-differences', '--json');
           expect(JSON.parse(taken.stdout)).toMatchObject({
@@ -60,12 +60,12 @@ describeRoot(
           expect(worse).toContainEqual(expect.objectContaining({ containerId: two.id, problem }));
           expect(isSame(link('portmap'), ours)).toBe(true);
           // Nor would it delete that.
-          const refused = await swap('--link', 'portmap', '--undo');
+          const refused = await swap('--plugin', 'portmap', '--undo');
           expect(refused.exitCode).toBe(1);
           expect(refused.stdout).toContain(
             'refused: the previous executable may not be able to delete 1 attachment',
           );
-          const undone = await swap('--link', 'portmap', '--undo', '--force');
+          const undone = await swap('--plugin', 'portmap', '--undo', '--force');
           expect(undone.exitCode).toBe(1);
           expect(undone.stdout).toEndWith('undone: CHECK fails where it passed before\n');
           expect(fs.readlinkSync(link('portmap'))).toBe(`${REFERENCE_BIN_DIR}/portmap`);
@@ -96,7 +96,7 @@ describeRoot(
           const own = writeChain(lab, masked);
           await own.add(pod, { binDir });
           const to = `${REFERENCE_BIN_DIR}/bridge`;
-          const quick = ['--link', 'bridge', '--to', to, '--scene', 'life', '--accept-differences'];
+          const quick = ['--plugin', 'bridge', '--to', to, '--scene', 'life', '--accept-differences'];
 
           const refused = await swap(...quick);
           expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
@@ -142,7 +142,7 @@ describeRoot(
       await withHost(async lab => {
         const { swap, check, link, binDir } = await node(lab);
         const picky = wrapped(lab, 'picky', onLiveCheck(refusal));
-        const quick = ['--link', 'tuning', '--to', picky, '--scene', 'life'];
+        const quick = ['--plugin', 'tuning', '--to', picky, '--scene', 'life'];
         const swapped = await swap(...quick);
         expect(swapped.stdout).toContain('podnet live-1 eth0: not mine\n');
         expect(swapped.stdout).toEndWith('put back: CHECK fails where it passed before\n');
@@ -165,7 +165,7 @@ describeRoot(
         const slow = wrapped(lab, 'slow', onLiveCheck(wait));
         const env = Object.entries(own).map(([name, value]) => `${name}=${value}`);
         const begin = async () => {
-          const command = argv('--link', 'tuning', '--to', slow, '--scene', 'life');
+          const command = argv('--plugin', 'tuning', '--to', slow, '--scene', 'life');
           const child = lab.start(lab.host, ['env', ...env, ...command]);
           while (!fs.existsSync(reached) && child.exitCode === null) await Bun.sleep(20);
           expect(isSame(link('tuning'), slow)).toBe(true);
@@ -183,7 +183,7 @@ describeRoot(
         const foreign = `${lab.tmp}/${left}x`;
         fs.mkdirSync(foreign);
         fs.chownSync(foreign, 65_534, 65_534);
-        expect(await swap('--link', 'tuning', '--undo')).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(await swap('--plugin', 'tuning', '--undo')).toMatchObject({ exitCode: 0, stderr: '' });
         expect(isSame(link('tuning'), ours)).toBe(true);
 
         for (const file of [reached, goOn]) fs.rmSync(file);

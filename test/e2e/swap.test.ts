@@ -33,7 +33,7 @@ describeRoot(
         await withHost(async lab => {
           const { swap, noted, check, link, chain, live, binDir, confDir } = await node(lab);
           const to = `${REFERENCE_BIN_DIR}/tuning`;
-          const quick = ['--link', '1', '--to', to, '--scene', 'life'];
+          const quick = ['--plugin', '1', '--to', to, '--scene', 'life'];
 
           const refused = await swap(...quick);
           expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
@@ -59,7 +59,7 @@ describeRoot(
 
           // A name of the one file again, so that its chains need no second process.
           const back = await swap(
-            '--link',
+            '--plugin',
             'tuning',
             '--to',
             ours,
@@ -75,7 +75,7 @@ describeRoot(
           const file = `${confDir}/20-othernet.conflist`;
           const text = fs.readFileSync(file, 'utf8');
           fs.writeFileSync(file, JSON.stringify({ ...JSON.parse(text), cniVersion: '1.1.0' }));
-          const deaf = await swap('--link', 'tuning', '--undo');
+          const deaf = await swap('--plugin', 'tuning', '--undo');
           expect(deaf).toMatchObject({ exitCode: 1, stderr: '' });
           expect(deaf.stdout.replaceAll(/\s+/g, ' ')).toContain(
             'refused: the previous executable does not support the version of othernet (1.1.0), whose ADD would fail',
@@ -83,14 +83,14 @@ describeRoot(
           expect(isSame(link('tuning'), ours)).toBe(true);
           fs.writeFileSync(file, text);
 
-          const planned = await swap('--link', 'tuning', '--undo', '--dry-run');
+          const planned = await swap('--plugin', 'tuning', '--undo', '--dry-run');
           expect(planned.stdout).toEndWith('planned\n');
           for (const file of [to, ours]) {
-            expect(await swap('--link', 'tuning', '--undo')).toMatchObject({ exitCode: 0, stderr: '' });
+            expect(await swap('--plugin', 'tuning', '--undo')).toMatchObject({ exitCode: 0, stderr: '' });
             expect(isSame(link('tuning'), file)).toBe(true);
           }
           expect(fs.readdirSync(binDir).sort()).toEqual([...NAMES, 'catena-core'].sort());
-          expect((await swap('--link', 'tuning', '--undo')).stderr).toContain('none is recorded in');
+          expect((await swap('--plugin', 'tuning', '--undo')).stderr).toContain('none is recorded in');
           // The history has each swap and each undo, and not what was refused or only planned.
           expect(await noted('SWAP')).toEqual(
             ['swapped', 'swapped', 'undone', 'undone'].map(outcome =>
@@ -109,7 +109,7 @@ describeRoot(
     test('refuses a broken candidate, and reports what is wrong with it', async () => {
       await withHost(async lab => {
         const { swap, link, binDir } = await node(lab);
-        const refused = await swap('--link', 'tuning', '--to', join(tmp, 'broken'), '--scene', 'life');
+        const refused = await swap('--plugin', 'tuning', '--to', join(tmp, 'broken'), '--scene', 'life');
         expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
         expect(refused.stdout).toContain('conformance: does not conform: ');
         expect(refused.stdout).toContain('ADD: container: sysctl net/core/somaxconn');
@@ -130,7 +130,7 @@ describeRoot(
             JSON.stringify({ ...JSON.parse(fs.readFileSync(file, 'utf8')), cniVersion: '1.1.0' }),
           );
           const to = ['--to', `${REFERENCE_BIN_DIR}/tuning`, '--accept-differences', '--scene', 'life'];
-          const refused = await swap('--link', '1', ...to);
+          const refused = await swap('--plugin', '1', ...to);
           expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
           expect(refused.stdout.replaceAll(/\s+/g, ' ')).toContain(
             'refused: it does not support the version of othernet (1.1.0), whose ADD would fail: the candidate lists 0.1.0,',
@@ -145,11 +145,19 @@ describeRoot(
       await withHost(async lab => {
         const { swap, swapOfOther, link, binDir } = await node(lab);
         const other = wrapped(lab, 'other', ':');
-        const planned = await swapOfOther('--link', 'tuning', '--to', other, '--scene', 'life', '--dry-run');
+        const planned = await swapOfOther(
+          '--plugin',
+          'tuning',
+          '--to',
+          other,
+          '--scene',
+          'life',
+          '--dry-run',
+        );
         expect(planned).toMatchObject({ exitCode: 0, stderr: '' });
         expect(planned.stdout).toContain(`2 a copy of the candidate is renamed to ${link('tuning')}`);
         expect(fs.readdirSync(binDir).sort()).toEqual([...NAMES, 'catena-core'].sort());
-        expect((await swap('--link', 'tuning', '--to', ours)).stdout).toStartWith('same: ');
+        expect((await swap('--plugin', 'tuning', '--to', ours)).stdout).toStartWith('same: ');
       });
     });
 
@@ -159,7 +167,7 @@ describeRoot(
         await withHost(async lab => {
           const { argvOfOther, env, link } = await node(lab);
           const command = argvOfOther(
-            '--link',
+            '--plugin',
             'tuning',
             '--to',
             wrapped(lab, 'other', ':'),
@@ -186,10 +194,10 @@ describeRoot(
     );
 
     test.each([
-      [['--to', '/bin/true'], 2, '--link <type or index>'],
-      [['--to', '/bin/true', '--undo', '--link', '1'], 2, 'Cannot use both --to and --undo'],
-      [['--to', '/nonexistent', '--link', '1'], 1, 'it does not exist'],
-      [['--to', '/bin/true', '--link', '7'], 1, 'Cannot use --link "7"'],
+      [['--to', '/bin/true'], 2, '--plugin <type or index>'],
+      [['--to', '/bin/true', '--undo', '--plugin', '1'], 2, 'Cannot use both --to and --undo'],
+      [['--to', '/nonexistent', '--plugin', '1'], 1, 'it does not exist'],
+      [['--to', '/bin/true', '--plugin', '7'], 1, 'Cannot use --plugin "7"'],
     ])('refuses %j', async (args, exitCode, gist) => {
       await withHost(async lab => {
         const { swap } = await node(lab);

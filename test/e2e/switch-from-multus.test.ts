@@ -214,7 +214,7 @@ describeNeeding(
           'until /run/ready exists, a pod is refused at once with code 11',
           'nothing to say here: socketDir',
           'and not before: kubectl delete -n kube-system daemonset/kube-multus-ds',
-          '"--force","--keep-daemon","--link","multus-shim"',
+          '"--force","--keep-daemon","--plugin","multus-shim"',
         ])
           expect([line, text.includes(line)]).toEqual([line, true]);
         expect(text).toMatch(/^# .* ns\/rogue: .*kind: Rogue/m);

@@ -147,7 +147,7 @@ describeRoot('catena try', () => {
       const forgotten = dir.startsWith('/tmp/') ? [`+ file ${dir}/catena-try-test`] : [];
       const bin = link(lab, 'writer', { ADD: `${writes.join('; ')}; touch /run/a /tmp/b /var/lib/c` });
       const { report } = await tryJson(lab, write(lab, [{ type: 'writer' }]), '--bin-dir', bin);
-      expect(report.verbs[0].links[0].files).toEqual([
+      expect(report.verbs[0].plugins[0].files).toEqual([
         '+ file /run/a',
         '+ file /var/lib/c',
         '+ file /tmp/b',
@@ -329,7 +329,7 @@ describeRoot('catena try', () => {
       expect(stdout).not.toContain('\u001b');
       const { report, stderr } = await tryJson(lab, ISOLATED);
       expect(stderr).toBe('');
-      expect(report).toMatchObject({ ok: true, network: 'isolated-l2', links: 1, left: [] });
+      expect(report).toMatchObject({ ok: true, network: 'isolated-l2', plugins: 1, left: [] });
       expect(report.verbs.map(({ verb }: { verb: string }) => verb)).toEqual(['ADD', 'CHECK', 'DEL']);
     });
   });

@@ -210,7 +210,7 @@ describeRoot('below a directory that the lab mounts over', () => {
           'here',
           '--file',
           'here.conflist',
-          '--link',
+          '--plugin',
           'loopback',
           '--to',
           'other',

@@ -28,14 +28,14 @@ export async function compare(...args: string[]) {
     timeoutMs: COMPARE_DEADLINE_MS,
   });
   expect(stderr).toBe('');
-  const { same, links } = JSON.parse(stdout);
+  const { same, plugins } = JSON.parse(stdout);
   const lines = (told: readonly Told[]) =>
     told.map(({ step, where, what, first = 'nothing', second = 'nothing' }) => {
       const subject = [where, what].filter(Boolean).join(': ');
       return `${step} ${subject}: ${first} | ${second}`;
     });
-  const byPlugin = links.map(({ link, differences }: { link: string; differences: Told[] }) => {
-    return [link, lines(differences)] as const;
+  const byPlugin = plugins.map(({ type, differences }: { type: string; differences: Told[] }) => {
+    return [type, lines(differences)] as const;
   });
   return { exitCode, same, byPlugin: new Map<string, string[]>(byPlugin) };
 }

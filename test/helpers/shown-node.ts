@@ -142,7 +142,7 @@ export function answersOf(number: number, state: 'healthy' | 'broken'): Readonly
       startedAt: Date.parse(TIME),
     },
     ...{ code: isBroken ? 7 : 0, warm: true, ...(isBroken ? { message: MESSAGE } : {}) },
-    links: ['bridge', 'portmap', 'third-party-plugin-x'].map(link => ({
+    plugins: ['bridge', 'portmap', 'third-party-plugin-x'].map(link => ({
       ...call,
       link,
       executable: `/opt/cni/bin/${link}`,

@@ -4,7 +4,7 @@ import { createLog } from '../../src/log.ts';
 
 function recorded(level?: 'error' | 'warn' | 'info' | 'debug') {
   const written: string[] = [];
-  const log = createLog(level, { link: 'bridge' }, text => written.push(text));
+  const log = createLog(level, { plugin: 'bridge' }, text => written.push(text));
   return { log, lines: () => written.map(line => JSON.parse(line)) };
 }
 
@@ -13,7 +13,7 @@ describe('createLog()', () => {
     const { log, lines } = recorded('info');
     log.info('removed', { ifname: 'eth0' });
     await log.flush();
-    expect(lines()).toMatchObject([{ level: 'info', message: 'removed', link: 'bridge', ifname: 'eth0' }]);
+    expect(lines()).toMatchObject([{ level: 'info', message: 'removed', plugin: 'bridge', ifname: 'eth0' }]);
   });
 
   test('leaves out lines below its level', async () => {

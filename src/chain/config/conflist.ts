@@ -178,8 +178,8 @@ interface PluginUse {
   readonly type: string;
   /** The entry's index in the list, from 0. */
   readonly index: number;
-  /** `link`: the entry itself. `ipam`, `delegate`: what it calls for addresses, or instead of itself. */
-  readonly as: 'link' | 'ipam' | 'delegate';
+  /** `plugin`: the entry itself. `ipam`, `delegate`: what it calls for addresses, or instead of itself. */
+  readonly as: 'plugin' | 'ipam' | 'delegate';
 }
 
 /**
@@ -297,7 +297,7 @@ export function listUses({ plugins }: Pick<Conflist, 'plugins'>): PluginUse[] {
       const own = isObject(section) ? memberOf(section, 'type') : undefined;
       return typeof own === 'string' && own ? [{ type: own, index, as }] : [];
     });
-    return [{ type, index, as: 'link' as const }, ...called];
+    return [{ type, index, as: 'plugin' as const }, ...called];
   });
 }
 

@@ -78,7 +78,7 @@ export interface GarbagePlan {
    * Plugins that get GC with the list of valid attachments, in order. In a list before 1.1.0 these are only our own executables,
    * which support GC anyway: they find the leaks that another implementation's DEL missed.
    */
-  readonly links: readonly string[];
+  readonly plugins: readonly string[];
   /** The valid attachments that GC names to the plugins: those in the scope, and the others that are kept. */
   readonly valid: readonly AttachmentKey[];
   /** Records of this network that cannot be read. They may not be garbage, so they are kept. */
@@ -212,7 +212,7 @@ export function toKey({ containerId, ifname }: Pick<AttachmentId, 'containerId' 
  */
 export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace): GarbagePlan {
   if (list.disableGC) {
-    const nothing = { stale: [], kept: [], unnamed: [], links: [], damaged: [] };
+    const nothing = { stale: [], kept: [], unnamed: [], plugins: [], damaged: [] };
     return { network: list.name, disabled: true, valid: validOf(scope), ...nothing };
   }
   const recorded = findAll(list.name, scope, place);
@@ -228,7 +228,7 @@ export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace)
     stale: found.filter(one => !stays(one)),
     kept,
     unnamed,
-    links: collectors.map(index => list.plugins[index]?.type ?? ''),
+    plugins: collectors.map(index => list.plugins[index]?.type ?? ''),
     valid: [...valid, ...kept.map(toKey).filter(key => !named.has(keyOf(key)))],
     damaged: recorded.damaged,
   };

@@ -43,7 +43,7 @@ export interface RepairScope extends RepairMeans {
 }
 
 export interface PluginCondition {
-  readonly link: string;
+  readonly type: string;
   readonly index: number;
   /** `sound`: CHECK passes. `mended`: CHECK passes after something was put back. `broken`: CHECK fails. */
   readonly state: 'sound' | 'mended' | 'broken';
@@ -58,7 +58,7 @@ export interface AttachmentCondition extends AttachmentId {
   readonly state: PluginCondition['state'] | 'skipped';
   /** Why it was skipped, or why none of its plugins could be called. */
   readonly why?: string;
-  readonly links: readonly PluginCondition[];
+  readonly plugins: readonly PluginCondition[];
 }
 
 export interface RepairReport {
@@ -131,7 +131,7 @@ export async function repairOne(
   rest?: Rest,
 ): Promise<AttachmentCondition> {
   const broken = (error: unknown): AttachmentCondition => {
-    return { ...toId(one), state: 'broken', why: toCniError(error).message, links: [] };
+    return { ...toId(one), state: 'broken', why: toCniError(error).message, plugins: [] };
   };
   const work: Work = { known: one };
   const repairIt = () => repairHeld(one, scope, runtime, work);
@@ -154,7 +154,7 @@ interface Work extends PutBack {
 }
 
 function skipped(id: AttachmentId, why: string): AttachmentCondition {
-  return { ...toId(id), state: 'skipped', why, links: [] };
+  return { ...toId(id), state: 'skipped', why, plugins: [] };
 }
 
 /** A repair and a DEL or change of the same attachment do not run at the same time. */
@@ -190,15 +190,19 @@ async function repairHeld(
     // Nothing is put back for what may be another container's.
     const dryRun = scope.dryRun || (!isRecorded && !(await hasItsInterface(known, own)));
     const begun = performance.now();
-    const links = await repairPlugins(list, known, { ...scope, dryRun }, reaching);
-    if (links.some(({ state }) => state !== 'sound')) work.begun ??= begun;
+    const plugins = await repairPlugins(list, known, { ...scope, dryRun }, reaching);
+    if (plugins.some(({ state }) => state !== 'sound')) work.begun ??= begun;
     if (runtime.signal?.aborted) {
       // A CHECK that was ended says nothing of its plugin.
-      const told = links.filter(({ error }) => error?.plugin?.ended !== 'interrupt');
-      return { ...skipped(seen, INTERRUPTED), links: told };
+      const told = plugins.filter(({ error }) => error?.plugin?.ended !== 'interrupt');
+      return { ...skipped(seen, INTERRUPTED), plugins: told };
     }
-    const isAny = (state: PluginCondition['state']) => links.some(one => one.state === state);
-    return { ...toId(seen), state: isAny('broken') ? 'broken' : isAny('mended') ? 'mended' : 'sound', links };
+    const isAny = (state: PluginCondition['state']) => plugins.some(one => one.state === state);
+    return {
+      ...toId(seen),
+      state: isAny('broken') ? 'broken' : isAny('mended') ? 'mended' : 'sound',
+      plugins,
+    };
   } finally {
     held?.release();
   }
@@ -236,10 +240,10 @@ async function repairPlugins(
       await callAll({ ...one, verb: 'ADD', attachment: again }, runtime);
       await call(runtime)();
     };
-    const link = { link: entry.type, index };
+    const plugin = { type: entry.type, index };
     const problem = await failureOf(call(runtime));
     if (problem === undefined) {
-      plugins.push({ ...link, state: 'sound' });
+      plugins.push({ ...plugin, state: 'sound' });
       continue;
     }
     let error: CniError | undefined = problem;
@@ -249,7 +253,7 @@ async function repairPlugins(
     // The ADD of a first plugin would create a second interface.
     if (error && means.foreign && !isLost && index > 0) error = await failureOf(addAgain);
     const found = { problem: problem.message, ...(error ? { error } : {}) };
-    plugins.push({ ...link, state: error ? 'broken' : 'mended', ...found });
+    plugins.push({ ...plugin, state: error ? 'broken' : 'mended', ...found });
   }
   return plugins;
 }

@@ -32,7 +32,7 @@ export const AttachmentName = z.strictObject({ ...ATTACHMENT_ID });
 /** How a plugin failed, and how its process ended. */
 export const PluginFailure = z.strictObject({
   network: z.string(),
-  link: z.string(),
+  type: z.string(),
   /** Position of the plugin in its list, from 0. */
   index: z.int(),
   executable: z.optional(z.string()),

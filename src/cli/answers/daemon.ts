@@ -157,7 +157,7 @@ export const Span = z.strictObject({
 /** One call of a plugin. */
 export const PluginCall = z.strictObject({
   network: z.string(),
-  link: z.string(),
+  type: z.string(),
   /** Position of the plugin in its list, from 0. */
   index: z.int(),
   executable: z.string(),
@@ -210,7 +210,7 @@ export const Request = z.strictObject({
   details: z.optional(z.string()),
   /** Served by the daemon, whose workers were already running. */
   warm: z.boolean(),
-  links: z.array(PluginCall),
+  plugins: z.array(PluginCall),
   finishes: z.optional(z.array(Finish)),
   result: z.optional(z.record(z.string(), z.unknown())),
   span: z.optional(Span),

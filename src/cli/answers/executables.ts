@@ -14,7 +14,7 @@ export const TrialFailure = z.strictObject({
 /** One plugin's part in a verb. */
 export const TriedPlugin = z.strictObject({
   /** Type of the plugin, with the plugins that it delegates to: `bridge + host-local`. */
-  link: z.string(),
+  type: z.string(),
   durationMs: z.number(),
   /** What it added to the result. */
   result: z.array(z.string()),
@@ -31,7 +31,7 @@ export const TriedPlugin = z.strictObject({
 export const TriedVerb = z.strictObject({
   verb: z.string(),
   durationMs: z.number(),
-  links: z.array(TriedPlugin),
+  plugins: z.array(TriedPlugin),
   failure: z.optional(TrialFailure),
   /** Why it did not run. */
   skipped: z.optional(z.string()),
@@ -51,7 +51,7 @@ export const Trial = z.strictObject({
   /** Of the list. */
   version: z.optional(z.string()),
   /** The number of plugins. */
-  links: z.optional(z.int()),
+  plugins: z.optional(z.int()),
   /** It ran in a user namespace, without root. */
   rootless: z.optional(z.boolean()),
   durationMs: z.number(),
@@ -88,14 +88,14 @@ export const Times = z.strictObject({
 /** A plugin whose ADD never succeeds on either side: a common failure cannot be compared. */
 export const FailingPlugin = z.strictObject({
   index: z.int(),
-  link: z.string(),
+  type: z.string(),
   message: z.string(),
 });
 
 /** One plugin, or the chain as a whole with -1 as its index. */
 export const ComparedPlugin = z.strictObject({
   index: z.int(),
-  link: z.string(),
+  type: z.string(),
   differences: z.array(Difference),
   /** By verb. */
   times: z.record(z.string(), Times),
@@ -124,7 +124,7 @@ export const Comparison = z.strictObject({
   same: z.boolean(),
   failing: z.array(FailingPlugin),
   scenes: z.array(z.string()),
-  links: z.array(ComparedPlugin),
+  plugins: z.array(ComparedPlugin),
   /** How one set of executables finished what the other began. */
   crossings: z.array(Crossing),
 });
@@ -159,7 +159,7 @@ export const NetworkUse = z.strictObject({
   network: z.string(),
   /** Position of the entry in its list, from 0. */
   index: z.int(),
-  as: z.enum(['link', 'ipam', 'delegate']),
+  as: z.enum(['plugin', 'ipam', 'delegate']),
 });
 
 /** A replacement that can be undone. */
@@ -179,7 +179,7 @@ export const NotedSwap = z.strictObject({
 /** The executable behind a plugin type. */
 const SURVEYED = {
   /** The type. */
-  link: z.string(),
+  type: z.string(),
   /** The file found on `CNI_PATH`. */
   target: z.string(),
   digest: z.string(),

@@ -258,7 +258,7 @@ export const Recovery = z.strictObject({
 
 /** A plugin's part of an attachment. */
 export const PluginCondition = z.strictObject({
-  link: z.string(),
+  type: z.string(),
   /** Position of the plugin in its list, from 0. */
   index: z.int(),
   /** `sound`: CHECK passes. `mended`: CHECK passes after something was put back. `broken`: CHECK fails. */
@@ -276,7 +276,7 @@ export const AttachmentCondition = z.strictObject({
   state: z.enum(['sound', 'mended', 'broken', 'skipped']),
   /** Why it was skipped, or why none of its plugins could be called. */
   why: z.optional(z.string()),
-  links: z.array(PluginCondition),
+  plugins: z.array(PluginCondition),
 });
 
 /** `catena repair`. */
@@ -335,7 +335,7 @@ export const GoneList = listOf(GoneAttachment);
 
 /** What only a plugin of ours can delete. */
 export const PluginParts = z.strictObject({
-  link: z.string(),
+  type: z.string(),
   /** Position of the plugin in its list, from 0. */
   index: z.int(),
   parts: z.array(z.string()),
@@ -346,7 +346,7 @@ export const Handover = z.strictObject({
   ...ATTACHMENT_ID,
   /** `ready`: nothing that only we can delete. `pending`: there is something. `handed over`: it has been replaced. `refused`: it has not. */
   state: z.enum(['ready', 'pending', 'handed over', 'refused']),
-  links: z.array(PluginParts),
+  plugins: z.array(PluginParts),
   /** Why it was refused. */
   why: z.optional(z.string()),
 });

@@ -60,7 +60,7 @@ function readGiven(call: CommandCall) {
   const { list } = chain;
   return {
     ...chain,
-    swap: readSwap(list, target, call.text('link')),
+    swap: readSwap(list, target, call.text('plugin')),
     capabilities: offerCapabilities(list, capabilitiesOf(call)),
     ignored: call.texts('ignore').map(readPattern),
     scenes: readScenes(call.texts('scene')),

@@ -114,8 +114,8 @@ function renderPlan(plan: GarbagePlan, all: boolean): string {
       ...one.traces.map(trace => `      ${trace}`),
     ]),
     ...unknownIn(plan).map(key => `keep  ${key}: --valid names it; it is not recorded`),
-    ...plan.links.map(type => `GC    ${type}: deletes what it finds and is not listed as valid`),
-    ...(plan.links.length ? [] : [`no GC for plugins${whyNoGc(plan)}`]),
+    ...plan.plugins.map(type => `GC    ${type}: deletes what it finds and is not listed as valid`),
+    ...(plan.plugins.length ? [] : [`no GC for plugins${whyNoGc(plan)}`]),
   ];
   return [`network ${plan.network}:`, ...rows.map(row => `  ${row}`), ''].join('\n');
 }
@@ -135,7 +135,7 @@ function toJson({ network, disabled, stale, kept, unnamed, ...plan }: GarbagePla
     ...{ network, disabled, delete: stale.map(key), keep: kept.map(key) },
     ...(unnamed.length ? { unnamed: unnamed.map(key) } : {}),
     valid: plan.valid.map(({ containerID, ...one }) => ({ containerId: containerID, ...one })),
-    gc: plan.links,
+    gc: plan.plugins,
     damaged: plan.damaged.map(({ message }) => message),
   };
 }

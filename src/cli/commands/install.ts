@@ -117,7 +117,7 @@ export function placesOf(call: CommandCall) {
 
 async function readWanted(call: CommandCall) {
   const { pluginDirs, names, ...places } = placesOf(call);
-  const chosen = call.texts('link');
+  const chosen = call.texts('plugin');
   const unknown = chosen.find(name => ![...names, ...(call.plugins.aliases ?? [])].includes(name));
   if (unknown !== undefined)
     throw new UsageError(

@@ -83,11 +83,11 @@ function renderReport(
     );
   for (const one of attachments.filter(({ state }) => state !== 'sound')) {
     lines.push(`${one.state.padEnd(7)} ${nameOf(one)}${one.why ? `: ${one.why}` : ''}`);
-    for (const { link, state, problem, error } of one.links.filter(each => each.state !== 'sound'))
+    for (const { type, state, problem, error } of one.plugins.filter(each => each.state !== 'sound'))
       lines.push(
-        `  ${link} ${state}${state === 'mended' ? '; CHECK had reported' : ''}: ${withoutElements(error?.message ?? problem ?? '')}`,
+        `  ${type} ${state}${state === 'mended' ? '; CHECK had reported' : ''}: ${withoutElements(error?.message ?? problem ?? '')}`,
       );
-    if (one.state === 'broken' && one.links.length && !dryRun)
+    if (one.state === 'broken' && one.plugins.length && !dryRun)
       lines.push(
         '  hint: run DEL and ADD to restore what no plugin can repair; --foreign runs ADD again for third-party chained plugins',
       );
@@ -103,7 +103,7 @@ function renderReport(
 function toJson({ recovered, attachments, damaged }: RepairReport): AnswerOf<'RepairReport'> {
   return {
     recovered: recovered.map(withReply),
-    attachments: attachments.map(({ links: plugins, ...one }) => ({ ...one, links: plugins.map(withReply) })),
+    attachments: attachments.map(({ plugins, ...one }) => ({ ...one, plugins: plugins.map(withReply) })),
     damaged: damaged.map(({ message }) => message),
   };
 }

@@ -57,7 +57,7 @@ import { openProgress } from '../terminal/progress.ts';
 
 /** Shows which executables a network calls, replaces one of them, or restores the previous one. */
 export async function run(call: CommandCall): Promise<number> {
-  const [to, plugin, undo] = [call.text('to'), call.text('link'), call.on('undo')];
+  const [to, plugin, undo] = [call.text('to'), call.text('plugin'), call.on('undo')];
   const list = loadTarget(call);
   const runtime = runtimeOf(call);
   if (to === undefined && !undo) {
@@ -67,7 +67,7 @@ export async function run(call: CommandCall): Promise<number> {
     await printList(call, 'SurveyList', known, () => known.map(renderSurvey).join(''));
     return 0;
   }
-  if (plugin === undefined) throw new UsageError('Cannot swap: --link <type or index> is missing');
+  if (plugin === undefined) throw new UsageError('Cannot swap: --plugin <type or index> is missing');
   const known = survey(call, list, findType(list, plugin), runtime.pluginDirs);
   const job = { call, list, runtime, facts: { network: list.name, ...known } };
   return to === undefined ? await undoLast(job) : await swap(job, to);
@@ -83,7 +83,7 @@ interface Job {
 
 async function swap(job: Job, to: string): Promise<number> {
   const { call, list, runtime, facts } = job;
-  const { link: type, target, digest } = facts;
+  const { type, target, digest } = facts;
   const file = findListFile(call, list.name);
   const path = readSwap(list, absolutePath(to, call.cwd), type).target;
   const given = realpathSync(statSync(path).isDirectory() ? join(path, type) : path);
@@ -237,11 +237,11 @@ async function findDeafness(job: Job, { conformance }: Seen): Promise<string | u
 /** Like {@link findDeafness}, for the executable that an undo restores: a list may have got a newer version since the swap. */
 async function findUndoDeafness(job: Job, kept: string): Promise<string | undefined> {
   const { call, list, runtime, facts } = job;
-  const { link, target, network } = facts;
+  const { type, target, network } = facts;
   const file = join(placeOf(target).dir, kept);
   // A plugin finds itself by its name, which a kept file has not.
-  const ask = (copy: string) => pluginVersion(link, { ...runtime, pluginDirs: [dirname(copy)] });
-  const restored = await withCopy(file, link, ask).catch(() => undefined);
+  const ask = (copy: string) => pluginVersion(type, { ...runtime, pluginDirs: [dirname(copy)] });
+  const restored = await withCopy(file, type, ask).catch(() => undefined);
   if (restored === undefined) return undefined;
   const { supportedVersions } = restored;
   const lost = await findLost(job, [list, ...otherLists(call, network)], supportedVersions);
@@ -259,13 +259,13 @@ async function findLost(
   const deaf = callers.filter(({ version }) => !supported.includes(version));
   if (deaf.length === 0) return undefined;
   // What the executable in place cannot do either is not lost.
-  const inPlace = await pluginVersion(facts.link, runtime).catch(() => undefined);
+  const inPlace = await pluginVersion(facts.type, runtime).catch(() => undefined);
   const lost = deaf.filter(({ version }) => inPlace?.supportedVersions.includes(version));
   return lost.length ? lost.map(({ name, version }) => `${name} (${version})`).join(', ') : undefined;
 }
 
 function checkNow({ facts, runtime }: Job): Promise<AttachmentCheck[]> {
-  return checkAll(readRecords(runtime).standing, runtime, { type: facts.link });
+  return checkAll(readRecords(runtime).standing, runtime, { type: facts.type });
 }
 
 /** Attachments whose CHECK is worse than before; `why` is a summary in one line. */
@@ -290,7 +290,7 @@ function survey(call: CommandCall, list: Conflist, type: string, pluginDirs: rea
   const target = findPlugin(type, pluginDirs);
   const lists = [list, ...otherLists(call, list.name)];
   return {
-    link: type,
+    type,
     target,
     digest: findDigest(target) ?? '',
     hidden: pluginDirs.map(dir => resolve(dir, type)).filter(path => path !== target && isFile(path)),
@@ -323,9 +323,9 @@ function findListFile(call: CommandCall, network: string): string {
   throw new UsageError('Cannot swap: name the file of the list with --file <conflist>');
 }
 
-function renderSurvey({ link, target, digest, calledBy, ...known }: Survey): string {
+function renderSurvey({ type, target, digest, calledBy, ...known }: Survey): string {
   const uses = calledBy.map(
-    ({ network, index, as }) => `${network} ${index}${as === 'link' ? '' : ` (${as})`}`,
+    ({ network, index, as }) => `${network} ${index}${as === 'plugin' ? '' : ` (${as})`}`,
   );
   const rows: [string, readonly string[]][] = [
     ['in place', [`${target} (${shortDigest(digest)})`]],
@@ -335,7 +335,7 @@ function renderSurvey({ link, target, digest, calledBy, ...known }: Survey): str
     ['to undo', known.swaps.map(({ time, from }) => `${time} ${from}`)],
   ];
   const lines = rows.flatMap(([name, values]) => values.map(value => `  ${name.padEnd(12)}  ${value}`));
-  return `link ${link}\n${lines.join('\n')}\n`;
+  return `plugin ${type}\n${lines.join('\n')}\n`;
 }
 
 /** Enough of a digest to tell two files apart by eye. */
@@ -448,7 +448,7 @@ async function compareBoth(examined: Examined, call: CommandCall): Promise<Compa
     ...call.texts('ignore').flatMap(one => ['--ignore', one]),
     ...played.flatMap(one => ['--scene', one]),
   ];
-  const args = ['--with', copy, '--link', type, file, ...dirsOf(examined), ...chosen, ...capOf(call)];
+  const args = ['--with', copy, '--plugin', type, file, ...dirsOf(examined), ...chosen, ...capOf(call)];
   return await ask('compare', args, call);
 }
 
@@ -526,7 +526,7 @@ async function findUndeletable(
   const { fails = [], left = [] } = crossing ?? {};
   if (!fails.length && !left.length) return undefined;
   const isOurs = isThisExecutable(facts.digest);
-  const concerned = isOurs ? await countPending(facts.link, call) : before.length;
+  const concerned = isOurs ? await countPending(facts.type, call) : before.length;
   if (concerned === 0) return undefined;
   const what = fails.length
     ? `its DEL fails for current attachments (${fails[0]})`
@@ -540,7 +540,7 @@ async function findUndeletable(
 /** Like {@link findUndeletable}, for the executable that an undo restores. All that is known about it is that it is not ours. */
 async function findUndoProblem({ call, facts }: Job, kept: string): Promise<string | undefined> {
   if (!isThisExecutable(facts.digest) || isThisExecutable(kept)) return undefined;
-  const concerned = await countPending(facts.link, call);
+  const concerned = await countPending(facts.type, call);
   if (concerned === 0) return undefined;
   const places = `--to <its dir> --to ${dirname(facts.target)}`;
   return `the previous executable may not be able to delete ${count(concerned, 'attachment')} that the current one created; run "catena handover ${places}" first, or --force undoes anyway`;
@@ -560,7 +560,7 @@ async function countPending(type: string, call: CommandCall): Promise<number> {
     handOverOne(one, 'look', runtime),
   );
   return looked.filter(
-    ({ state, links }) =>
-      state === 'refused' || (state !== 'ready' && links.some(({ link }) => link === type)),
+    ({ state, plugins }) =>
+      state === 'refused' || (state !== 'ready' && plugins.some(one => one.type === type)),
   ).length;
 }

@@ -122,14 +122,14 @@ export async function handOverAll(
       instead: (one: HandedAttachment): Handover => ({
         ...toId(one),
         state: 'refused',
-        links: [],
+        plugins: [],
         why: INTERRUPTED,
       }),
     };
     const look = async (one: HandedAttachment): Promise<Handover> => {
       const why = await findProblem(one);
       if (why === undefined) return handOverOne(one, 'look', runtime);
-      return { ...toId(one), state: 'refused', links: [], why };
+      return { ...toId(one), state: 'refused', plugins: [], why };
     };
     const found = await visitAll(attached, limits, look);
     const isRefused = !plan.force && found.some(({ state }) => state === 'refused');
@@ -188,9 +188,9 @@ export function renderHandovers(
   handovers: readonly Handover[],
   titleOf: (id: AttachmentId) => string,
 ): string {
-  const lines = handovers.flatMap(({ state, links: plugins, why, ...id }) => [
+  const lines = handovers.flatMap(({ state, plugins, why, ...id }) => [
     `${state.padEnd(11)}  ${titleOf(id)}${why === undefined ? '' : `: ${why}`}`,
-    ...plugins.map(({ link, parts }) => `  ${link}: ${parts.join(', ')}`),
+    ...plugins.map(({ type, parts }) => `  ${type}: ${parts.join(', ')}`),
   ]);
   const counts = STATES.map(state => `${handovers.filter(one => one.state === state).length} ${state}`);
   return `${[...lines, `attachments: ${counts.join(', ')}`].map(oneLine).join('\n')}\n`;

@@ -62,7 +62,7 @@ function blanksFor(options: PrintOptions): Blanks {
     installArgs: JSON.stringify(installArgs(options)),
     replaceArgs: JSON.stringify([
       ...['install', '--bin-dir', `/host${binDir}`, '--force', '--keep-daemon'],
-      ...(replaced ?? []).flatMap(name => ['--link', name]),
+      ...(replaced ?? []).flatMap(name => ['--plugin', name]),
     ]),
     command: JSON.stringify([...onHost, 'daemon', ...metrics]),
     ping: JSON.stringify([...onHost, 'daemon', '--ping', '--deadline=4']),

@@ -48,8 +48,8 @@ const PANELS: readonly Panel[] = [
     's',
     [
       [
-        ['sum', 'count'].map(part => rate('link', `link_duration_seconds_${part}`, ADDS)).join(' / '),
-        '{{link}}',
+        ['sum', 'count'].map(part => rate('plugin', `plugin_duration_seconds_${part}`, ADDS)).join(' / '),
+        '{{plugin}}',
       ],
     ],
   ],

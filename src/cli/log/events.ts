@@ -50,11 +50,11 @@ export function eventsOfRepair(
   const changed = attachments.filter(({ state }) => state === 'mended' || state === 'broken');
   return [
     ...recovered.map(one => recoveryEvent(one, 'command')),
-    ...changed.map(({ state, links, why, ...id }) => {
-      const problems = links.flatMap(({ link, problem }) =>
-        problem === undefined ? [] : `${link}: ${problem}`,
+    ...changed.map(({ state, plugins, why, ...id }) => {
+      const problems = plugins.flatMap(({ type, problem }) =>
+        problem === undefined ? [] : `${type}: ${problem}`,
       );
-      const error = links.find(one => one.error)?.error;
+      const error = plugins.find(one => one.error)?.error;
       return eventNow('REPAIR', id, {
         ...podIn(names.get(id.containerId) ?? {}),
         by: 'command',

@@ -4,7 +4,7 @@ import { defined } from '../../cni/json.ts';
 import { type Moment, type SceneRecord, type Sight, type StepReply, toText } from './scene.ts';
 
 /** One difference; a side without the object has no text. */
-export type Difference = Omit<AnswerOf<'Comparison'>['links'][number]['differences'][number], 'alsoIn'>;
+export type Difference = Omit<AnswerOf<'Comparison'>['plugins'][number]['differences'][number], 'alsoIn'>;
 
 /** Differences in the order in which they appeared; a persistent one is reported once. */
 export function diffRecords(scene: string, first: SceneRecord, second: SceneRecord): Difference[] {

@@ -17,7 +17,7 @@ export interface PlayedScene {
 
 export type CompareReport = AnswerOf<'Comparison'>;
 /** What is known about one plugin, or with index -1 about whole steps. */
-type PluginReport = CompareReport['links'][number];
+type PluginReport = CompareReport['plugins'][number];
 /** A difference, with the other scenes in which it also appeared. */
 export type ReportedDifference = PluginReport['differences'][number];
 /** How one set of executables handled the other set's attachment. */
@@ -41,21 +41,21 @@ export function reportOn(
     const index = at < list.plugins.length ? at : -1;
     return {
       index,
-      link: name,
+      type: name,
       differences: counted.filter(one => (one.index ?? -1) === index),
       times: index < 0 ? {} : timesOf(index, ordinary),
     };
   });
   const failing = list.plugins.flatMap(({ type }, index) => {
     const message = findFailure(index, scenes);
-    return message === undefined ? [] : [{ index, link: type, message }];
+    return message === undefined ? [] : [{ index, type, message }];
   });
   return {
     network: list.name,
     same: counted.length === 0 && failing.length === 0,
     failing,
     scenes: scenes.map(({ name }) => name),
-    links: reports,
+    plugins: reports,
     crossings: reportCrossings(list, scenes),
   };
 }
@@ -226,8 +226,8 @@ function tableOf({ what }: Difference): string {
 }
 
 /** How many differences of a comparison a container or an operator notices. */
-export function countMatter({ links }: Pick<CompareReport, 'links'>): number {
-  return links.reduce((sum, one) => sum + sortOut(one).matter.length, 0);
+export function countMatter({ plugins }: Pick<CompareReport, 'plugins'>): number {
+  return plugins.reduce((sum, one) => sum + sortOut(one).matter.length, 0);
 }
 
 function isByDesign({ where, what, first = '', second = '' }: ReportedDifference): boolean {
@@ -244,7 +244,7 @@ function isByDesign({ where, what, first = '', second = '' }: ReportedDifference
 export function renderVerdict(report: CompareReport): string {
   const { crossings, failing } = report;
   const [broken] = failing;
-  if (broken) return `MAY B REPLACE A? unknown: ADD of ${broken.link} fails with both sets`;
+  if (broken) return `MAY B REPLACE A? unknown: ADD of ${broken.type} fails with both sets`;
   const matter = countMatter(report);
   const standing = crossings.filter(({ maker }) => maker === 'A');
   const isBad = ({ untried, fails, left }: (typeof crossings)[number]) =>
@@ -272,7 +272,7 @@ const MOST = 6;
 
 /** The report as text: first plugins with differences, then those without, then the verdict. */
 export function renderReport(report: CompareReport, first: string, second: string): string {
-  const { scenes, links: plugins, failing, crossings } = report;
+  const { scenes, plugins, failing, crossings } = report;
   return [
     ...headOf(report, `: ${scenes.join(', ')}`, first, second),
     ...plugins.flatMap(one => {
@@ -284,8 +284,8 @@ export function renderReport(report: CompareReport, first: string, second: strin
     '',
     ...crossings.flatMap(renderCrossing),
     ...(crossings.length ? [''] : []),
-    ...failing.map(({ index, link, message }) => {
-      return `NOT COMPARED: ADD of ${index} ${link} fails with both sets: ${shorten(message)}`;
+    ...failing.map(({ index, type, message }) => {
+      return `NOT COMPARED: ADD of ${index} ${type} fails with both sets: ${shorten(message)}`;
     }),
     renderVerdict(report),
     '',
@@ -294,7 +294,7 @@ export function renderReport(report: CompareReport, first: string, second: strin
 
 /** What matters of each plugin, whether one set can continue for the other, and the verdict. */
 export function renderSummary(report: CompareReport, first: string, second: string): string {
-  const sorted = report.links.map(one => ({ one, ...sortOut(one) }));
+  const sorted = report.plugins.map(one => ({ one, ...sortOut(one) }));
   let room = MOST;
   const plugins = sorted.flatMap(({ one, matter, byDesign }) => {
     if (one.index < 0 && !matter.length && !byDesign) return [];
@@ -330,11 +330,11 @@ function headOf({ network, scenes }: CompareReport, named: string, first: string
 }
 
 /** The plugin, how much differs, and the times of both sets by command. */
-function titleOf({ index, link, times }: PluginReport, words: string): string {
+function titleOf({ index, type, times }: PluginReport, words: string): string {
   const verbs = Object.entries(times).map(
     ([verb, { first, second }]) => `${verb} ${renderTime(first)} / ${renderTime(second)}`,
   );
-  const name = index < 0 ? link : `${index} ${link}`;
+  const name = index < 0 ? type : `${index} ${type}`;
   return `${name}: ${words}${verbs.length ? `; ${verbs.join(', ')}` : ''}`;
 }
 

@@ -153,7 +153,7 @@ const SWAP_DIR = '/run/catena-compare';
 
 /**
  * Interprets the user's choice: a directory swaps every plugin that it contains, an executable the plugin of its name, and
- * `--link` only that one.
+ * `--plugin` only that one.
  * @param choice a type, or the index of an entry in the conflist
  * @throws Error when there is no such plugin or executable
  */
@@ -166,7 +166,7 @@ export function readSwap(list: Conflist, given: string, choice: string | undefin
     const own = type ?? basename(target);
     if (known.includes(own)) return { target, types: [own], ...defined({ index }) };
     throw new Error(
-      `Cannot compare with "${given}": the list has no plugin "${own}", but ${known.join(', ')}; choose one with --link`,
+      `Cannot compare with "${given}": the list has no plugin "${own}", but ${known.join(', ')}; choose one with --plugin`,
     );
   }
   if (type !== undefined) {
@@ -232,7 +232,7 @@ function readChoice(list: Conflist, known: readonly string[], choice: string): [
   const entry = /^\d+$/.test(choice) ? list.plugins[Number(choice)] : undefined;
   if (entry === undefined) {
     throw new Error(
-      `Cannot use --link "${choice}": the list has ${known.join(', ')}, and indexes 0 to ${list.plugins.length - 1}`,
+      `Cannot use --plugin "${choice}": the list has ${known.join(', ')}, and indexes 0 to ${list.plugins.length - 1}`,
     );
   }
   const several = list.plugins.filter(({ type }) => type === entry.type).length > 1;

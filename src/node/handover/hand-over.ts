@@ -93,7 +93,7 @@ export async function handOverOne(
   const { list } = attached;
   const id = toId(attached);
   const refused = (why: string, parts: readonly PluginParts[] = []): Handover => {
-    return { ...id, state: 'refused', links: parts, why };
+    return { ...id, state: 'refused', plugins: parts, why };
   };
   if (list === undefined) return refused('its configuration is not recorded or cannot be used');
   let parts: readonly PluginParts[] = [];
@@ -101,9 +101,9 @@ export async function handOverOne(
     parts = await handOver(list, attached, 'look', runtime);
     if (!parts.length) {
       if (mode === 'do') forgetNote(id, runtime);
-      return { ...id, state: 'ready', links: parts };
+      return { ...id, state: 'ready', plugins: parts };
     }
-    if (mode === 'look') return { ...id, state: 'pending', links: parts };
+    if (mode === 'look') return { ...id, state: 'pending', plugins: parts };
     const note = noteOf(id, runtime);
     // What the runtime that made it keeps of it, if that is another one, whose DEL may run at the same time.
     const isTheirs = !attached.isGone && attached.stateDir === undefined;
@@ -117,7 +117,7 @@ export async function handOverOne(
     const left = await handOver(list, attached, 'look', runtime);
     if (left.length) return refused('its plugins are unchanged; run the command again', left);
     forgetNote(id, runtime);
-    return { ...id, state: 'handed over', links: parts };
+    return { ...id, state: 'handed over', plugins: parts };
   } catch (thrown) {
     return refused(toCniError(thrown).message, parts);
   }
@@ -154,7 +154,7 @@ async function whileHeld(
 }
 
 /** What one plugin has, or had, that only our executables can delete. */
-type PluginParts = AnswerOf<'HandoverList'>['items'][number]['links'][number];
+type PluginParts = AnswerOf<'HandoverList'>['items'][number]['plugins'][number];
 
 /** An attachment with the result of its ADD if the caller has it; else the cached result is used. */
 interface Made extends Attachment, AttachmentId {
@@ -182,7 +182,7 @@ export async function handOver(
     const call = { list, verb: 'CHECK', order: [index], attachment: made, prevResult } as const;
     for await (const reply of callPlugins({ ...call, read: parseHandoverReply }, asking)) {
       if ('error' in reply) throw reply.error;
-      if (reply.value?.length) found.push({ link: entry.type, index, parts: reply.value });
+      if (reply.value?.length) found.push({ type: entry.type, index, parts: reply.value });
     }
   }
   return found;

@@ -94,11 +94,11 @@ function Chain(props: {
                 <Explained list={list} type={name.split('/').at(-1)} />
               </li>
             ))
-          : record.links.map((plugin, at) => (
+          : record.plugins.map((plugin, at) => (
               <Plugin
                 key={at}
                 plugin={plugin}
-                changes={changesOf(record.links, at)}
+                changes={changesOf(record.plugins, at)}
                 list={plugin.network === record.network ? list : undefined}
               />
             ))}
@@ -113,17 +113,17 @@ function Plugin(props: {
   readonly list: ShownList | undefined;
 }): JSX.Element {
   const { plugin, changes, list } = props;
-  const { link, executable, verb, code, durationMs, message, details, stderr, result } = plugin;
+  const { type, executable, verb, code, durationMs, message, details, stderr, result } = plugin;
   return (
     <li>
       <div class="bar">
-        <strong>{link}</strong> <Outcome code={code} />
+        <strong>{type}</strong> <Outcome code={code} />
         <span class="quiet">
           {verb}, {renderTime(durationMs)}
         </span>
       </div>
       <div class="quiet path">{executable}</div>
-      <Explained list={list} type={link} />
+      <Explained list={list} type={type} />
       {message !== undefined && <p class="notice broken">{[message, details].filter(Boolean).join(': ')}</p>}
       {changes.length > 0 && (
         <ul class="changes">

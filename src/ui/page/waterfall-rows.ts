@@ -20,7 +20,7 @@ export function rowsOf(record: ShownRequest): WaterfallRow[] {
     return { key, name, startMs, durationMs, code, transactions };
   };
   return [
-    ...record.links.map((plugin, at) => row(`plugin ${at}`, plugin.link, plugin.code, plugin)),
+    ...record.plugins.map((plugin, at) => row(`plugin ${at}`, plugin.type, plugin.code, plugin)),
     ...(record.finishes ?? []).map((finish, at) => row(`removals ${at}`, 'removals', undefined, finish)),
   ].toSorted((a, b) => a.startMs - b.startMs);
 }

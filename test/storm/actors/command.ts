@@ -111,7 +111,7 @@ export async function swap(place: Place, { net, plugin, undo }: Swap): Promise<O
   const how = undo
     ? ['--undo']
     : ['--to', `${REFERENCE}/${plugin}`, '--accept-differences', '--scene', 'life'];
-  const argv = ['swap', NETS[net].name, '--link', plugin, ...how, '--yes', ...dirs(place, net)];
+  const argv = ['swap', NETS[net].name, '--plugin', plugin, ...how, '--yes', ...dirs(place, net)];
   const ended = await catena(place, argv, { deadlineMs: SWAP_DEADLINE_MS });
   if (ended.exitCode !== 0 && !ended.late && isReport(ended.stdout)) {
     return { how: 'failed', said: ended.stdout.replaceAll(/\s+/g, ' ').slice(0, 300) };

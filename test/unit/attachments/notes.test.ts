@@ -32,7 +32,7 @@ describe('parseNote()', () => {
       'failures',
       {
         ...{ phase: 'failed', attempts: 2, lastAttempt: '2030-01-01' },
-        lastErrors: [{ code: 999, msg: 'busy', link: 'noop', index: 0 }],
+        lastErrors: [{ code: 999, msg: 'busy', plugin: 'noop', index: 0 }],
       },
     ],
   ] as [string, Partial<KnownAttachment>][])('returns what renderNote() wrote: %s', (_, more) => {

@@ -54,7 +54,7 @@ describe('renderFailure()', () => {
     [1, 'incompatible CNI versions', 'catena networks --versions <network>'],
     [11, 'busy', 'try again later'],
     [0, 'Cannot find plugin "x": no such file in "/y"', 'CNI_PATH or --bin-dir'],
-    [999, 'Cannot add link: EPERM', 'run as root'],
+    [999, 'Cannot add type: EPERM', 'run as root'],
   ])('gives advice for code %d, %s', (code, message, hint) => {
     expect(renderFailure(new CniError(code, message))).toMatch(new RegExp(`\\n  hint: .*${hint}`));
   });
@@ -74,7 +74,7 @@ describe('renderFailure()', () => {
 
 describe('toFailureJson()', () => {
   const { type, ...rest } = plugin;
-  const shown = { link: type, ...rest };
+  const shown = { type: type, ...rest };
 
   test('is the error object of the specification, with the failed plugin under an extra key', () => {
     expect(toFailureJson(new CniError(100, 'no route', { details: 'to host', plugin }))).toEqual({

@@ -86,7 +86,7 @@ describe('readSettings()', () => {
       otlpEndpoint: 'http://collector:4318',
     });
     expect(settingsIn(text).observer).toMatchObject({
-      levels: { level: 'warn', links: { portmap: 'debug' } },
+      levels: { level: 'warn', plugins: { portmap: 'debug' } },
       destinations: [
         { kind: 'journal' },
         { kind: 'file', path: '/var/log/catena.log', maxBytes: 1000, maxFiles: 2 },

@@ -18,7 +18,7 @@ const probe = (outcome: 'ok' | 'failed' | 'skipped'): Section => ({
 
 describe('isProblem()', () => {
   test('is true for failures and for garbage', () => {
-    const verb = { kind: 'verb', verb: 'ADD', durationMs: 1, links: [] } as const;
+    const verb = { kind: 'verb', verb: 'ADD', durationMs: 1, plugins: [] } as const;
     expect(isProblem({ ...verb, failure: { message: 'm' } })).toBe(true);
     expect(isProblem(probe('failed'))).toBe(true);
     expect(isProblem({ kind: 'left', left: ['veth v'], kept: [] })).toBe(true);
@@ -30,8 +30,8 @@ describe('isProblem()', () => {
 describe('toJson()', () => {
   test('is one object for the whole report', () => {
     const sections: Section[] = [
-      { kind: 'lab', network: 'n', version: '1.0.0', links: 1, rootless: true, durationMs: 3 },
-      { kind: 'verb', verb: 'ADD', durationMs: 1, links: [] },
+      { kind: 'lab', network: 'n', version: '1.0.0', plugins: 1, rootless: true, durationMs: 3 },
+      { kind: 'verb', verb: 'ADD', durationMs: 1, plugins: [] },
       probe('ok'),
       { kind: 'left', left: [], kept: ['bridge b'] },
       { kind: 'verdict', ok: true, failures: 0, durationMs: 9 },
@@ -40,10 +40,10 @@ describe('toJson()', () => {
       ok: true,
       network: 'n',
       version: '1.0.0',
-      links: 1,
+      plugins: 1,
       rootless: true,
       durationMs: 9,
-      verbs: [{ verb: 'ADD', durationMs: 1, links: [] }],
+      verbs: [{ verb: 'ADD', durationMs: 1, plugins: [] }],
       probes: [{ what: 'w', outcome: 'ok', seen: 's' }],
       left: [],
       kept: ['bridge b'],
@@ -52,7 +52,7 @@ describe('toJson()', () => {
 });
 
 const plugin = (report: Partial<PluginReport>): PluginReport => ({
-  link: 'x',
+  type: 'x',
   durationMs: 1,
   result: [],
   host: [],
@@ -62,24 +62,24 @@ const plugin = (report: Partial<PluginReport>): PluginReport => ({
 });
 
 const SECTIONS: readonly Section[] = [
-  { kind: 'lab', network: 'podnet', version: '1.0.0', links: 2, rootless: false, durationMs: 4.04 },
+  { kind: 'lab', network: 'podnet', version: '1.0.0', plugins: 2, rootless: false, durationMs: 4.04 },
   {
     kind: 'verb',
     verb: 'ADD',
     durationMs: 31.7,
-    links: [
+    plugins: [
       plugin({
-        link: 'bridge + host-local',
+        type: 'bridge + host-local',
         durationMs: 21.25,
         result: ['+ cni0', '+ 10.1.0.2/24 gateway 10.1.0.1'],
         host: ['+ bridge cni0'],
         container: ['+ veth eth0', 'eth0: up'],
         files: ['+ file /var/lib/cni/networks/podnet/10.1.0.2'],
       }),
-      plugin({ link: 'portmap', durationMs: 7, host: ['+ 2 elements in table inet t'] }),
+      plugin({ type: 'portmap', durationMs: 7, host: ['+ 2 elements in table inet t'] }),
     ],
   },
-  { kind: 'verb', verb: 'CHECK', durationMs: 9, links: [plugin({}), plugin({})] },
+  { kind: 'verb', verb: 'CHECK', durationMs: 9, plugins: [plugin({}), plugin({})] },
   { kind: 'probing' },
   { kind: 'probe', what: 'gateway 10.1.0.1 replies to the container', outcome: 'ok', seen: '0.2 ms' },
   { kind: 'probe', what: 'at most 10 Mbit out of the container', outcome: 'failed', seen: '912 Mbit' },
@@ -89,7 +89,12 @@ const SECTIONS: readonly Section[] = [
     outcome: 'skipped',
     seen: 'not of this host',
   },
-  { kind: 'verb', verb: 'DEL', durationMs: 20, links: [plugin({ link: 'bridge', host: ['- bridge cni0'] })] },
+  {
+    kind: 'verb',
+    verb: 'DEL',
+    durationMs: 20,
+    plugins: [plugin({ type: 'bridge', host: ['- bridge cni0'] })],
+  },
   { kind: 'left', left: ['veth veth1 in cni0'], kept: ['table inet t: 2 chains'] },
   { kind: 'verdict', ok: false, failures: 2, durationMs: 1234 },
 ];
@@ -158,8 +163,8 @@ describe('renderSection()', () => {
 
   test('shows how a plugin failed', () => {
     const failure = { message: 'Cannot do it: no', code: 7, details: 'more', stderr: 'line 1\nline 2' };
-    const plugins = [plugin({ link: 'tuning', failure })];
-    expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links: plugins, failure }], false)).toBe(`
+    const plugins = [plugin({ type: 'tuning', failure })];
+    expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, plugins: plugins, failure }], false)).toBe(`
 ADD   5.0 ms
   plugin  time
   tuning  1.0 ms
@@ -172,7 +177,7 @@ ADD   5.0 ms
 
   test('shows a failure before any plugin ran', () => {
     const failure = { message: 'Cannot find plugin "x"' };
-    expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links: [], failure }], false)).toBe(`
+    expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, plugins: [], failure }], false)).toBe(`
 ADD   5.0 ms
   FAILED  Cannot find plugin "x"
 `);
@@ -183,7 +188,7 @@ ADD   5.0 ms
       kind: 'verb',
       verb: 'CHECK',
       durationMs: 0,
-      links: [],
+      plugins: [],
       skipped: 'the list disables it',
     } as const;
     expect(render([skipped, { kind: 'verdict', ok: true, failures: 0, durationMs: 9 }], false)).toBe(`

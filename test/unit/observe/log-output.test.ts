@@ -20,7 +20,7 @@ import { receiveDatagrams } from '../../helpers/unix-receiver.ts';
 
 const PLUGIN = {
   network: 'podnet',
-  link: 'bridge',
+  type: 'bridge',
   index: 0,
   executable: '/opt/cni/bin/bridge',
   verb: 'ADD',
@@ -42,7 +42,7 @@ const RECORD: RequestRecord = {
   durationMs: 5,
   code: 0,
   warm: true,
-  links: [PLUGIN, { ...PLUGIN, link: 'tuning', index: 1, code: 7, message: 'no' }],
+  plugins: [PLUGIN, { ...PLUGIN, type: 'tuning', index: 1, code: 7, message: 'no' }],
   result: { ips: [{ address: '10.1.0.2/24' }] },
 };
 
@@ -63,12 +63,12 @@ describe('linesOf()', () => {
       {
         level: 'info',
         message: 'plugin finished',
-        fields: { ...PLACE, link: 'bridge', link_index: 0, duration_ms: 2, code: 0 },
+        fields: { ...PLACE, plugin: 'bridge', plugin_index: 0, duration_ms: 2, code: 0 },
       },
       {
         level: 'error',
         message: 'plugin failed',
-        fields: { ...PLACE, link: 'tuning', code: 7, error: 'no' },
+        fields: { ...PLACE, plugin: 'tuning', code: 7, error: 'no' },
       },
       {
         level: 'info',
@@ -80,7 +80,7 @@ describe('linesOf()', () => {
 
   test('honours the log level of each plugin', () => {
     const shown = (levels: string) =>
-      linesOf(RECORD, parseLogLevels(levels)).map(({ fields }) => fields.link ?? 'request');
+      linesOf(RECORD, parseLogLevels(levels)).map(({ fields }) => fields.plugin ?? 'request');
     expect(shown('error')).toEqual(['tuning']);
     expect(shown('error,bridge=info')).toEqual(['bridge', 'tuning']);
     expect(shown('info,bridge=warn')).toEqual(['tuning', 'request']);
@@ -88,15 +88,15 @@ describe('linesOf()', () => {
 
   test('passes on standard error: that of our plugins at its level, that of others as warnings', () => {
     const own = '{"level":"debug","message":"sent","timestamp":"t","count":3,"network":"not-this"}';
-    const record = { ...RECORD, links: [{ ...PLUGIN, stderr: `${own}\nsome words\n{"half":\n` }] };
+    const record = { ...RECORD, plugins: [{ ...PLUGIN, stderr: `${own}\nsome words\n{"half":\n` }] };
     const lines = linesOf(record, parseLogLevels('debug'));
     expect(lines.slice(0, 3)).toMatchObject([
       {
         level: 'debug',
         message: 'sent',
-        fields: { count: 3, said_at: 't', network: 'podnet', link: 'bridge' },
+        fields: { count: 3, said_at: 't', network: 'podnet', plugin: 'bridge' },
       },
-      { level: 'warn', message: 'some words', fields: { link: 'bridge' } },
+      { level: 'warn', message: 'some words', fields: { plugin: 'bridge' } },
       { level: 'warn', message: '{"half":' },
     ]);
     expect(linesOf(record, parseLogLevels('info')).map(({ message }) => message)).not.toContain('sent');

@@ -30,10 +30,10 @@ const RECORD: RequestRecord = {
   lockMs: 3,
   code: 11,
   warm: true,
-  links: [
+  plugins: [
     {
       network: 'podnet',
-      link: 'bridge',
+      type: 'bridge',
       index: 0,
       executable: '/b',
       verb: 'ADD',
@@ -53,9 +53,9 @@ describe('openMetrics()', () => {
       'catena_request_duration_seconds_count{verb="ADD",network="podnet"} 1',
       'catena_request_duration_seconds_bucket{le="0.01",verb="ADD",network="podnet"} 0',
       'catena_request_duration_seconds_bucket{le="0.025",verb="ADD",network="podnet"} 1',
-      'catena_link_duration_seconds_sum{verb="ADD",network="podnet",link="bridge"} 0.015',
+      'catena_plugin_duration_seconds_sum{verb="ADD",network="podnet",plugin="bridge"} 0.015',
       'catena_requests_total{verb="ADD",network="podnet",code="11"} 1',
-      'catena_link_calls_total{verb="ADD",network="podnet",link="bridge",code="0"} 1',
+      'catena_plugin_calls_total{verb="ADD",network="podnet",plugin="bridge",code="0"} 1',
       'catena_queue_wait_seconds_sum 0.002',
       'catena_lock_wait_seconds_sum{verb="ADD"} 0.003',
       'catena_build_info{version="1.2.3"} 1',

@@ -19,10 +19,10 @@ const RECORD: RequestRecord = {
   message: 'no',
   warm: true,
   span: SPAN,
-  links: [
+  plugins: [
     {
       network: 'podnet',
-      link: 'bridge',
+      type: 'bridge',
       index: 0,
       executable: '/b',
       verb: 'ADD',
@@ -84,9 +84,9 @@ describe('spansOf()', () => {
     const transactions = [
       { family: 'rtnetlink', what: 'find link "br0"', startMs: 0.5, durationMs: 0.25, error: 'ENODEV' },
     ];
-    const [plugin] = RECORD.links;
+    const [plugin] = RECORD.plugins;
     const finishes = [{ network: 'podnet', verb: 'DEL', startMs: 3, durationMs: 2, transactions }];
-    const spans = spansOf({ ...RECORD, links: plugin ? [{ ...plugin, transactions }] : [], finishes });
+    const spans = spansOf({ ...RECORD, plugins: plugin ? [{ ...plugin, transactions }] : [], finishes });
     expect(spans.map(({ name }) => name)).toEqual([
       'ADD podnet',
       'ADD bridge',

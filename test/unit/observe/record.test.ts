@@ -53,19 +53,19 @@ describe('startRequest()', () => {
       netns: '/run/netns/a',
       traceId: 'a'.repeat(32),
       result: { cniVersion: '1.1.0' },
-      links: [{ link: 'bridge', index: 0, verb: 'ADD', durationMs: 2, code: 0 }],
+      plugins: [{ type: 'bridge', index: 0, verb: 'ADD', durationMs: 2, code: 0 }],
     });
-    expect(record.links[0]?.startMs).toBeGreaterThanOrEqual(0);
+    expect(record.plugins[0]?.startMs).toBeGreaterThanOrEqual(0);
     expect(record.id).toMatch(/^[\da-z]{12}$/);
   });
 
   test('keeps kernel transactions, of plugins and after them', () => {
-    const transactions = [{ family: 'rtnetlink', what: 'list links', startMs: 0.1, durationMs: 0.2 }];
+    const transactions = [{ family: 'rtnetlink', what: 'list plugins', startMs: 0.1, durationMs: 0.2 }];
     const request = startRequest(FACTS);
     request.onPlugin({ ...EVENT, transactions });
     request.onPlugin(EVENT);
     request.onFinish({ network: 'podnet', verb: 'DEL', durationMs: 1.23456, transactions });
-    const { links: plugins, finishes } = request.end({});
+    const { plugins, finishes } = request.end({});
     expect(plugins.map(plugin => plugin.transactions)).toEqual([transactions, undefined]);
     expect(finishes).toMatchObject([{ verb: 'DEL', durationMs: 1.235, transactions }]);
     expect(startRequest(FACTS).end({})).not.toHaveProperty('finishes');
@@ -100,8 +100,8 @@ describe('startRequest()', () => {
   });
 });
 
-const called = (link: string, startMs: number, durationMs: number, network = 'n') => ({
-  link,
+const called = (type: string, startMs: number, durationMs: number, network = 'n') => ({
+  type,
   network,
   verb: 'ADD',
   startMs,

@@ -26,7 +26,7 @@ function record(number: number, more: Partial<RequestRecord> = {}): RequestRecor
     durationMs: 5,
     code: 0,
     warm: false,
-    links: [],
+    plugins: [],
     ...more,
   };
 }

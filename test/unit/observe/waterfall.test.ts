@@ -12,7 +12,7 @@ const BRIDGE_RESULT = {
 };
 
 function link(name: string, index: number, startMs: number, durationMs: number, more = {}): PluginRecord {
-  const call = { network: 'podnet', link: name, index, executable: `/opt/cni/bin/${name}`, verb: 'ADD' };
+  const call = { network: 'podnet', type: name, index, executable: `/opt/cni/bin/${name}`, verb: 'ADD' };
   return { ...call, startMs, durationMs, code: 0, ...more };
 }
 
@@ -31,7 +31,7 @@ const RECORD: RequestRecord = {
   warm: true,
   queueMs: 3,
   lockMs: 0,
-  links: [
+  plugins: [
     link('bridge', 0, 0, 10, { result: BRIDGE_RESULT }),
     link('bandwidth', 1, 10, 5, {
       result: { ...BRIDGE_RESULT, interfaces: [...BRIDGE_RESULT.interfaces, { name: 'ifb0' }] },
@@ -73,7 +73,7 @@ describe('renderWaterfall()', () => {
     ];
     const plugins = [link('tuning', 0, 0, 2), link('bridge', 1, 2, 8, { transactions })];
     const finishes = [{ network: 'podnet', verb: 'ADD', startMs: 10, durationMs: 10, transactions: [] }];
-    const record = { ...RECORD, links: plugins, finishes };
+    const record = { ...RECORD, plugins: plugins, finishes };
     const rows = (kernel: boolean) => renderWaterfall(record, kernel).split('\n').slice(7, -1);
     expect(rows(false)).toEqual([
       '  tuning    ████                                       2.0 ms',
@@ -100,7 +100,7 @@ describe('renderWaterfall()', () => {
       code: 7,
       message: 'Cannot set x',
       details: 'because',
-      links: plugins,
+      plugins: plugins,
     });
     expect(drawn).toContain('FAILED with code 7: Cannot set x\n');
     expect(drawn).toMatch(/^ {2}DEL bridge {2}/m);
@@ -108,8 +108,8 @@ describe('renderWaterfall()', () => {
   });
 
   test('draws records without plugins, or with an invalid result', () => {
-    expect(renderWaterfall({ ...RECORD, links: [] })).toContain('no plugin was called');
-    const odd = renderWaterfall({ ...RECORD, links: [link('odd', 0, 0, 1, { result: { ips: 'none' } })] });
+    expect(renderWaterfall({ ...RECORD, plugins: [] })).toContain('no plugin was called');
+    const odd = renderWaterfall({ ...RECORD, plugins: [link('odd', 0, 0, 1, { result: { ips: 'none' } })] });
     expect(odd).toMatch(/^ {2}odd /m);
   });
 });
@@ -119,7 +119,7 @@ const { podName: _, podNamespace: __, ...BARE } = RECORD;
 
 describe('renderList()', () => {
   test('says which plugin a runtime called, or how many a command, and leaves columns out on a narrow terminal', () => {
-    const calls = [BARE, { ...BARE, links: BARE.links.slice(0, 1) }];
+    const calls = [BARE, { ...BARE, plugins: BARE.plugins.slice(0, 1) }];
     expect(renderList(calls, 80)).toBe(
       'ID            TIME                 VERB  PLUGINS    CONTAINER  DURATION  CODE\n' +
         `mi7c0a1b2c3d  ${TIME}  ADD   3 plugins  c1         20.0 ms   0\n` +

@@ -67,8 +67,8 @@ test('requests are listed without what they printed, the newest first', async ()
   const { read } = scene({
     'log --requests': {
       items: [
-        { ...record('a'), result: {}, links: [] },
-        { ...record('b'), links: [] },
+        { ...record('a'), result: {}, plugins: [] },
+        { ...record('b'), plugins: [] },
       ],
     },
   });

@@ -310,7 +310,7 @@ describe('what is garbage', () => {
     const isOwn = (path: string) => path.endsWith('noop');
     const find = (type: string) => (type === 'theirs' ? '/theirs' : `${chain.runtime.pluginDirs[0]}/${type}`);
     const runtime = { ...chain.runtime, isOwn, find };
-    expect(planGarbage(list, { all: true }, runtime).links).toEqual(['noop', 'noop']);
+    expect(planGarbage(list, { all: true }, runtime).plugins).toEqual(['noop', 'noop']);
     await collectGarbage(list, keep('c2'), runtime);
     const calls = chain.calls();
     expect(calls.map(({ command, request }) => [command, request.label])).toEqual([
@@ -330,7 +330,7 @@ describe('what is garbage', () => {
         disabled: false,
         stale: [{ containerId: 'c1', ifname: 'eth0' }],
         kept: [{ containerId: 'c2' }],
-        links: ['noop', 'noop', 'noop'],
+        plugins: ['noop', 'noop', 'noop'],
         valid: [{ containerID: 'c2' }, { containerID: 'c9' }],
         damaged: [],
       });
@@ -342,13 +342,13 @@ describe('what is garbage', () => {
       await add('c1');
       expect(planGarbage(threePlugins('1.0.0'), { all: true }, chain.runtime)).toMatchObject({
         stale: [{ containerId: 'c1' }],
-        links: [],
+        plugins: [],
       });
       const disabled = threePlugins('1.1.0', { disableGC: 'true' });
       expect(planGarbage(disabled, { all: true }, chain.runtime)).toMatchObject({
         disabled: true,
         stale: [],
-        links: [],
+        plugins: [],
       });
     });
   });
@@ -412,9 +412,9 @@ describe('what is garbage', () => {
       expect(plan({ all: true }, digest)).toMatchObject({
         stale: [],
         unnamed: [digest],
-        links: Array(3).fill('noop'),
+        plugins: Array(3).fill('noop'),
       });
-      expect(plan({ all: true }, { ...digest, inUse: 'it is' })).toMatchObject({ stale: [], links: [] });
+      expect(plan({ all: true }, { ...digest, inUse: 'it is' })).toMatchObject({ stale: [], plugins: [] });
     });
   });
 });

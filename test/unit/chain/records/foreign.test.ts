@@ -75,7 +75,7 @@ const theirs = () => ofEntry(cached, runtime.cacheDir, []);
 const left = () => [fs.readdirSync(path.join(runtime.cacheDir, 'results')), recordsIn(runtime.stateDir)];
 
 test('an attachment that exists is repaired and kept, without a record', async () => {
-  expect(await repaired()).toMatchObject([{ ...ID, links: [{ state: 'sound' }, { state: 'mended' }] }]);
+  expect(await repaired()).toMatchObject([{ ...ID, plugins: [{ state: 'sound' }, { state: 'mended' }] }]);
   expect(calls).toEqual(CALLS);
   expect(left()).toEqual([['net-c1-eth0'], []]);
 });
@@ -84,7 +84,7 @@ test('nothing is put back where its namespace does not have its interface', asyn
   const witness = { findLife: () => Promise.resolve(undefined), hasInterface: () => false };
   const openWitness = () => Promise.resolve(witness);
   expect(await repaired({ openWitness })).toMatchObject([
-    { links: [{ state: 'sound' }, { state: 'broken' }] },
+    { plugins: [{ state: 'sound' }, { state: 'broken' }] },
   ]);
   expect(calls).toEqual(CALLS.slice(0, 2));
   const changing = changeNetwork(ID, { options: { two: { rate: 5 } } }, { ...runtime, openWitness });

@@ -206,7 +206,7 @@ describe('addNetwork() with a journal', () => {
     expect(record()).toMatchObject({
       phase: 'failed',
       attempts: 1,
-      lastErrors: [{ msg: 'stuck', link: 'noop', index: 1 }],
+      lastErrors: [{ msg: 'stuck', plugin: 'noop', index: 1 }],
     });
     chain.rescript('two', {});
     expect(await recover({ all: true }, runtime)).toMatchObject([

@@ -48,7 +48,7 @@ async function onlyOne(scope: RepairScope = {}): Promise<AttachmentCondition> {
   if (found === undefined) throw new Error('no attachment was found');
   return found;
 }
-const states = ({ links: plugins }: AttachmentCondition) => plugins.map(({ state }) => state);
+const states = ({ plugins }: AttachmentCondition) => plugins.map(({ state }) => state);
 
 describe('repair()', () => {
   test('calls every plugin once when all is well', async () => {
@@ -64,7 +64,7 @@ describe('repair()', () => {
     chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
     const found = await onlyOne();
     expect(found.state).toBe('mended');
-    expect(found.links[1]).toEqual({ link: 'noop', index: 1, state: 'mended', problem: 'a rule is gone' });
+    expect(found.plugins[1]).toEqual({ type: 'noop', index: 1, state: 'mended', problem: 'a rule is gone' });
     expect(chain.order().slice(3)).toEqual(['CHECK one', 'CHECK two', 'CHECK two', 'CHECK three']);
   });
 
@@ -73,7 +73,7 @@ describe('repair()', () => {
     chain.rescript('two', { ReportError: 'a rule is gone' });
     const found = await onlyOne();
     expect(states(found)).toEqual(['sound', 'broken', 'sound']);
-    expect(found.links[1]?.error).toMatchObject({
+    expect(found.plugins[1]?.error).toMatchObject({
       code: 100,
       message: 'a rule is gone',
       plugin: { index: 1 },
@@ -87,10 +87,10 @@ describe('repair()', () => {
     const within = { ...runtime, signal: ending.signal, onPlugin: () => ending.abort() };
     const why = 'the repair was interrupted';
     expect((await repair({}, within)).attachments).toMatchObject([
-      { ...ID, state: 'skipped', why, links: [{ index: 0, state: 'sound' }] },
+      { ...ID, state: 'skipped', why, plugins: [{ index: 0, state: 'sound' }] },
     ]);
     const { attachments } = await repair({}, { ...runtime, signal: AbortSignal.abort() });
-    expect(attachments).toEqual([{ ...ID, state: 'skipped', why, links: [] }]);
+    expect(attachments).toEqual([{ ...ID, state: 'skipped', why, plugins: [] }]);
   });
 
   test('repairs what another runtime made, of which no journal has a record, and not those that it is told to leave', async () => {

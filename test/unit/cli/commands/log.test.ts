@@ -73,8 +73,8 @@ test('what knows only the id of a container gets its name from the attachment, o
 });
 
 test('what a repair found is noted with the name of the container', () => {
-  const links = [{ link: 'bridge', index: 0, state: 'mended' as const, problem: 'its address is gone' }];
-  const attachments = [{ ...ID, state: 'mended' as const, links }];
+  const plugins = [{ type: 'bridge', index: 0, state: 'mended' as const, problem: 'its address is gone' }];
+  const attachments = [{ ...ID, state: 'mended' as const, plugins }];
   const names = new Map([[ID.containerId, { containerName: 'web' }]]);
   expect(eventsOfRepair({ recovered: [], attachments, damaged: [] }, names)).toMatchObject([
     { verb: 'REPAIR', containerId: 'c1', podName: 'web', code: 0, message: 'bridge: its address is gone' },

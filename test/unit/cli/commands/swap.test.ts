@@ -36,7 +36,7 @@ test('what is interrupted before it begins is not done, though --yes was given',
     const call = {
       positionals: ['web'],
       plugins: { types: [] },
-      text: (option: string) => (option === 'link' ? 'tuning' : option.endsWith('-dir') ? dir : undefined),
+      text: (option: string) => (option === 'plugin' ? 'tuning' : option.endsWith('-dir') ? dir : undefined),
       texts: (option: string) => (option === 'bin-dir' ? [dir] : []),
       on: (option: string) => ['undo', 'yes', 'force'].includes(option),
       format: 'json',

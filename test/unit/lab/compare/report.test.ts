@@ -37,9 +37,9 @@ const played = (second: string) =>
 
 describe('reportOn()', () => {
   test('reports a difference once, with the scenes in which it occurred, and the times', () => {
-    const { same, links: plugins } = reportOn(LIST, played('1400'), []);
+    const { same, plugins } = reportOn(LIST, played('1400'), []);
     expect(same).toBe(false);
-    expect(plugins.map(({ link, differences }) => [link, differences.length])).toEqual([
+    expect(plugins.map(({ type, differences }) => [type, differences.length])).toEqual([
       ['bridge', 1],
       ['tuning', 0],
       ['the chain as a whole', 0],
@@ -63,7 +63,7 @@ test('does not count a failure of both sides as equal', () => {
   const report = reportOn(LIST, [{ name: 'life', ...both }], []);
   expect(report).toMatchObject({
     same: false,
-    failing: [{ index: 0, link: 'bridge', message: 'no such device' }],
+    failing: [{ index: 0, type: 'bridge', message: 'no such device' }],
   });
   const text = renderReport(report, '/a', '/b');
   expect(text).toContain('\nNOT COMPARED: ADD of 0 bridge fails with both sets: no such device\n');
@@ -234,7 +234,7 @@ describe('renderVerdict()', () => {
   const verdict = (crossings: Crossing[], differences: ReportedDifference[] = []) =>
     renderVerdict({
       failing: [],
-      links: [{ index: 0, link: 'bridge', differences, times: {} }],
+      plugins: [{ index: 0, type: 'bridge', differences, times: {} }],
       crossings,
     } as unknown as CompareReport);
 

@@ -48,7 +48,7 @@ describe('readSwap()', () => {
     [
       () => dir,
       'portmap',
-      'Cannot use --link "portmap": the list has bridge, host-local, tuning, and indexes 0 to 2',
+      'Cannot use --plugin "portmap": the list has bridge, host-local, tuning, and indexes 0 to 2',
     ],
     [() => dir, 'host-local', 'Cannot find plugin "host-local"'],
     [() => tmpdir(), undefined, 'it has none of bridge'],

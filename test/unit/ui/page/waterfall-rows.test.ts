@@ -8,9 +8,9 @@ test('plugins and deferred removals are in the order of time, named where they d
     ...{ id: 'a', verb: 'DEL', network: 'n', containerId: 'c', ifname: 'eth0', netns: '' },
     startedAt: '2026-01-01T00:00:00Z',
     ...{ durationMs: 10, code: 0, warm: false },
-    links: [
-      { ...plugin, link: 'second', startMs: 4 },
-      { ...plugin, link: 'first', startMs: 1, verb: 'CHECK', network: 'm', code: 11 },
+    plugins: [
+      { ...plugin, type: 'second', startMs: 4 },
+      { ...plugin, type: 'first', startMs: 1, verb: 'CHECK', network: 'm', code: 11 },
     ],
     finishes: [{ network: 'n', verb: 'DEL', startMs: 6, durationMs: 2 }],
   } satisfies ShownRequest;
