@@ -212,7 +212,7 @@ async function startHolder() {
     createNote('${dir}', intentOf());
     console.log(JSON.stringify([start({ [WORKER_VARIABLE]: processOf() }), start({})]));
     setInterval(() => {}, 1000);`;
-  const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });
+  const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe', env: process.env });
   const { value } = await child.stdout.getReader().read();
   const [worker = 0, other = 0]: number[] = JSON.parse(Buffer.from(value ?? []).toString());
   return { child, worker, other };
