@@ -50,7 +50,7 @@ const ifnames = async (lab: Lab, container: Container) =>
 const files = async (lab: Lab) => {
   const { stdout } = await lab.run(lab.host, ['find', lab.tmp, '-type', 'f', '-path', '*', '-size', '+0']);
   const kept =
-    /\/state\/(delegates|pods)\/(boot$|caches\/)|\/(run|net\.d)\/|\/last_reserved_ip|\/lock$|\/\.catena-|\.conflist$/;
+    /\/state\/(history\/|(delegates|pods)\/(boot$|caches\/))|\/(run|net\.d)\/|\/last_reserved_ip|\/lock$|\/\.catena-|\.conflist$/;
   return stdout.split('\n').filter(file => file !== '' && !kept.test(file));
 };
 
@@ -355,15 +355,15 @@ describeRoot('the delegate runner', () => {
           pod_namespace: 'ns',
           pod_name: 'web',
           delegate: 'red',
-          link: 'bridge',
-          link_index: 0,
+          plugin: 'bridge',
+          plugin_index: 0,
           command: 'ADD',
           duration_ms: expect.any(Number),
         }),
       ]);
       expect(lines(traceFile)).toEqual([
         expect.objectContaining({
-          link: 'bridge',
+          plugin: 'bridge',
           traceId: '0af7651916cd43dd8448eb211c80319c',
           parentSpanId: 'b7ad6b7169203331',
         }),
@@ -392,9 +392,9 @@ describeRoot('the delegate runner', () => {
         { verb: 'ADD', network: 'pods', containerId: container.id, code: 0, warm: false, result: {} },
         { verb: 'DEL', network: 'pods', code: 0, finishes: [{ network: 'red' }] },
       ]);
-      const [link] = records[0].links;
-      expect(link).toMatchObject({ network: 'red', link: 'bridge' });
-      expect(link.transactions.length).toBeGreaterThan(3);
+      const [plugin] = records[0].plugins;
+      expect(plugin).toMatchObject({ network: 'red', type: 'bridge' });
+      expect(plugin.transactions.length).toBeGreaterThan(3);
       const wrong = { ...conf, traceDir: '/dev/null/nowhere' };
       const again = await call(lab, 'ADD', wrong, container, { env });
       expect(again).toMatchObject({ exitCode: 0 });

@@ -235,7 +235,7 @@ const TRACE = {
   start: '2026-01-01T00:00:00.000Z',
   durationMs: 5,
   queueMs: 0,
-  links: [{ link: 'bridge', index: 0, startMs: 0, durationMs: 4 }],
+  plugins: [{ type: 'bridge', index: 0, startMs: 0, durationMs: 4 }],
   result: RESULTS[0],
 };
 
