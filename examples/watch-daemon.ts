@@ -7,7 +7,7 @@ export interface Trace {
   readonly verb: string;
   readonly network: string;
   readonly containerId: string;
-  readonly links: readonly { readonly link: string; readonly durationMs: number }[];
+  readonly plugins: readonly { readonly type: string; readonly durationMs: number }[];
 }
 
 const [socket = '/run/catena/catena.sock', limit = 'Infinity'] = process.argv.slice(2);
@@ -17,9 +17,9 @@ let printed = 0;
 while (printed < Number(limit)) {
   const response = await fetch('http://catena/v1/traces', { unix: socket });
   const { items } = (await response.json()) as { readonly items: readonly Trace[] };
-  for (const { id, verb, network, containerId, links } of items.filter(trace => !seen.has(trace.id))) {
+  for (const { id, verb, network, containerId, plugins } of items.filter(trace => !seen.has(trace.id))) {
     seen.add(id);
-    const times = links.map(({ link, durationMs }) => `${link} ${durationMs.toFixed(1)} ms`);
+    const times = plugins.map(({ type, durationMs }) => `${type} ${durationMs.toFixed(1)} ms`);
     console.log(`${verb} ${network} ${containerId}: ${times.join(', ')}`);
     printed += 1;
   }

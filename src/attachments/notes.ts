@@ -493,8 +493,8 @@ function unfit(file: string, problem: string): CniError {
  * @throws CniError 5
  */
 function listNames(dir: string, withHidden?: (names: readonly string[]) => void): string[] {
-  // Checking first is cheaper than an error that is thrown and caught.
-  const names = fileExists(dir) ? namesIfThere(dir, 'records') : [];
+  // Checking first is cheaper than an error that is thrown and caught; what is wrong, the listing says.
+  const names = (attempt(() => fileExists(dir)) ?? true) ? namesIfThere(dir, 'records') : [];
   const visible = names.filter(name => !name.startsWith('.'));
   if (visible.length < names.length) withHidden?.(names.filter(name => name.startsWith('.')));
   return visible.sort();
