@@ -58,8 +58,8 @@ export async function observeNamespace(
   return JSON.parse(JSON.stringify(seen, simplify));
 }
 
-/** What every ADD and GC of ours leave for each other in the run directory is nothing that the reference has. */
-const NOTES = /(^|\/)(generations|gc)\//;
+/** What every ADD and GC of ours leave for each other in the run directory, and for a person to read, is nothing that the reference has. */
+const NOTES = /(^|\/)(generations|gc|history)\//;
 
 /** Every file below a directory with its content; lock files have none that matters. */
 export function observeFiles(dir: string): Record<string, string> {
