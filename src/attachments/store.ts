@@ -203,7 +203,8 @@ function noteEarlierBoots(
     for (const problem of damaged) onWarning?.(problem);
     for (const one of attachments) if (!one.isNoted && isOfEarlierBoot(one, env)) writeNote(stateDir, one);
     // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
-    const isThere = attachments.length || damaged.length || tryRead(stamp) !== undefined;
+    // A damaged entry shows nothing: the usual directory of entries is that of other journals, and runtimes, too.
+    const isThere = attachments.length || tryRead(stamp) !== undefined;
     if (isThere || !onlyLooking) {
       // Happens only once per boot, so this also sweeps the temporary files of processes that died here.
       sweepUnfinished(stateDir);

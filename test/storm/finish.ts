@@ -6,8 +6,8 @@ import { keyOf } from './networks.ts';
 
 /** What failed is repeated, as runtimes do. */
 const ATTEMPTS = 4;
-/** Files that stay on purpose: which boot it is, for each journal, and locks. */
-const KEPT = /^\/var\/lib\/catena\/((pods|delegates)\/)?boot$|\.lock$|\/lock$|\.sock(\.seat|\.wire)?$/;
+/** Files that stay on purpose: which boot it is, and locks. */
+const KEPT = /^\/var\/lib\/catena\/boot$|\.lock$|\/lock$|\.sock(\.seat|\.wire)?$/;
 
 /** Deletes what may be there and looks at the whole node. */
 export async function finish(driver: Driver): Promise<Violation[]> {

@@ -14,7 +14,7 @@ import {
   readRecord,
   writeNote,
 } from '../../../src/attachments/notes.ts';
-import { listAttachments } from '../../../src/attachments/store.ts';
+import { listAttachments, listLeft } from '../../../src/attachments/store.ts';
 import { cacheFileOf } from '../../../src/cni/attachment.ts';
 import { filesBelow, intentOf, recordsIn, settle, withoutOurs } from '../../helpers/journal.ts';
 
@@ -285,5 +285,26 @@ test('listAttachments() has an attachment at any moment of its changes', async (
   } finally {
     child.kill('SIGKILL');
     await child.exited;
+  }
+});
+
+test.each([
+  ["another runtime's", '{"kind":"cniCacheV1","containerId":"c1","ifName":"eth0","networkName":"testnet"}'],
+  ['damaged', '{'],
+])('a journal that was never used is left as it is beside an entry that is %s', (_, text) => {
+  const before = [process.env.CATENA_STATE_DIR, process.env.CATENA_CNI_CACHE_DIR];
+  Object.assign(process.env, { CATENA_STATE_DIR: dir, CATENA_CNI_CACHE_DIR: cacheDir });
+  try {
+    const entry = cacheFileOf(cacheDir, ID);
+    fs.mkdirSync(path.dirname(entry), { recursive: true });
+    fs.writeFileSync(entry, text);
+    const stateDir = path.join(dir, 'delegates');
+    expect(listLeft({ stateDir, cacheDir, env: process.env }, 'whole', undefined, undefined)).toEqual([]);
+    expect(fs.existsSync(stateDir)).toBe(false);
+  } finally {
+    for (const [i, name] of ['CATENA_STATE_DIR', 'CATENA_CNI_CACHE_DIR'].entries()) {
+      if (before[i] === undefined) delete process.env[name];
+      else process.env[name] = before[i];
+    }
   }
 });
