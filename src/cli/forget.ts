@@ -7,7 +7,9 @@ import { type Attachment, type ChainRuntime, withRecordedDirs } from '../chain/r
 import { type PluginCall, processSegments, type Segment, startPlugin } from '../chain/run/segment.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { attempt, CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { objectIn } from '../cni/invocation.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
+import { typesIn } from '../cni/plugin-about.ts';
 import { asWord } from '../net/interface.ts';
 import { isThere } from '../node/devices.ts';
 import { readRecords } from '../node/facts.ts';
@@ -87,11 +89,9 @@ function forgiving(
     const [{ path }] = segment.calls as [PluginCall];
     const absent = missing.get(path);
     if (absent) yield forgive(path, absent);
-    else {
-      for await (const outcome of segments.run(segment)) {
-        const failure = failureIn(outcome, network, path, runtime);
-        yield failure === undefined ? outcome : forgive(basename(path), failure);
-      }
+    for await (const outcome of absent ? [] : segments.run(segment)) {
+      const failure = failureIn(outcome, network, path, runtime);
+      yield failure === undefined ? outcome : forgive(basename(path), failure);
     }
   }
   return {
@@ -105,11 +105,12 @@ function forgiving(
         else if (!segments.joins(first.path)) yield* callForeign(segment);
         else {
           const calls = segment.calls.map(call => {
-            const type = ipamOf(call);
+            const request = objectIn(call.stdin) ?? {};
+            const [, type] = typesIn(request);
             const path = type && attempt(() => find(type, runtime.pluginDirs));
             if (!type || (path ? segments.joins(path) : ownTypes.includes(type))) return call;
             ipams.push({ type, segment: { ...segment, calls: [call] } });
-            return withoutIpam(call);
+            return { ...call, stdin: JSON.stringify({ ...request, ipam: {} }) };
           });
           yield* segments.run({ ...segment, calls });
         }
@@ -126,16 +127,6 @@ function forgiving(
       },
     },
   };
-}
-
-/** The IPAM plugin that a plugin of ours calls. */
-function ipamOf({ stdin }: PluginCall): string | undefined {
-  const ipam = memberOf(JSON.parse(stdin) as JsonObject, 'ipam');
-  return isObject(ipam) && typeof ipam.type === 'string' ? ipam.type : undefined;
-}
-
-function withoutIpam(call: PluginCall): PluginCall {
-  return { ...call, stdin: JSON.stringify({ ...(JSON.parse(call.stdin) as JsonObject), ipam: {} }) };
 }
 
 function failureIn(

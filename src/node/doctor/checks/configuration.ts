@@ -5,8 +5,7 @@ import { coreBeside, findPlugin, isFront } from '../../../chain/config/find-plug
 import { refusalOf } from '../../../cli/runtimes/libcni.ts';
 import { CORE_NAME } from '../../../cni/directories.ts';
 import { attempt, CniError, ErrorCode } from '../../../cni/errors.ts';
-import { isObject } from '../../../cni/json.ts';
-import { leaseDirsOf } from '../../../cni/plugin-about.ts';
+import { leaseDirsOf, typesIn } from '../../../cni/plugin-about.ts';
 import {
   type Check,
   type Finding,
@@ -75,7 +74,7 @@ export const unlisted: Check = ({ confDir, facts }) => {
 
 /** Plugins whose executables are missing, or are not all of the same release. */
 export const executables: Check = node => {
-  const types = new Set(typesIn(node));
+  const types = new Set(allTypes(node));
   const problems = [...[...types].flatMap(type => findMissing(type, node)), ...findMixed(node)];
   return problems.length ? problems : `${types.size} plugins, all installed`;
 };
@@ -108,13 +107,8 @@ export async function unready(node: NodeView, found: readonly Finding[]): Promis
   return problems.length ? problems : `${asked.length} networks are ready`;
 }
 
-function typesIn({ facts }: NodeView): string[] {
-  return facts.networks().networks.flatMap(({ list }) =>
-    list.plugins.flatMap(({ type, conf }) => {
-      const ipam = isObject(conf.ipam) ? conf.ipam.type : undefined;
-      return typeof ipam === 'string' && ipam !== '' ? [type, ipam] : [type];
-    }),
-  );
+function allTypes({ facts }: NodeView): string[] {
+  return facts.networks().networks.flatMap(({ list }) => list.plugins.flatMap(({ conf }) => typesIn(conf)));
 }
 
 function findMissing(type: string, { pluginDirs }: NodeView): Problem[] {
