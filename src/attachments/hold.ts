@@ -3,7 +3,7 @@
 
 import { basename } from 'node:path';
 import { type AttachmentId, cacheFileOf, describeAttachment } from '../cni/attachment.ts';
-import { cniCacheDir } from '../cni/directories.ts';
+import { cacheDirOf } from '../cni/directories.ts';
 import { CniError, ErrorCode, invalidConfig, orTell, toCniError, tryAgainLater } from '../cni/errors.ts';
 import { defined, type JsonObject } from '../cni/json.ts';
 import { bootId, endFrozen, isFrozen, isOfEarlierBoot, processIds } from '../files/process-stat.ts';
@@ -468,7 +468,7 @@ export class Held {
   }
 
   get #callersCacheDir(): string {
-    return this.#call.cacheDir || cniCacheDir(this.#call.env);
+    return cacheDirOf(this.#call);
   }
 
   #right(): { readonly stateDir: string; readonly runner: Runner } {

@@ -13,6 +13,7 @@ import {
   type Settings,
 } from '../attachments/store.ts';
 import { type AttachmentId, describeAttachment } from '../cni/attachment.ts';
+import { cacheDirOf } from '../cni/directories.ts';
 import { CHANGE_VARIABLE, type ChangeMode } from '../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig, orTell, toCniError } from '../cni/errors.ts';
 import { type ChangeReply, FORMER, parseChangeReply } from '../cni/invocation.ts';
@@ -32,7 +33,6 @@ import { buildRequest, callPlugins, withDetails } from './run/call-plugins.ts';
 import {
   type Attachment,
   type ChainRuntime,
-  cacheDirOf,
   hasItsInterface,
   holdCall,
   withRecordedDirs,

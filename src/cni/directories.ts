@@ -70,3 +70,14 @@ export function lockScopeOf(stateDir: string): 'own' | 'pods' | 'delegates' {
 export function cniCacheDir(env: Environment = process.env): string {
   return env.CATENA_CNI_CACHE_DIR || '/var/lib/cni';
 }
+
+/** The one that a caller has given, else the same. */
+export function cacheDirOf({
+  cacheDir,
+  env,
+}: {
+  readonly cacheDir?: string | undefined;
+  readonly env?: Environment | undefined;
+}): string {
+  return cacheDir || cniCacheDir(env);
+}

@@ -2,9 +2,9 @@
 
 import { type KnownAttachment, listAttachments, pastOf } from '../attachments/store.ts';
 import { listNetworks } from '../chain/config/load.ts';
-import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
-import { runnerJournals } from '../cni/directories.ts';
+import { cacheDirOf, runnerJournals } from '../cni/directories.ts';
 import type { CniError } from '../cni/errors.ts';
 import { listPods, whyEnded } from '../delegate/record.ts';
 import { Tables } from '../netlink/tables.ts';

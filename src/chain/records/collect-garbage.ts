@@ -13,7 +13,7 @@ import {
   sweep,
 } from '../../attachments/store.ts';
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
-import { runDir } from '../../cni/directories.ts';
+import { cacheDirOf, runDir } from '../../cni/directories.ts';
 import { SNAPSHOT_VARIABLE } from '../../cni/env.ts';
 import { type CniError, invalidConfig } from '../../cni/errors.ts';
 import { defined, type JsonObject } from '../../cni/json.ts';
@@ -24,7 +24,7 @@ import { type Conflist, listUses, type PluginEntry } from '../config/conflist.ts
 import { isOwnPlugin } from '../config/find-plugin.ts';
 import { buildGcRequest, callPlugins, joinErrors } from '../run/call-plugins.ts';
 import { deleteNetwork } from '../run/run.ts';
-import { type ChainRuntime, cacheDirOf, type FindHeld, type HeldAttachment } from '../run/runtime.ts';
+import type { ChainRuntime, FindHeld, HeldAttachment } from '../run/runtime.ts';
 import { listRunning, withNoneBegun } from '../run/turns.ts';
 import { deleteUnsettled } from './recover.ts';
 

@@ -3,10 +3,11 @@
 
 import { type KnownAttachment, pastOf, readAttachment } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
+import { cacheDirOf } from '../../cni/directories.ts';
 import { decodingFailure, ErrorCode, orTell } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
-import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import type { Attachment, ChainRuntime } from '../run/runtime.ts';
 
 /** What is known, whichever runtime made it. Unreadable files are ignored: the callers must go on. */
 export function findRemembered(id: AttachmentId, runtime: ChainRuntime): KnownAttachment | undefined {

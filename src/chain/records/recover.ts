@@ -12,15 +12,16 @@ import {
   tryHold,
 } from '../../attachments/store.ts';
 import { type AttachmentId, toId } from '../../cni/attachment.ts';
+import { cacheDirOf } from '../../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { unwind, withDetails } from '../run/call-plugins.ts';
-import { type Attachment, type ChainRuntime, cacheDirOf, hasItsInterface, holdCall } from '../run/runtime.ts';
+import { type Attachment, type ChainRuntime, hasItsInterface, holdCall } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
 import { deleteHeld, withOwnNetns } from './delete-attachment.ts';
-import { findCached, idOf } from './known-add.ts';
+import { findCached } from './known-add.ts';
 
 /** An ADD that is noted, and whose plugins may be called. It holds the attachment until that is released. */
 interface PreparedAdd {
@@ -39,12 +40,12 @@ interface PreparedAdd {
  * @throws CniError 5 when the record cannot be written, 11 while another process works on the attachment
  */
 export async function prepare(
+  id: AttachmentId,
   list: Conflist,
   attachment: Attachment,
   runtime: ChainRuntime,
   executables: readonly string[],
 ): Promise<PreparedAdd | { readonly answer: ResultOf }> {
-  const id = idOf(list, attachment);
   // Recovery comes first: attachments that it deletes release their addresses.
   await recover({ network: list.name }, runtime);
   const held = await hold(id, holdCall(runtime, 'add'));

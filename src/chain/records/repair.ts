@@ -2,6 +2,7 @@
 
 import { type KnownAttachment, listAttachments, pastOf, tryHold } from '../../attachments/store.ts';
 import { type AttachmentId, keyOf, toId } from '../../cni/attachment.ts';
+import { cacheDirOf } from '../../cni/directories.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
@@ -10,13 +11,7 @@ import { type PutBack, settleHeld } from '../change.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { callAll } from '../run/call-plugins.ts';
 import { listToCheckBy } from '../run/run.ts';
-import {
-  type ChainRuntime,
-  cacheDirOf,
-  hasItsInterface,
-  holdCall,
-  withRecordedDirs,
-} from '../run/runtime.ts';
+import { type ChainRuntime, hasItsInterface, holdCall, withRecordedDirs } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { type Rest, visitAll } from '../run/visits.ts';
 import { JUST_DELETED, noteOf, undoIfDeleted } from './foreign.ts';

@@ -2,6 +2,7 @@
 
 import { type KnownAttachment, pastOf, readAttachment } from '../../attachments/store.ts';
 import { type AttachmentId, cacheFileOf, describeAttachment } from '../../cni/attachment.ts';
+import { cacheDirOf } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
 import { atLeast, convertResult, type ResultOf, SINCE } from '../../cni/result.ts';
@@ -17,7 +18,7 @@ import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts'
 import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
 import { prepare, recover, rollback } from '../records/recover.ts';
 import { callAll, callPlugins } from './call-plugins.ts';
-import { type Attachment, type ChainRuntime, cacheDirOf, checkAttachment } from './runtime.ts';
+import { type Attachment, type ChainRuntime, checkAttachment } from './runtime.ts';
 import { inTurn } from './turns.ts';
 
 /**
@@ -27,15 +28,21 @@ import { inTurn } from './turns.ts';
  * @throws CniError of the plugin that failed; failures of the undo are in its details
  */
 export function addNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
-  return inTurn(idOf(list, attachment), runtime, () => add(list, attachment, runtime));
+  const id = idOf(list, attachment);
+  return inTurn(id, runtime, () => add(id, list, attachment, runtime));
 }
 
-async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
+async function add(
+  id: AttachmentId,
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+): Promise<ResultOf> {
   checkAttachment(attachment, 'ADD', runtime);
   const executables = list.plugins.map(({ type }) => findExecutable(type, runtime));
   refuseMissingIpam(list, executables, runtime);
   const paths = executables.map(({ path }) => path);
-  const prepared = await prepare(list, attachment, runtime, paths);
+  const prepared = await prepare(id, list, attachment, runtime, paths);
   if ('answer' in prepared) return prepared.answer;
 
   let result = attachment.prevResult;

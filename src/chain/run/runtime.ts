@@ -1,6 +1,5 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
 import { type AttachmentId, findContainerIdProblem } from '../../cni/attachment.ts';
-import { cniCacheDir } from '../../cni/directories.ts';
 import { type CniArgs, type Command, findPairProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode, invalidConfig, invalidEnvironment } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -211,10 +210,6 @@ export async function hasItsInterface(
   { openWitness }: { readonly openWitness?: (() => Promise<NodeWitness>) | undefined },
 ): Promise<boolean> {
   return (await openWitness?.())?.hasInterface(attachment) ?? true;
-}
-
-export function cacheDirOf({ cacheDir, env }: Pick<Runtime, 'cacheDir' | 'env'>): string {
-  return cacheDir || cniCacheDir(env);
 }
 
 /**

@@ -7,11 +7,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { join } from 'node:path';
 import { type AttachmentId, digestOf } from '../../cni/attachment.ts';
-import { runDir } from '../../cni/directories.ts';
+import { cacheDirOf, runDir } from '../../cni/directories.ts';
 import { tryAgainLater } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/schemas.ts';
 import { pause } from '../../wait.ts';
-import { type ChainRuntime, cacheDirOf } from './runtime.ts';
+import type { ChainRuntime } from './runtime.ts';
 
 type QueueRuntime = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { listAttachments } from '../../attachments/store.ts';
 import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
-import { cniCacheDir } from '../../cni/directories.ts';
+import { cacheDirOf } from '../../cni/directories.ts';
 import { parseNetworkName } from '../../cni/env.ts';
 import { attempt, invalidConfig, tryAgainLater } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
@@ -173,7 +173,7 @@ function listPlaces(call: CommandCall): LeasePlace[] {
 
 /** Lists of attachments and interfaces, read once for all leases. */
 function findWitnesses(call: CommandCall, network: string): Witnesses {
-  const cacheDir = cacheDirOf(call);
+  const cacheDir = callersCacheDir(call);
   const { attachments } = listAttachments({ cacheDir }, { network });
   const isOf = (one: Owner, { containerId, ifname = one.ifname }: Owner) =>
     one.containerId === containerId && one.ifname === ifname;
@@ -195,13 +195,13 @@ function findListOnDisk(call: CommandCall, network: string): Conflist | undefine
 
 /** Lists of delegates are in no directory. */
 function findListOnRecord(call: CommandCall, network: string): Conflist | undefined {
-  const { attachments } = listAttachments({ cacheDir: cacheDirOf(call) }, { network });
+  const { attachments } = listAttachments({ cacheDir: callersCacheDir(call) }, { network });
   const sources = new Set(attachments.map(({ source }) => source));
   return [...sources].flatMap(source => attempt(() => parseNetwork(source)) ?? [])[0];
 }
 
-function cacheDirOf(call: CommandCall): string {
-  return call.text('cni-cache-dir') || cniCacheDir(call.env);
+function callersCacheDir(call: CommandCall): string {
+  return cacheDirOf({ cacheDir: call.text('cni-cache-dir'), env: call.env });
 }
 
 async function findLeaseDir(call: CommandCall, network: string): Promise<string | undefined> {

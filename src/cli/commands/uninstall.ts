@@ -3,7 +3,7 @@
 import { basename, dirname, join } from 'node:path';
 import { removeOwnRoutes } from '../../between/apply.ts';
 import { listNetworks } from '../../chain/config/load.ts';
-import { cacheDirOf } from '../../chain/run/runtime.ts';
+import { cacheDirOf } from '../../cni/directories.ts';
 import { attempt } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import {

@@ -1,8 +1,7 @@
 // How does a command read the model of this node?
 
-import { cacheDirOf } from '../../chain/run/runtime.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { runDir } from '../../cni/directories.ts';
+import { cacheDirOf, runDir } from '../../cni/directories.ts';
 import { attempt } from '../../cni/errors.ts';
 import { defined } from '../../cni/json.ts';
 import { loadAbouts } from '../../cni/plugin-about.ts';

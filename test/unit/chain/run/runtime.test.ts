@@ -1,15 +1,8 @@
 import { expect, test } from 'bun:test';
 import { pluginEnv } from '../../../../src/chain/run/call-plugins.ts';
-import { cacheDirOf, checkAttachment, deadlineOf } from '../../../../src/chain/run/runtime.ts';
+import { checkAttachment, deadlineOf } from '../../../../src/chain/run/runtime.ts';
 
-test('cacheDirOf() uses the option, then the variable, then the path of the reference', () => {
-  const env = { CATENA_CNI_CACHE_DIR: '/from/env' };
-  expect(cacheDirOf({ env, cacheDir: '/given' })).toBe('/given');
-  expect(cacheDirOf({ env })).toBe('/from/env');
-  expect(cacheDirOf({ env: {} })).toBe('/var/lib/cni');
-});
-
-test('linkEnv() overrides all six inherited variables, with empty values for those unset', () => {
+test('pluginEnv() overrides all six inherited variables, with empty values for those unset', () => {
   const env = { CNI_NETNS: 'inherited', CNI_NETNS_OVERRIDE: '1', TRACEPARENT: 't' };
   expect(pluginEnv('STATUS', { pluginDirs: ['/a', '/b'], env })).toEqual({
     CNI_COMMAND: 'STATUS',
