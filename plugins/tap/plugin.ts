@@ -1,25 +1,12 @@
 // What does the tap plugin do for each verb?
 import { existsSync, writeFileSync } from 'node:fs';
+import { callIpam } from '../../src/attach/addressing.ts';
+import { describeInterface, refuseTakenName } from '../../src/attach/container.ts';
 import {
-  type ContainerAddressing,
-  callIpam,
-  cidrsOf,
-  hostEndOf,
-  prepareIpam,
-  refuseHostsOwn,
-} from '../../src/attach/addressing.ts';
-import {
-  addRoutes,
-  addressContainer,
-  describeInterface,
-  ignoreNeighbours,
-  refuseTakenName,
-} from '../../src/attach/container.ts';
-import {
+  addDevice,
   checkLayer3,
   checkReported,
   findDevice,
-  planAddresses,
   removeDevices,
   renderLone,
   repairsOf,
@@ -65,13 +52,8 @@ export const plugin = definePlugin({
   async add(call) {
     const mac = requestedMac(call, call.conf.mac);
     refuseTakenName(call);
-    const askIpam = prepareIpam(call);
-    // The tap first: an IPAM plugin may need the interface.
-    const link = makeTap(call, mac);
-    const ipam = await askIpam();
-    const planned = ipam ? planAddresses(ipam, call.conf.ipam?.type) : { ips: [], routes: [] };
-    refuseHostsOwn(call, hostEndOf(link), planned.ips);
-    configureTap(call, link, planned);
+    // The other end is a program, so no duplicate of an IPv6 address can exist on its link; and it starts after ADD.
+    const { link, ipam } = await addDevice(call, () => makeTap(call, mac), { shared: false, carrier: false });
     return renderTap(call, getLink(call.container, link.index), ipam);
   },
 
@@ -219,20 +201,6 @@ function createNamed(call: Call<TapConf>): number {
   which = getLink(container, tap.ifname).index;
   setLink(container, which, { name: env.ifname, alias: renderOwner(attachmentOf(call), ALIAS_MAX_BYTES) });
   return which;
-}
-
-/**
- * Addresses the tap and brings it up. The other end is a program, so no duplicate of an IPv6 address can exist on its link; and
- * without that program there is no carrier, so detection would never end.
- */
-function configureTap(call: Call<TapConf>, link: Link, { ips, routes }: ContainerAddressing): void {
-  if (ips.length === 0) {
-    setLink(call.container, link.index, { up: true });
-    return;
-  }
-  ignoreNeighbours(call, link.name);
-  addressContainer(call, link, cidrsOf(ips), false);
-  addRoutes(call.container, link, routes);
 }
 
 /** The device of the host that a macvtap is made on. @throws CniError 7 when it is missing, down or too small */

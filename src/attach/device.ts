@@ -102,6 +102,8 @@ interface AddressOptions {
    * neighbours, such as a dummy.
    */
   readonly shared: boolean;
+  /** False for a device that has no carrier before something is attached to it later. */
+  readonly carrier?: boolean;
   /** Ask the link for the IPv4 addresses before they are used (RFC 5227), which takes up to 200 ms. */
   readonly probe?: boolean;
 }
@@ -115,7 +117,7 @@ interface AddressOptions {
 export async function addDevice(
   call: Call<PluginConfig>,
   make: () => Pick<Link, 'index' | 'name'>,
-  { given, shared, probe = false }: AddressOptions,
+  { given, shared, carrier = true, probe = false }: AddressOptions,
 ): Promise<Addressed> {
   const ask = prepareIpam(call);
   const link = make();
@@ -133,7 +135,8 @@ export async function addDevice(
   }
   if (addressing) configureContainer(call, current, addressing, shared);
   else setLink(call.container, current.index, { up: true });
-  await awaitTraffic(call.log, [{ socket: call.container, link: current, ips: shared ? [] : ips }]);
+  if (carrier)
+    await awaitTraffic(call.log, [{ socket: call.container, link: current, ips: shared ? [] : ips }]);
   if (shared && ips.some(({ family }) => family === 6))
     await awaitDuplicateDetection(call.container, current);
   return { link: current, ipam, addressing };
