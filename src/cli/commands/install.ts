@@ -326,7 +326,7 @@ function starterOf(call: CommandCall, binDir: string) {
 function layDown(wanted: InstallOptions, starting: Starting): InstallPlan {
   const stops =
     starting?.before === 'systemd' && starting.starter !== 'systemd' && starting.isHere && isBooted();
-  return withoutUnits(stops, () => install(wanted, TOOL_VERSION));
+  return withoutUnits(stops, () => install(wanted));
 }
 
 /** Enables the units, and has a daemon of the replaced executables replaced. */

@@ -36,7 +36,7 @@ import { handOverOne, listAttached } from '../../node/handover/hand-over.ts';
 import { type AttachmentCheck, checkAll } from '../../watch/examine.ts';
 import { outOfEnvelope } from '../answers/envelope.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type CommandCall, pathOf, TOOL_VERSION, UsageError } from '../command.ts';
+import { type CommandCall, pathOf, UsageError } from '../command.ts';
 import { handoverRuntime, isFile, withPluginDir } from '../handover/hand-over-all.ts';
 import {
   findDigest,
@@ -135,12 +135,12 @@ async function swapExamined(
   const answer = await confirm(call, doubt);
   if (answer !== 'yes') return answer === 'no' ? end('declined') : end('refused', { why: doubt });
 
-  putSwap(wanted, TOOL_VERSION);
+  putSwap(wanted);
   tell(call, `renamed: ${facts.target} is the candidate\n`);
   const { worse, why } = await verify(job, before);
   if (why === undefined) return end('swapped', { worse });
   if (call.on('keep')) return end('swapped', { worse, why });
-  undoSwap(facts.target, true, TOOL_VERSION);
+  undoSwap(facts.target, true);
   return end('put back', { worse, why });
 }
 
@@ -166,7 +166,7 @@ async function undoLast(job: Job): Promise<number> {
   tell(call, `\n${renderChecked(before)}plan: restore the executable from before ${last.time} by rename\n`);
   if (call.on('dry-run')) return end('planned', { before, why });
   if ((await confirm(call)) === 'no') return end('declined', { before });
-  undoSwap(target, force, TOOL_VERSION);
+  undoSwap(target, force);
   const { worse, why: broken } = await verify(job, before);
   return end('undone', { before, worse, why: broken ?? why });
 }

@@ -17,6 +17,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod/mini';
+import { succeeds } from '../../cni/errors.ts';
 import { parseObject } from '../../cni/json.ts';
 import { syncPath, writeNewFile } from '../../files/put-file.ts';
 import { ABSENT, ifThere, readIfThere } from '../../files/read-file.ts';
@@ -55,29 +56,12 @@ export function nameUsually(network: string): string {
 }
 
 /** Every file operation of an installation; the machine may lose power between any two of them. */
-export interface Files {
-  makeDir(path: string, mode?: number): void;
-  /** Copies an executable and fsyncs the copy. @throws the system error; then there is no part of it */
-  copy(source: string, target: string): void;
-  /** Writes and fsyncs a new file with exactly this mode. @throws the system error; then there is no such file */
-  write(target: string, text: string, mode?: number): void;
-  /** Creates a hard link. @throws if the file system has no hard links */
-  link(source: string, target: string): void;
-  /** The one step that others can observe: the target changes from the old file to the new one. */
-  rename(source: string, target: string): void;
-  /** Ignored if missing. */
-  remove(path: string): void;
-  /** Ignored if missing or not empty. */
-  removeDir(path: string): void;
-  /** Makes the names in a directory durable. */
-  sync(dir: string): void;
-}
-
-export const REAL_FILES: Files = {
-  makeDir(path, mode = 0o755) {
+export const FILES = {
+  makeDir(path: string, mode = 0o755): void {
     mkdirSync(path, { recursive: true, mode });
   },
-  copy(source, target) {
+  /** Copies an executable and fsyncs the copy. @throws the system error; then there is no part of it */
+  copy(source: string, target: string): void {
     try {
       copyFileSync(source, target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
     } catch (cause) {
@@ -88,15 +72,20 @@ export const REAL_FILES: Files = {
     chmodSync(target, 0o755);
     syncPath(target);
   },
-  write(target, text, mode = 0o644) {
+  /** Writes and fsyncs a new file with exactly this mode. @throws the system error; then there is no such file */
+  write(target: string, text: string, mode = 0o644): void {
     writeNewFile(target, text, { mode, sync: true });
   },
+  /** Creates a hard link. @throws if the file system has no hard links */
   link: linkSync,
+  /** The one step that others can observe: the target changes from the old file to the new one. */
   rename: renameSync,
-  remove(path) {
+  /** Ignored if missing. */
+  remove(path: string): void {
     rmSync(path, { force: true });
   },
-  removeDir(path) {
+  /** Ignored if missing or not empty. */
+  removeDir(path: string): void {
     try {
       rmdirSync(path);
     } catch (cause) {
@@ -104,8 +93,14 @@ export const REAL_FILES: Files = {
         throw cause;
     }
   },
+  /** Makes the names in a directory durable. */
   sync: syncPath,
 };
+
+/** A file system may have no hard links. */
+export function linkOrCopy(source: string, target: string): void {
+  if (!succeeds(() => FILES.link(source, target))) FILES.copy(source, target);
+}
 
 /** Digests that a file of ours may have, by name. During an installation these are the old and the new one. */
 const Digests = z.record(z.string(), z.array(z.string()));
@@ -130,8 +125,8 @@ export function findManifest(binDir: string): Manifest | undefined {
 }
 
 /** Writes the manifest atomically. */
-export function writeManifest(binDir: string, manifest: Manifest, files: Files): void {
-  replaceNote(join(binDir, MANIFEST_NAME), manifest, join(binDir, `${UNFINISHED}note`), files);
+export function writeManifest(binDir: string, manifest: Manifest): void {
+  replaceNote(join(binDir, MANIFEST_NAME), manifest, join(binDir, `${UNFINISHED}note`));
 }
 
 /**
@@ -153,11 +148,11 @@ export function readNote<T extends z.ZodMiniType>(
 }
 
 /** Writes a note atomically. @param unfinished its temporary file, in the same directory */
-export function replaceNote(path: string, note: object, unfinished: string, files: Files): void {
-  files.remove(unfinished);
-  files.write(unfinished, `${JSON.stringify(note, null, 2)}\n`);
-  files.rename(unfinished, path);
-  files.sync(dirname(path));
+export function replaceNote(path: string, note: object, unfinished: string): void {
+  FILES.remove(unfinished);
+  FILES.write(unfinished, `${JSON.stringify(note, null, 2)}\n`);
+  FILES.rename(unfinished, path);
+  FILES.sync(dirname(path));
 }
 
 /** What is at a path, without following symbolic links. */

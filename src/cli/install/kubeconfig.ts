@@ -8,7 +8,7 @@ import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { KUBECONFIG_BELOW, NODE_VARIABLE, renderNodeLine } from '../../cni/node-name.ts';
 import { ifThere } from '../../files/read-file.ts';
-import { type Files, UNFINISHED } from './files.ts';
+import { FILES, UNFINISHED } from './files.ts';
 
 /** A service account, as mounted by the kubelet. */
 interface PodAccount {
@@ -81,22 +81,22 @@ export function judgeKubeconfig(
 }
 
 /** Installs it with mode 0600. */
-export function layKubeconfig(confDir: string, text: string, files: Files): void {
+export function layKubeconfig(confDir: string, text: string): void {
   const dir = join(confDir, BESIDE);
-  files.makeDir(dir, 0o700);
+  FILES.makeDir(dir, 0o700);
   const unfinished = join(dir, `${UNFINISHED}kubeconfig`);
-  files.remove(unfinished);
-  files.write(unfinished, text, 0o600);
-  files.rename(unfinished, kubeconfigIn(confDir));
-  files.sync(dir);
+  FILES.remove(unfinished);
+  FILES.write(unfinished, text, 0o600);
+  FILES.rename(unfinished, kubeconfigIn(confDir));
+  FILES.sync(dir);
 }
 
 /** Removes it, and its directory if that is empty. */
-export function removeKubeconfig(confDir: string, files: Files): void {
+export function removeKubeconfig(confDir: string): void {
   const dir = join(confDir, BESIDE);
-  files.remove(join(dir, `${UNFINISHED}kubeconfig`));
-  files.remove(kubeconfigIn(confDir));
-  files.removeDir(dir);
+  FILES.remove(join(dir, `${UNFINISHED}kubeconfig`));
+  FILES.remove(kubeconfigIn(confDir));
+  FILES.removeDir(dir);
 }
 
 function readPart(dir: string, name: string): Buffer {

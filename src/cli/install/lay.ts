@@ -6,14 +6,15 @@ import { CORE_NAME } from '../../cni/directories.ts';
 import { namesIn } from '../../files/read-file.ts';
 import { withFlock } from '../../sys/flock.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
+import { TOOL_VERSION } from '../command.ts';
 import {
   EDITED,
-  type Files,
+  FILES,
   findManifest,
   Inspector,
+  linkOrCopy,
   MANIFEST_NAME,
   type Manifest,
-  REAL_FILES,
   REPLACED,
   TURN_NAME,
   UNFINISHED,
@@ -25,20 +26,19 @@ import { type InstallOptions, type InstallPlan, planInstall, type Step, sourcesO
 /**
  * Examines the present state and installs what is wanted. If it is interrupted at any point, each file is intact, and the
  * manifest lists every file that may be ours: the next installation completes the work, and an uninstallation undoes it.
- * @param version of this tool, for the manifest
  * @returns the executed plan
  */
-export function install(wanted: InstallOptions, version: string, files: Files = REAL_FILES): InstallPlan {
+export function install(wanted: InstallOptions): InstallPlan {
   const { binDir } = wanted;
-  files.makeDir(binDir);
+  FILES.makeDir(binDir);
   return takeTurn(binDir, () => {
     const plan = planInstall(wanted);
-    sweep(binDir, files);
+    sweep(binDir);
     for (const dir of textDirs(plan)) {
-      files.makeDir(dir);
-      sweep(dir, files);
+      FILES.makeDir(dir);
+      sweep(dir);
     }
-    layDown(plan, version, files);
+    layDown(plan);
     return plan;
   });
 }
@@ -49,17 +49,17 @@ export function takeTurn<T>(binDir: string, work: () => T): T {
 }
 
 /** Removes the temporary files of an interrupted installation. */
-function sweep(dir: string, files: Files): void {
+function sweep(dir: string): void {
   for (const name of namesIn(dir)) {
-    if (name.startsWith(UNFINISHED)) files.remove(join(dir, name));
+    if (name.startsWith(UNFINISHED)) FILES.remove(join(dir, name));
   }
 }
 
-function layDown(plan: InstallPlan, version: string, files: Files): void {
+function layDown(plan: InstallPlan): void {
   const { wanted, steps, texts, before } = plan;
   const { binDir, confDir } = wanted;
-  const after = noteOf(plan, version);
-  writeManifest(binDir, before ? union(before, after) : after, files);
+  const after = noteOf(plan);
+  writeManifest(binDir, before ? union(before, after) : after);
   const sources = sourcesOf(wanted);
   for (const source of new Set(sources.map(one => one.source))) {
     const names = sources.filter(one => one.source === source).map(({ name }) => name);
@@ -68,25 +68,25 @@ function layDown(plan: InstallPlan, version: string, files: Files): void {
     if (executables.length === 0) continue;
     const fresh = join(binDir, `${UNFINISHED}executable`);
     const there = own.find(({ action }) => action === 'same');
-    if (there) linkOrCopy(there.path, fresh, files);
-    else files.copy(source, fresh);
-    for (const step of executables) put(step, files, target => linkOrCopy(fresh, target, files));
-    files.remove(fresh);
-    files.sync(binDir);
+    if (there) linkOrCopy(there.path, fresh);
+    else FILES.copy(source, fresh);
+    for (const step of executables) put(step, target => linkOrCopy(fresh, target));
+    FILES.remove(fresh);
+    FILES.sync(binDir);
   }
   for (const step of steps.filter(isWritten)) {
     const { text, mode = 0 } = texts.get(step.path) ?? {};
-    if (step.place === 'account') layKubeconfig(confDir, wanted.kubeconfig ?? '', files);
+    if (step.place === 'account') layKubeconfig(confDir, wanted.kubeconfig ?? '');
     else if (text !== undefined)
-      put(step, files, target => files.write(target, text, modeOf(step.path, mode)), plan.edited);
+      put(step, target => FILES.write(target, text, modeOf(step.path, mode)), plan.edited);
   }
   for (const { path, action } of steps) {
     if (action !== 'retire') continue;
-    if (plan.edited.has(path)) files.rename(path, `${path}${EDITED}`);
-    else files.remove(path);
+    if (plan.edited.has(path)) FILES.rename(path, `${path}${EDITED}`);
+    else FILES.remove(path);
   }
-  for (const dir of textDirs(plan)) files.sync(dir);
-  if (before) writeManifest(binDir, after, files);
+  for (const dir of textDirs(plan)) FILES.sync(dir);
+  if (before) writeManifest(binDir, after);
 }
 
 /** The mode of the file that is there, which may be an operator's choice. */
@@ -101,35 +101,26 @@ function textDirs({ texts }: InstallPlan): Set<string> {
 
 function put(
   { path, name, action }: Step,
-  files: Files,
   make: (target: string) => void,
   edited: InstallPlan['edited'] = new Set(),
 ): void {
   // Runtimes read files whose name begins with a dot, but none with this extension.
   const unfinished = join(dirname(path), `${UNFINISHED}${name}.new`);
   make(unfinished);
-  if (edited.has(path)) files.remove(`${path}${EDITED}`);
-  if (action === 'replace') keepBeside(path, `${path}${edited.has(path) ? EDITED : REPLACED}`, files);
-  files.rename(unfinished, path);
+  if (edited.has(path)) FILES.remove(`${path}${EDITED}`);
+  if (action === 'replace') keepBeside(path, `${path}${edited.has(path) ? EDITED : REPLACED}`);
+  FILES.rename(unfinished, path);
 }
 
 /** Keeps a replaced file. An existing copy is left alone: it is the original from before our first installation. */
-function keepBeside(path: string, beside: string, files: Files): void {
+function keepBeside(path: string, beside: string): void {
   try {
-    files.link(path, beside);
+    FILES.link(path, beside);
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     if (code === 'EEXIST') return;
     // Without hard links, the path does not exist for a moment; the old file is never lost.
-    files.rename(path, beside);
-  }
-}
-
-function linkOrCopy(source: string, target: string, files: Files): void {
-  try {
-    files.link(source, target);
-  } catch {
-    files.copy(source, target);
+    FILES.rename(path, beside);
   }
 }
 
@@ -146,8 +137,8 @@ const NOTED = {
 } as const;
 
 /** The manifest after the installation. It includes earlier files that this installation does not name. */
-function noteOf({ steps, digests, before }: InstallPlan, version: string): Manifest {
-  const note = { catena: version, ...listsOf(name => ({ ...before?.[name] })) };
+function noteOf({ steps, digests, before }: InstallPlan): Manifest {
+  const note = { catena: TOOL_VERSION, ...listsOf(name => ({ ...before?.[name] })) };
   for (const step of steps) {
     if (step.place === 'account') continue;
     const [list, by] = NOTED[step.place];
@@ -204,23 +195,23 @@ export function planUninstall(installed: Installed): UninstallStep[] {
 }
 
 /** Executes {@link planUninstall}; if interrupted at any point, it can be repeated. @returns what was done */
-export function uninstall(installed: Installed, files: Files = REAL_FILES): UninstallStep[] {
+export function uninstall(installed: Installed): UninstallStep[] {
   const { binDir, confDir } = installed;
   if (!existsSync(binDir)) return [];
   return takeTurn(binDir, () => {
     const steps = planUninstall(installed);
     for (const { path, action } of steps) {
-      if (action === 'restore') files.rename(`${path}${REPLACED}`, path);
-      else if (action === 'remove' && path === kubeconfigIn(confDir)) removeKubeconfig(confDir, files);
-      else if (action === 'remove') files.remove(path);
+      if (action === 'restore') FILES.rename(`${path}${REPLACED}`, path);
+      else if (action === 'remove' && path === kubeconfigIn(confDir)) removeKubeconfig(confDir);
+      else if (action === 'remove') FILES.remove(path);
     }
     for (const dir of new Set([...steps.map(({ path }) => dirname(path)), confDir, binDir])) {
       if (!existsSync(dir)) continue;
-      sweep(dir, files);
-      files.sync(dir);
+      sweep(dir);
+      FILES.sync(dir);
     }
     // Last of all: without it, an interrupted uninstallation could not be continued.
-    files.remove(join(binDir, MANIFEST_NAME));
+    FILES.remove(join(binDir, MANIFEST_NAME));
     return steps;
   });
 }

@@ -4,7 +4,8 @@ import { basename, dirname, join } from 'node:path';
 import * as z from 'zod/mini';
 import { succeeds } from '../../cni/errors.ts';
 import { ifThere } from '../../files/read-file.ts';
-import { type Files, Inspector, REAL_FILES, readNote, replaceNote } from './files.ts';
+import { TOOL_VERSION } from '../command.ts';
+import { FILES, Inspector, linkOrCopy, readNote, replaceNote } from './files.ts';
 import { takeTurn } from './lay.ts';
 
 export interface WantedSwap {
@@ -31,17 +32,16 @@ export function nextKept(target: string): string {
 /**
  * Copies the candidate next to the target, keeps the old one, notes both, and renames. If it is interrupted at any point, the
  * target is one of the two, and {@link undoSwap} restores the old one. Other names of the old file are not changed.
- * @param version of this tool, for the note
  * @throws Error if one of them is not the file that was examined
  */
-export function putSwap(wanted: WantedSwap, version: string, files: Files = REAL_FILES): Swap {
+export function putSwap(wanted: WantedSwap): Swap {
   const { target, candidate, from = candidate, before, after } = wanted;
   const { dir, fresh } = placeOf(target);
-  files.makeDir(dir);
+  FILES.makeDir(dir);
   return takeTurn(dirname(target), () => {
     refuseChanged(target, before);
-    files.remove(fresh);
-    copyOrName(candidate, fresh, dirname(target), after, files);
+    FILES.remove(fresh);
+    copyOrName(candidate, fresh, dirname(target), after);
     refuseChanged(fresh, after, from);
     // Without the last swap if it was interrupted before the target was renamed.
     const swaps = listSwaps(target).filter((swap, i, { length }) => i < length - 1 || swap.before !== before);
@@ -52,10 +52,13 @@ export function putSwap(wanted: WantedSwap, version: string, files: Files = REAL
       from,
       time: new Date().toISOString(),
     };
-    keep(target, join(dir, swap.kept), files);
-    writeSwaps(target, [...swaps, swap], version, files);
-    files.rename(fresh, target);
-    files.sync(dirname(target));
+    const kept = join(dir, swap.kept);
+    FILES.remove(kept);
+    // A symbolic link is kept as one.
+    linkOrCopy(target, kept);
+    writeSwaps(target, [...swaps, swap]);
+    FILES.rename(fresh, target);
+    FILES.sync(dirname(target));
     return swap;
   });
 }
@@ -74,16 +77,16 @@ interface Undone {
  * @param force also if the target was changed since
  * @throws Error if there is nothing to undo, or the target was changed since
  */
-export function undoSwap(target: string, force: boolean, version: string, files: Files = REAL_FILES): Undone {
+export function undoSwap(target: string, force: boolean): Undone {
   return takeTurn(dirname(target), () => {
     const { swap, how } = planUndo(target, force);
     const { dir, fresh } = placeOf(target);
     const kept = join(dir, swap.kept);
-    if (how === 'restored') files.rename(kept, target);
-    files.sync(dirname(target));
-    files.remove(kept);
-    files.remove(fresh);
-    writeSwaps(target, listSwaps(target).slice(0, -1), version, files);
+    if (how === 'restored') FILES.rename(kept, target);
+    FILES.sync(dirname(target));
+    FILES.remove(kept);
+    FILES.remove(fresh);
+    writeSwaps(target, listSwaps(target).slice(0, -1));
     return { swap, how };
   });
 }
@@ -116,21 +119,15 @@ function refuseChanged(path: string, digest: string, name = path): void {
  * Multi-call executables must stay one file, by which they recognise their own plugins. So a hard link is made if the directory
  * already has that file.
  */
-function copyOrName(candidate: string, fresh: string, dir: string, digest: string, files: Files): void {
+function copyOrName(candidate: string, fresh: string, dir: string, digest: string): void {
   const { size } = statSync(candidate);
   const there = readdirSync(dir, { withFileTypes: true }).find(entry => {
     const path = join(dir, entry.name);
     return entry.isFile() && lstatSync(path).size === size && findDigest(path) === digest;
   });
   // A file system may have no hard links.
-  if (there && succeeds(() => files.link(join(dir, there.name), fresh))) return;
-  files.copy(candidate, fresh);
-}
-
-/** Keeps a symbolic link as a symbolic link. */
-function keep(target: string, kept: string, files: Files): void {
-  files.remove(kept);
-  if (!succeeds(() => files.link(target, kept))) files.copy(target, kept);
+  if (there && succeeds(() => FILES.link(join(dir, there.name), fresh))) return;
+  FILES.copy(candidate, fresh);
 }
 
 const Swap = z.object({
@@ -163,12 +160,12 @@ export function listSwaps(target: string): Swap[] {
   return [...(readNote(placeOf(target).note, 'a record of swaps', Note)?.swaps ?? [])];
 }
 
-/** Writes the note atomically, or removes it if there are no swaps. @param version of this tool */
-function writeSwaps(target: string, swaps: readonly Swap[], version: string, files: Files): void {
+/** Writes the note atomically, or removes it if there are no swaps. */
+function writeSwaps(target: string, swaps: readonly Swap[]): void {
   const { dir, note } = placeOf(target);
-  if (swaps.length) replaceNote(note, { catena: version, swaps }, `${note}.new`, files);
+  if (swaps.length) replaceNote(note, { catena: TOOL_VERSION, swaps }, `${note}.new`);
   else {
-    files.remove(note);
-    files.removeDir(dir);
+    FILES.remove(note);
+    FILES.removeDir(dir);
   }
 }

@@ -30,7 +30,7 @@ test('what is interrupted before it begins is not done, though --yes was given',
     fs.writeFileSync(target, 'old');
     fs.writeFileSync(candidate, 'new');
     const [before = '', after = ''] = [target, candidate].map(findDigest);
-    putSwap({ target, candidate, before, after }, '1');
+    putSwap({ target, candidate, before, after });
     fs.writeFileSync(join(dir, 'web.conflist'), '{"name":"web","plugins":[{"type":"tuning"}]}');
     let told = '';
     const call = {

@@ -3,7 +3,6 @@ import { afterEach, beforeEach, describe, expect, setSystemTime, spyOn, test } f
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { REAL_FILES } from '../../../../src/cli/install/files.ts';
 import {
   judgeKubeconfig,
   kubeconfigIn,
@@ -51,21 +50,21 @@ describe('renderKubeconfig()', () => {
 });
 
 test('layKubeconfig() writes a file for its owner only, and removeKubeconfig() keeps the files beside it', () => {
-  layKubeconfig(confDir, 'old', REAL_FILES);
-  layKubeconfig(confDir, render(), REAL_FILES);
+  layKubeconfig(confDir, 'old');
+  layKubeconfig(confDir, render());
   const file = kubeconfigIn(confDir);
   expect([fs.statSync(file).mode & 0o777, fs.statSync(path.dirname(file)).mode & 0o777]).toEqual([
     0o600, 0o700,
   ]);
   expect(fs.readdirSync(path.dirname(file))).toEqual(['kubeconfig']);
   fs.writeFileSync(path.join(path.dirname(file), 'other'), '');
-  removeKubeconfig(confDir, REAL_FILES);
+  removeKubeconfig(confDir);
   expect(fs.readdirSync(path.dirname(file))).toEqual(['other']);
 });
 
 test('judgeKubeconfig() distinguishes our files from others', () => {
   expect(judgeKubeconfig(confDir, render())).toBe('absent');
-  layKubeconfig(confDir, render(), REAL_FILES);
+  layKubeconfig(confDir, render());
   expect(judgeKubeconfig(confDir, render())).toBe('same');
   expect(judgeKubeconfig(confDir, 'another')).toBe('ours');
   fs.writeFileSync(kubeconfigIn(confDir), 'apiVersion: v1\nkind: Config\n');
@@ -82,7 +81,7 @@ describeNeeding(
         fs.writeFileSync(path.join(account, 'token'), api.token);
         const { hostname, port } = new URL(api.url);
         const env = { KUBERNETES_SERVICE_HOST: hostname, KUBERNETES_SERVICE_PORT: port };
-        layKubeconfig(confDir, renderKubeconfig({ dir: account, onHost: account }, env), REAL_FILES);
+        layKubeconfig(confDir, renderKubeconfig({ dir: account, onHost: account }, env));
         const open = () => openCluster({ kubeconfig: kubeconfigIn(confDir), timeoutMs: 10_000 });
         api.addPod('ns', 'web', { uid: 'u' });
         const cluster = await open();

@@ -92,7 +92,7 @@ async function killEverywhere(
 describe('install()', () => {
   test('installs one file under all names, then the list; twice has the same outcome', () => {
     const wanted = wantedIn(makePlaces(), 1);
-    const { steps } = install(wanted, '0.0.0');
+    const { steps } = install(wanted);
     expect(steps.map(({ name, action }) => [name, action])).toEqual([
       ['catena', 'create'],
       ['bridge', 'replace'],
@@ -104,19 +104,19 @@ describe('install()', () => {
     expect(fs.statSync(join(wanted.binDir, 'bridge')).mode & 0o777).toBe(0o755);
     const beside = join(wanted.binDir, 'bridge.before-catena');
     expect(fs.readFileSync(beside, 'utf8')).toBe('foreign');
-    const again = install(wanted, '0.0.0');
+    const again = install(wanted);
     expect(new Set(again.steps.map(({ action }) => action))).toEqual(new Set(['same']));
     // What another package lays later is replaced as well, but the file from before the first installation is the one kept.
     fs.rmSync(join(wanted.binDir, 'bridge'));
     fs.writeFileSync(join(wanted.binDir, 'bridge'), 'later');
-    install(wanted, '0.0.0');
+    install(wanted);
     expect(fs.readFileSync(beside, 'utf8')).toBe('foreign');
   });
 
   test('keeps third-party files, unless asked to replace them', () => {
     const wanted = wantedIn(makePlaces(), 1, { force: false });
     fs.writeFileSync(join(wanted.confDir, '10-net.conflist'), LIST(7));
-    const kept = install(wanted, '0.0.0').steps.filter(({ action }) => action === 'keep');
+    const kept = install(wanted).steps.filter(({ action }) => action === 'keep');
     expect(kept.map(({ name, why }) => [name, why])).toEqual([
       ['bridge', 'it belongs to another package; --force replaces it'],
       ['10-net.conflist', 'it belongs to another package; --force replaces it'],
@@ -126,8 +126,8 @@ describe('install()', () => {
 
   test('replaces its own older files, and removes a list that was renamed', () => {
     const places = makePlaces();
-    install(wantedIn(places, 1), '0.0.0');
-    const { steps } = install(wantedIn(places, 2, { force: false }), '0.0.1');
+    install(wantedIn(places, 1));
+    const { steps } = install(wantedIn(places, 2, { force: false }));
     expect(steps.map(({ name, action }) => [name, action])).toEqual([
       ['catena', 'update'],
       ['bridge', 'update'],
@@ -141,8 +141,8 @@ describe('install()', () => {
   test('leaves the list of another network, and an uninstallation removes both', () => {
     const places = makePlaces();
     const text = LIST(1).replace('"net"', '"two"');
-    install(wantedIn(places, 1), '0.0.0');
-    install(wantedIn(places, 1, { conf: { name: '20-two.conflist', text } }), '0.0.0');
+    install(wantedIn(places, 1));
+    install(wantedIn(places, 1, { conf: { name: '20-two.conflist', text } }));
     const others = ['50-other.conflist'];
     expect(fs.readdirSync(places.confDir).sort()).toEqual(['10-net.conflist', '20-two.conflist', ...others]);
     uninstall(wantedIn(places, 1));
@@ -153,7 +153,7 @@ describe('install()', () => {
     const places = makePlaces();
     const starter = join(places.binDir, 'starter');
     const laid = (...starters: { path: string; text: string }[]) =>
-      install(wantedIn(places, 1, { force: false, starters }), '0.0.0');
+      install(wantedIn(places, 1, { force: false, starters }));
     for (const edit of ['first', 'second']) {
       laid({ path: starter, text: 'start\n' });
       fs.appendFileSync(starter, edit);
@@ -166,7 +166,7 @@ describe('install()', () => {
     laid({ path: starter, text: 'start\n' });
     fs.appendFileSync(starter, 'third');
     const forced = { force: true, starters: [{ path: starter, text: 'start\n' }] };
-    install(wantedIn(places, 1, forced), '0.0.0');
+    install(wantedIn(places, 1, forced));
     expect([starter, `${starter}.edited`].map(file => fs.readFileSync(file, 'utf8'))).toEqual([
       'start\n',
       'start\nthird',
@@ -177,10 +177,10 @@ describe('install()', () => {
 
   test('treats a file that was changed since as a third-party file', () => {
     const places = makePlaces();
-    install(wantedIn(places, 1), '0.0.0');
+    install(wantedIn(places, 1));
     fs.rmSync(join(places.binDir, 'portmap'));
     fs.writeFileSync(join(places.binDir, 'portmap'), 'swapped');
-    const { steps } = install(wantedIn(places, 2, { force: false }), '0.0.0');
+    const { steps } = install(wantedIn(places, 2, { force: false }));
     expect(steps.find(({ name }) => name === 'portmap')).toMatchObject({
       action: 'keep',
       why: 'it was changed after it was installed; --force replaces it',
@@ -200,7 +200,7 @@ describe('install()', () => {
         await expectWhole(wanted, before);
         const half = join(tmp, `half-${count++}`);
         fs.cpSync(join(wanted.binDir, '..'), half, { recursive: true });
-        install(wanted, '0.0.0');
+        install(wanted);
         for (const name of NAMES)
           expect(fs.readFileSync(join(wanted.binDir, name), 'utf8')).toBe('executable 1');
         uninstall(wanted);
@@ -218,12 +218,12 @@ describe('install()', () => {
       'install',
       () => {
         const places = makePlaces();
-        install(wantedIn(places, 1), '0.0.0');
+        install(wantedIn(places, 1));
         return wantedIn(places, 2);
       },
       async (wanted, before) => {
         await expectWhole(wanted, before);
-        install(wanted, '0.0.1');
+        install(wanted);
         expect(fs.readdirSync(wanted.confDir).sort()).toEqual(['20-net.conflist', '50-other.conflist']);
         uninstall(wanted);
         expect(fs.readdirSync(wanted.binDir)).toEqual(['bridge']);
@@ -236,7 +236,7 @@ describe('install()', () => {
 describe('uninstall()', () => {
   test('keeps files that are no longer ours, and says so', () => {
     const wanted = wantedIn(makePlaces(), 1);
-    install(wanted, '0.0.0');
+    install(wanted);
     fs.rmSync(join(wanted.binDir, 'portmap'));
     fs.writeFileSync(join(wanted.binDir, 'portmap'), 'swapped');
     const steps = uninstall(wanted);
@@ -263,7 +263,7 @@ describe('uninstall()', () => {
       () => {
         const wanted = wantedIn(makePlaces(), 1);
         pristine.set(wanted.binDir, contents(wanted));
-        install(wanted, '0.0.0');
+        install(wanted);
         return wanted;
       },
       async wanted => {
@@ -278,9 +278,9 @@ test('a list is for root alone, and a file that is replaced keeps its mode', () 
   const places = makePlaces();
   const modeOf = (name: string) => fs.statSync(join(places.confDir, name)).mode & 0o777;
   fs.writeFileSync(join(places.confDir, '20-net.conflist'), LIST(7), { mode: 0o640 });
-  install(wantedIn(places, 1), '1.0.0');
+  install(wantedIn(places, 1));
   expect(modeOf('10-net.conflist')).toBe(0o600);
-  install(wantedIn(places, 2), '1.0.0');
+  install(wantedIn(places, 2));
   expect(modeOf('20-net.conflist')).toBe(0o640);
 });
 

@@ -42,7 +42,7 @@ function wanted({ target, candidate }: { target: string; candidate: string }): W
 }
 
 const read = (path: string) => fs.readFileSync(path, 'utf8');
-const undo = (target: string, force = false) => undoSwap(target, force, '0.0.0');
+const undo = (target: string, force = false) => undoSwap(target, force);
 const killed = async (verb: string, step: number, what: WantedSwap) =>
   (await run([process.execPath, KILLED, verb, String(step), JSON.stringify(what)])).exitCode !== 0;
 
@@ -50,7 +50,7 @@ describe('putSwap()', () => {
   test('installs a copy, keeps the old file, and leaves its other names alone', () => {
     const place = makePlace();
     const inode = fs.statSync(place.target).ino;
-    const swap = putSwap(wanted(place), '0.0.0');
+    const swap = putSwap(wanted(place));
     expect([read(place.target), read(place.other)]).toEqual(['new', 'old']);
     expect(fs.statSync(place.target).mode & 0o777).toBe(0o755);
     expect(fs.statSync(join(placeOf(place.target).dir, swap.kept)).ino).toBe(inode);
@@ -65,7 +65,7 @@ describe('putSwap()', () => {
     const place = makePlace();
     const link = join(place.dir, 'tuning');
     fs.symlinkSync('bridge', link);
-    putSwap(wanted({ ...place, target: link }), '0.0.0');
+    putSwap(wanted({ ...place, target: link }));
     expect([read(link), read(place.other), fs.lstatSync(link).isFile()]).toEqual(['new', 'old', true]);
     undo(link);
     expect(fs.readlinkSync(link)).toBe('bridge');
@@ -75,7 +75,7 @@ describe('putSwap()', () => {
     const place = makePlace();
     const twin = join(place.dir, 'catena');
     fs.writeFileSync(twin, 'new');
-    putSwap(wanted(place), '0.0.0');
+    putSwap(wanted(place));
     expect(fs.statSync(place.target).ino).toBe(fs.statSync(twin).ino);
   });
 
@@ -83,11 +83,11 @@ describe('putSwap()', () => {
     const place = makePlace();
     const before = wanted(place);
     fs.writeFileSync(place.candidate, 'newer');
-    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.candidate}" was changed during the examination`);
+    expect(() => putSwap(before)).toThrow(`"${place.candidate}" was changed during the examination`);
     fs.writeFileSync(place.candidate, 'new');
     fs.rmSync(place.target);
     fs.writeFileSync(place.target, 'a third party');
-    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.target}" was changed during the examination`);
+    expect(() => putSwap(before)).toThrow(`"${place.target}" was changed during the examination`);
     expect(read(place.target)).toBe('a third party');
   });
 
@@ -105,7 +105,7 @@ describe('putSwap()', () => {
       if (listSwaps(place.target).length) undo(place.target);
       expect(read(place.target)).toBe('old');
       // What was left lying does not keep the next swap from its work.
-      putSwap(what, '0.0.0');
+      putSwap(what);
       expect([read(place.target), listSwaps(place.target).length]).toEqual(['new', 1]);
       undo(place.target);
       expect(fs.readdirSync(place.dir).sort()).toEqual(['bridge', 'portmap']);
@@ -117,9 +117,9 @@ describe('putSwap()', () => {
 describe('undoSwap()', () => {
   test('reverts one swap at a time', () => {
     const place = makePlace();
-    putSwap(wanted(place), '0.0.0');
+    putSwap(wanted(place));
     fs.writeFileSync(place.candidate, 'newest');
-    putSwap(wanted(place), '0.0.0');
+    putSwap(wanted(place));
     undo(place.target);
     expect(read(place.target)).toBe('new');
     undo(place.target);
@@ -129,7 +129,7 @@ describe('undoSwap()', () => {
 
   test('keeps files that were replaced since, unless asked otherwise', () => {
     const place = makePlace();
-    putSwap(wanted(place), '0.0.0');
+    putSwap(wanted(place));
     fs.rmSync(place.target);
     fs.writeFileSync(place.target, 'a third party');
     expect(() => planUndo(place.target, false)).toThrow('it has been changed since; --force restores');
@@ -139,7 +139,7 @@ describe('undoSwap()', () => {
 
   test('restores the old file where none is left', () => {
     const place = makePlace();
-    putSwap(wanted(place), '0.0.0');
+    putSwap(wanted(place));
     fs.rmSync(place.target);
     undo(place.target);
     expect(read(place.target)).toBe('old');
@@ -149,7 +149,7 @@ describe('undoSwap()', () => {
     for (let step = 1; step < MOST_STEPS; step++) {
       const place = makePlace();
       const what = wanted(place);
-      putSwap(what, '0.0.0');
+      putSwap(what);
       const wasKilled = await killed('undo', step, what);
       expect(['old', 'new']).toContain(read(place.target));
       if (!wasKilled) return;
