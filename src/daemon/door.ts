@@ -1,7 +1,7 @@
 // How are the daemon's two sockets and its calls file made, checked, kept and removed together, and what becomes of clients before that?
 import { mkdirSync, renameSync, rmSync, type Stats, statSync, symlinkSync, utimesSync } from 'node:fs';
+import { connect } from 'node:net';
 import { basename, dirname, join } from 'node:path';
-import type { Socket } from 'bun';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { CURRENT_VERSION } from '../cni/result.ts';
 import { namesIn } from '../files/read-file.ts';
@@ -221,14 +221,7 @@ export function problem(status: number, reason: string): Response {
   return Response.json(new CniError(code, reason).toReply(CURRENT_VERSION), { status });
 }
 
-const FIRST_BYTES_S = 60;
-
-/** What one end of a relayed connection has not taken yet. */
-interface End {
-  other: Socket<End> | undefined;
-  unsent: Uint8Array;
-  isOver: boolean;
-}
+const FIRST_BYTES_MS = 60_000;
 
 /**
  * Serves what waits on the sockets that a service manager keeps while no daemon runs, now and later. They only start the daemon, which
@@ -239,7 +232,7 @@ interface End {
 export function serveEarlyClients(listening: readonly ListeningSocket[], socket: string): () => void {
   const look = (): void => {
     for (const one of listening) {
-      for (let fd = one.accept(); fd !== undefined; fd = one.accept()) void relay(fd, socket);
+      for (let fd = one.accept(); fd !== undefined; fd = one.accept()) relay(fd, socket);
     }
   };
   look();
@@ -248,65 +241,24 @@ export function serveEarlyClients(listening: readonly ListeningSocket[], socket:
   return () => clearInterval(timer);
 }
 
-const HANDLERS = {
-  data: (socket: Socket<End>, chunk: Uint8Array) =>
-    void (socket.data.other && send(socket.data.other, chunk)),
-  drain: flush,
-  end: (socket: Socket<End>) => void (socket.data.other && finish(socket.data.other)),
-  close: (socket: Socket<End>) => void (socket.data.other && finish(socket.data.other)),
-  error: (socket: Socket<End>) => void socket.data.other?.terminate(),
-};
-
-async function relay(fd: number, path: string): Promise<void> {
-  const clientEnd: End = { other: undefined, unsent: new Uint8Array(), isOver: false };
-  const daemonEnd: End = { ...clientEnd };
-  let asked: Uint8Array | undefined;
-  const client = await Bun.connect<End>({
-    fd,
-    data: clientEnd,
-    socket: {
-      ...HANDLERS,
-      async data(socket: Socket<End>, chunk: Uint8Array) {
-        if (asked !== undefined) {
-          if (clientEnd.other) send(clientEnd.other, chunk);
-          else asked = Buffer.concat([asked, chunk]);
-          return;
-        }
-        asked = Uint8Array.from(chunk);
-        if (new DataView(asked.buffer).getUint8(0) === (WIRE.WIRE_MAGIC & 0xff)) {
-          send(socket, encodeAnswer(decline('ending', 'this socket only starts the daemon')));
-          finish(socket);
-          return;
-        }
-        socket.timeout(0);
-        daemonEnd.other = socket;
-        const daemon = await Bun.connect<End>({ unix: path, data: daemonEnd, socket: HANDLERS }).catch(
-          () => undefined,
-        );
-        if (daemon === undefined) return void socket.terminate();
-        clientEnd.other = daemon;
-        send(daemon, asked);
-      },
-      timeout: (socket: Socket<End>) => void socket.terminate(),
-      end: (socket: Socket<End>) => (asked === undefined ? socket.terminate() : HANDLERS.end(socket)),
-    },
-  } as never).catch(() => undefined);
-  (client as Socket<End> | undefined)?.timeout(FIRST_BYTES_S);
-}
-
-function send(socket: Socket<End>, bytes: Uint8Array): void {
-  const { data } = socket;
-  data.unsent = data.unsent.length ? Buffer.concat([data.unsent, bytes]) : Uint8Array.from(bytes);
-  flush(socket);
-}
-
-function finish(socket: Socket<End>): void {
-  socket.data.isOver = true;
-  flush(socket);
-}
-
-function flush(socket: Socket<End>): void {
-  const { data } = socket;
-  if (data.unsent.length > 0) data.unsent = data.unsent.subarray(Math.max(socket.write(data.unsent), 0));
-  if (data.isOver && data.unsent.length === 0) socket.end();
+function relay(fd: number, path: string): void {
+  // Of the descriptor, which Bun takes here, Node's types know nothing.
+  const client = connect({ fd, allowHalfOpen: true } as never);
+  const leave = (): void => void client.destroy();
+  client.on('error', leave);
+  client.once('end', leave);
+  client.setTimeout(FIRST_BYTES_MS).once('timeout', leave);
+  client.once('data', (asked: Buffer) => {
+    if (asked[0] === (WIRE.WIRE_MAGIC & 0xff)) {
+      client.end(encodeAnswer(decline('ending', 'this socket only starts the daemon')));
+      return;
+    }
+    client.off('end', leave);
+    client.setTimeout(0);
+    const daemon = connect({ path, allowHalfOpen: true });
+    daemon.on('error', leave);
+    client.on('close', () => daemon.destroy());
+    daemon.write(asked);
+    client.pipe(daemon).pipe(client);
+  });
 }
