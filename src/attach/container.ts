@@ -233,8 +233,11 @@ function isSameRoute(found: Route, wanted: PlannedRoute): boolean {
   // IPv6 has no scopes.
   if (wanted.scope && wanted.dst.ip.family === 4 && wanted.scope !== found.scope) return false;
   const numbers = ['priority', 'mtu', 'advmss'] as const;
-  return numbers.every(key => !wanted[key] || wanted[key] === found[key]);
+  return numbers.every(key => !wanted[key] || Math.min(wanted[key], KEPT_AT_MOST[key]) === found[key]);
 }
+
+/** The kernel cuts greater values without a word; net/ipv4/metrics.c, ip_metrics_convert */
+const KEPT_AT_MOST = { priority: Number.POSITIVE_INFINITY, mtu: 65_520, advmss: 65_495 };
 
 export function sameGateway(a: Ip | undefined, b: Ip | undefined): boolean {
   return a === undefined || b === undefined ? a === b : sameIp(a, b);

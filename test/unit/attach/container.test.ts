@@ -68,6 +68,11 @@ describe('checkRoutes()', () => {
     checkRoutes(found, link, [route('10.9.0.0/16'), route('10.9.3.0/16', '10.0.0.1')]);
   });
 
+  test('accepts a route whose metrics the kernel has cut', () => {
+    const found = kernel({ metrics: { mtu: 65_520, advmss: 65_495 } });
+    checkRoutes(found, link, [{ ...route('10.9.0.0/16', '10.0.0.1'), mtu: 65_535, advmss: 65_535 }]);
+  });
+
   const missing: [words: string, more: Partial<PlannedRoute>][] = [
     ['10.9.0.0/16 via 10.0.0.2', { gateway: parseIp('10.0.0.2') }],
     ['10.9.0.0/16 src 10.0.0.9', { gateway: undefined, source: parseIp('10.0.0.9') }],
