@@ -4,7 +4,7 @@ import { lstatSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, digestOf, sameAttachment, toId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/env.ts';
-import { attempt, type CniError, decodingFailure, orTell } from '../cni/errors.ts';
+import { attempt, CniError, decodingFailure, ErrorCode, orTell } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import {
   nameNewFile,
@@ -217,8 +217,8 @@ export function writeEntry(dir: string, attachment: Entry): void {
 /**
  * Replaces a cached result, but never one that another runtime has written since: the file is taken aside and looked at, and the
  * new one is linked to its name, which fails if there is one again. If the process dies, {@link putEntryBack} puts back what was taken.
- * @param isStill whether what was found, or nothing, is what the caller has seen; a file that cannot be used is nothing
- * @throws CniError 5
+ * @param isStill whether what was found, or nothing, is what the caller has seen; a damaged file is nothing
+ * @throws CniError 5, also if what is there cannot be read
  */
 export function replaceEntry(
   dir: string,
@@ -234,9 +234,10 @@ export function replaceEntry(
     mkdirSync(results, { recursive: true, mode: 0o700 });
     writeNewFile(fresh, renderEntry(attachment));
     if (lstatSync(file, { throwIfNoEntry: false })) renameSync(file, aside);
-    if (isStill(attempt(() => entryIn(aside, attachment)))) unlessThere(() => nameNewFile(fresh, file));
+    const cached = orTell(undefined, () => entryIn(aside, attachment), [ErrorCode.decodingFailure]);
+    if (isStill(cached)) unlessThere(() => nameNewFile(fresh, file));
   } catch (cause) {
-    throw fileFailure('replace cached result', file, cause);
+    throw cause instanceof CniError ? cause : fileFailure('replace cached result', file, cause);
   } finally {
     rmSync(fresh, { force: true });
     putEntryBack(dir, attachment);

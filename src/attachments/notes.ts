@@ -34,7 +34,7 @@ import {
 import { attempt, CniError, decodingFailure, ErrorCode, invalidConfig } from '../cni/errors.ts';
 import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
-import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
+import { putFile, putNewFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import {
   fileExists,
   fileFailure,
@@ -406,6 +406,17 @@ function refuseRecord(stateDir: string, id: AttachmentId): void {
     ErrorCode.ioFailure,
     `Cannot write note "${file}": a process without its lock has attached it; call ADD again`,
   );
+}
+
+/** Notes an attachment of an earlier boot, unless it has a note: an ADD may have begun since it was read. @throws CniError 5 */
+export function noteIfUnnoted(stateDir: string, record: KnownAttachment): void {
+  const file = noteFileOf(stateDir, record);
+  keepCacheDir(stateDir, record.cacheDir);
+  try {
+    unlessThere(() => putNewFile(file, renderNote(record)));
+  } catch (cause) {
+    throw fileFailure('write note', file, cause);
+  }
 }
 
 /**

@@ -19,12 +19,12 @@ import {
   type KnownAttachment,
   madeAgain,
   noteFiles,
+  noteIfUnnoted,
   noteIn,
   ofEntry,
   type Places,
   readRecord,
   standing,
-  writeNote,
 } from './notes.ts';
 
 export { type Held, type HeldKnown, hold, pastOf, tryHold } from './hold.ts';
@@ -201,7 +201,8 @@ function noteEarlierBoots(
   if (tryRead(stamp) !== boot) {
     const { attachments, damaged } = listAttachments({ journals: [stateDir] });
     for (const problem of damaged) onWarning?.(problem);
-    for (const one of attachments) if (!one.isNoted && isOfEarlierBoot(one, env)) writeNote(stateDir, one);
+    for (const one of attachments)
+      if (!one.isNoted && isOfEarlierBoot(one, env)) noteIfUnnoted(stateDir, one);
     // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
     // A damaged entry shows nothing: the usual directory of entries is that of other journals, and runtimes, too.
     const isThere = attachments.length || tryRead(stamp) !== undefined;

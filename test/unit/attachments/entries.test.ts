@@ -293,6 +293,16 @@ describe('replaceEntry()', () => {
     expect([readEntry(dir, ID), names()]).toEqual([later, ['n1-c1-eth0']]);
   });
 
+  test('reports what it cannot read, and puts it back', () => {
+    writeEntry(dir, FULL);
+    fs.rmSync(file());
+    const aside = path.join(dir, 'results', `.catena-aside-${digestOf('n1-c1-eth0')}`);
+    // A link to itself, once it is aside. As without a free descriptor, nothing is known of what is there.
+    fs.symlinkSync(path.basename(aside), file());
+    expect(() => replaceEntry(dir, changed, isFull)).toThrow(`Cannot read cached result "${aside}": `);
+    expect(names()).toEqual(['n1-c1-eth0']);
+  });
+
   test('puts back what was taken aside, after a failure and after a process that died', () => {
     writeEntry(dir, FULL);
     expect(() =>

@@ -11,6 +11,8 @@ import {
   type Intent,
   type KnownAttachment,
   noteFileOf,
+  noteIfUnnoted,
+  readNote,
   readRecord,
   writeNote,
 } from '../../../src/attachments/notes.ts';
@@ -31,6 +33,17 @@ const file = () => noteFileOf(dir, ID);
 const intent = (more = {}) => intentOf({ cacheDir, ...more });
 const result = { cniVersion: '1.1.0' };
 const notes = () => filesBelow(path.join(dir, 'unsettled'));
+
+test('noteIfUnnoted() leaves the note of an ADD that has begun since', () => {
+  settle(dir, intent({ owner: 'first' }));
+  const earlier = readRecord(dir, ID) as KnownAttachment;
+  createNote(dir, intent({ owner: 'second' }));
+  noteIfUnnoted(dir, earlier);
+  expect(readNote(file())?.owner).toBe('second');
+  fs.rmSync(file());
+  noteIfUnnoted(dir, earlier);
+  expect(readNote(file())?.owner).toBe('first');
+});
 
 describe('createNote()', () => {
   test('creates a file for the attachment, readable by its owner only', () => {
