@@ -1,6 +1,6 @@
 // What does one call of a plugin consist of, besides the executable, and what does its answer mean?
 
-import { type CalledPlugin, CniError, decodingFailure, ErrorCode } from './errors.ts';
+import { type CalledPlugin, CniError, type CniErrorOptions, decodingFailure, ErrorCode } from './errors.ts';
 import { isObject, type JsonObject, memberOf, parseObject, quote, tryParse } from './json.ts';
 
 /**
@@ -102,6 +102,17 @@ export function parseReply(stdout: string, plugin: CalledPlugin): JsonObject | u
     });
   }
 }
+
+/**
+ * A plugin that could not be started. What the machine lacks for now, such as processes or descriptors, it may have a moment later.
+ * @param why begins with the system's code
+ */
+export function startFailure(name: string, why: string, more: CniErrorOptions = {}): CniError {
+  const code = FOR_NOW.test(why) ? ErrorCode.tryAgainLater : ErrorCode.unknown;
+  return new CniError(code, `Cannot start plugin "${name}": ${why}`, more);
+}
+
+const FOR_NOW = /^(EAGAIN|EMFILE|ENFILE|ENOMEM)\b/;
 
 /** The error that a failed plugin reported, or the best available description of a failure that it did not report. */
 export function failureOf(outcome: Outcome, plugin: CalledPlugin): CniError {

@@ -2,6 +2,7 @@
 import {
   type Cidr,
   cidrContains,
+  type Family,
   findCidr,
   findIp,
   type Ip,
@@ -21,21 +22,17 @@ export type Stretch = readonly [from: Ip, to: Ip];
  * @throws Error naming the entry that is wrong
  */
 export function parseStretches(texts: readonly string[], key: string, subnet: Cidr): Stretch[] {
-  const stretches = texts.map((text): Stretch => {
-    const stretch = parseStretch(text);
-    if (
-      stretch === undefined ||
-      stretch[0].family !== stretch[1].family ||
-      stretch[0].value > stretch[1].value
-    ) {
-      throw new Error(
-        `"${key}" holds ${JSON.stringify(text)}, expected an address, a subnet, or two addresses joined by "-"`,
-      );
-    }
+  const stretches = texts.map(text => {
+    const stretch = parseStretch(text, key);
     if (stretch.every(ip => cidrContains(subnet, ip))) return stretch;
     throw new Error(`"${key}" holds ${JSON.stringify(text)}, which is not in network ${renderCidr(subnet)}`);
   });
   return joined(stretches);
+}
+
+/** Those of one family. @throws Error if one cannot be used, of whichever family */
+export function stretchesOf(texts: readonly string[], key: string, family: Family): Stretch[] {
+  return joined(texts.map(text => parseStretch(text, key)).filter(([from]) => from.family === family));
 }
 
 /** What is left of a stretch without others, which are ascending and do not overlap. */
@@ -68,12 +65,16 @@ export function stretchContains([from, to]: Stretch, ip: Ip): boolean {
   return ip.family === from.family && ip.value >= from.value && ip.value <= to.value;
 }
 
-function parseStretch(text: string): Stretch | undefined {
+function parseStretch(text: string, key: string): Stretch {
   const subnet = findCidr(text);
   if (subnet) return [networkOf(subnet), lastOf(subnet)];
   const [first = '', last = first, ...more] = text.split('-');
   const [from, to] = [findIp(first.trim()), findIp(last.trim())];
-  return from && to && more.length === 0 ? [from, to] : undefined;
+  const isWhole = from && from.family === to?.family && from.value <= to.value && more.length === 0;
+  if (isWhole) return [from, to];
+  throw new Error(
+    `"${key}" holds ${JSON.stringify(text)}, expected an address, a subnet, or two addresses joined by "-"`,
+  );
 }
 
 /** Stretches of one family, ascending, without overlaps; neighbours are joined. */

@@ -11,7 +11,7 @@ import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/segment.ts';
 import { type CniArgs, type CniEnv, type Command, parseCniArgs } from '../cni/env.ts';
 import { type CalledPlugin, CniError, decodingFailure, ErrorCode } from '../cni/errors.ts';
-import { failureOf, type Outcome, parseHandoverReply, parseReply } from '../cni/invocation.ts';
+import { failureOf, type Outcome, parseHandoverReply, parseReply, startFailure } from '../cni/invocation.ts';
 import { decode, type JsonObject, memberOf } from '../cni/json.ts';
 import { parseResult, type Result, type SpecVersion } from '../cni/result.ts';
 import { type AttachmentKey, AttachmentKeys, VALID_ATTACHMENTS } from '../cni/schemas.ts';
@@ -115,7 +115,7 @@ async function execute(path: string, env: Delegator['environment'], stdin: strin
   if (signal.aborted) process.exit(ENDED_BY_SIGTERM);
   process.removeListener('SIGTERM', onSignal);
   if (outcome.spawnError === undefined) return outcome;
-  throw new CniError(ErrorCode.unknown, `Cannot start plugin "${path}": ${outcome.spawnError}`);
+  throw startFailure(path, outcome.spawnError);
 }
 
 /** Exit status, as of a shell. */

@@ -1,7 +1,7 @@
 // Which address of this node's blocks does an attachment get, if it asks for one, and if not?
 
 import type { LeaseStore } from '../ipam/lease-store.ts';
-import { inSearchOrder, parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
+import { inSearchOrder, type Stretch, stretchContains, stretchesOf, without } from '../ipam/stretch.ts';
 import {
   cidrContains,
   FAMILIES,
@@ -140,9 +140,7 @@ function offeredBy(
 /** Returns a function that says what the pool hands out now of a range of a block, with the prefix and the router that it has now. */
 function readTerms(terms: Terms, family: Family): (one: Usable, blockSize: number) => Usable[] {
   const isOfFamily = (text: string) => (text.includes(':') ? 6 : 4) === family;
-  const space = { ip: { family, value: 0n }, prefix: 0 };
-  const excluded = [...terms.exclude, ...terms.gateways].filter(isOfFamily);
-  const stretches = parseStretches(excluded, 'exclude', space);
+  const stretches = stretchesOf([...terms.exclude, ...terms.gateways], 'exclude', family);
   const gateways = terms.gateways.filter(isOfFamily).map(parseIp);
   const subnets = terms.subnets.filter(isOfFamily).map(parseCidr);
   const isFlat = terms.layout === 'flat';

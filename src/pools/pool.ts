@@ -1,7 +1,7 @@
 // Which addresses does a pool have, how are they divided into blocks, and which block does a node try to get next?
 
 import * as z from 'zod/mini';
-import { parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
+import { type Stretch, stretchContains, stretchesOf, without } from '../ipam/stretch.ts';
 import {
   type Cidr,
   cidrContains,
@@ -116,7 +116,10 @@ export function parsePool(name: string, spec: PoolSpec): Pool {
       throw wrong(`its subnets ${both} overlap: addresses would be handed out twice`);
     }
     const count = Math.min(MOST_BLOCKS, ...cidrs.map(cidr => countIn(cidr, blockSize)));
-    const families = cidrs.map(cidr => ({ cidr, exclude: excludedFrom(spec.exclude ?? [], cidr) }));
+    const families = cidrs.map(cidr => ({
+      cidr,
+      exclude: stretchesOf(spec.exclude ?? [], 'exclude', cidr.ip.family),
+    }));
     subnets.push({ first, count, families });
     first += count;
   }
@@ -236,12 +239,6 @@ function countIn({ ip, prefix }: Cidr, blockSize: number): number {
 }
 
 /** The list is of the whole pool: a subnet has the part that lies in it. */
-function excludedFrom(texts: readonly string[], cidr: Cidr): Stretch[] {
-  const space = { ip: { family: cidr.ip.family, value: 0n }, prefix: 0 };
-  const own = texts.filter(text => (text.includes(':') ? 6 : 4) === cidr.ip.family);
-  return parseStretches(own, 'exclude', space);
-}
-
 /** Blocks tried before the list is read. While less than three quarters of a pool are taken, one of them is free in two of three cases. */
 const BLIND_TRIES = 4;
 /** Numbers looked at from a random place on, before it counts as exhausted: as many as there are, but a bound for pools of IPv6. */

@@ -12,7 +12,7 @@ import {
   toCniError,
   tryAgainLater,
 } from '../../cni/errors.ts';
-import { failureOf, parseReply } from '../../cni/invocation.ts';
+import { failureOf, parseReply, startFailure } from '../../cni/invocation.ts';
 import { defined, isObject, type JsonObject } from '../../cni/json.ts';
 import { atLeast, convertResult, resultVersionOf, SINCE, type SpecVersion } from '../../cni/result.ts';
 import { type AttachmentKey, isRuntimeKey, VALID_ATTACHMENTS } from '../../cni/schemas.ts';
@@ -548,10 +548,7 @@ function findFailure(
 ): CniError | undefined {
   const type = JSON.stringify(plugin.type);
   if (outcome.spawnError !== undefined) {
-    return new CniError(ErrorCode.unknown, `Cannot start plugin ${type}: ${outcome.spawnError}`, {
-      details: plugin.executable ?? '',
-      plugin,
-    });
+    return startFailure(plugin.type, outcome.spawnError, { details: plugin.executable ?? '', plugin });
   }
   if (outcome.ended === 'deadline') {
     const text = `Plugin ${type} did not finish within ${deadlineOf(runtime, plugin.verb as Command) / 1000} s: its process group was killed`;

@@ -40,6 +40,10 @@ test('a pod of a pool of both families gets none of one alone, if all that is he
   expect(useOf(heldWith(['10.69.0.3'], 3), 'p', NONE_LEASED)).toEqual({ size: 0, used: 0, free: 0 });
 });
 
+test('an exclusion of IPv4 may be written as IPv6 writes it', () => {
+  expect(chooseAddresses(heldWith(['::ffff:10.69.0.3'], 3), 'p', NONE_LEASED)).toBeUndefined();
+});
+
 test('further blocks offer the family that is excluded of the first', () => {
   const chosen = chooseAddresses(heldWith(['10.69.0.3'], 3, 5), 'p', NONE_LEASED);
   expect(chosen?.map(({ ip }) => ip.value & 0xfn)).toEqual([5n, 3n]);

@@ -279,10 +279,14 @@ describe('callPlugins()', () => {
     });
   });
 
-  test('says why a plugin did not start', async () => {
-    const { runtime } = makeJournal([], { noop: { spawnError: 'EACCES: permission denied' } });
+  test.each([
+    ['EACCES: permission denied', 0],
+    ['EMFILE: too many open files', 11],
+  ])('says why a plugin did not start, and whether to try again: %s', async (spawnError, code) => {
+    const { runtime } = makeJournal([], { noop: { spawnError } });
     await expect(callAll(callOf('ADD', [0], IGNORED).call, runtime)).rejects.toMatchObject({
-      message: 'Cannot start plugin "noop": EACCES: permission denied',
+      code,
+      message: `Cannot start plugin "noop": ${spawnError}`,
       details: `${FIXTURE_PLUGINS}/noop`,
     });
   });
