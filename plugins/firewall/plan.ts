@@ -8,7 +8,7 @@ import { findCidr, type Ip, sameIp } from '../../src/net/ip.ts';
 import type { Element, ElementPlace, Entry } from '../../src/netlink/nft/element.ts';
 import { goto } from '../../src/netlink/nft/expr.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
-import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
+import { placeOf, type Skeleton } from '../../src/netlink/nft/skeleton.ts';
 import { type FieldValue, NF_IP_PRI_FILTER, type NftSet } from '../../src/netlink/nft/table.ts';
 import type { IngressPolicy, Other } from './config.ts';
 
@@ -189,27 +189,42 @@ export interface Claim {
 
 /** Everything that ADD puts into the kernel, except the counts of interfaces. */
 export function planElements({ others, pods, ingress }: AccessPlan, owner: FilterOwner): Entry[] {
+  const ofPods = pods.flatMap(pod => {
+    const number = pods.filter(({ family }) => family === pod.family).indexOf(pod);
+    const claim = { number, pod, ...defined({ home: ingress?.home }) };
+    return elementsOf(claim, owner, others, ingress?.policy);
+  });
+  return [...ofPods, ...(ingress?.port === undefined ? [] : portEntries(ingress.port, owner))];
+}
+
+/** Where elements of a claim may be, whatever its policy was and whichever packet filters were told. */
+export function placesOf(claim: Claim, owner: FilterOwner): ElementPlace[] {
+  return elementsOf(claim, owner, ['iptables', 'firewalld'], 'isolated').map(placeOf);
+}
+
+function elementsOf(
+  { number, pod, home }: Claim,
+  owner: FilterOwner,
+  others: readonly Other[],
+  policy: Ingress['policy'] | undefined,
+): Entry[] {
+  const sets = SETS[pod.family];
   const entry = (set: NftSet, key: readonly FieldValue[], data?: Element['data']): Entry => ({
     set,
     element: { key, ...defined({ data }), comment: owner.note },
   });
-  const ofPods = pods.flatMap(pod => {
-    const sets = SETS[pod.family];
-    const number = pods.filter(({ family }) => family === pod.family).indexOf(pod);
-    return [
-      entry(sets.pods, [pod]),
-      entry(sets.claims, [owner.handle, number], [pod, ingress?.home ?? '']),
-      ...others.map(other => entry(sets[other], [pod])),
-      ...(ingress
-        ? [
-            entry(sets.home, [pod, ingress.home]),
-            entry(sets.ingress, [pod], goto(INGRESS_CHAIN[ingress.policy])),
-          ]
-        : []),
-      ...(ingress?.policy === 'isolated' ? [entry(sets.isolated, [pod])] : []),
-    ];
-  });
-  return [...ofPods, ...(ingress?.port === undefined ? [] : portEntries(ingress.port, owner))];
+  const common = [
+    entry(sets.pods, [pod]),
+    entry(sets.claims, [owner.handle, number], [pod, home ?? '']),
+    ...others.map(other => entry(sets[other], [pod])),
+  ];
+  if (home === undefined || policy === undefined) return common;
+  return [
+    ...common,
+    entry(sets.home, [pod, home]),
+    entry(sets.ingress, [pod], goto(INGRESS_CHAIN[policy])),
+    ...(policy === 'isolated' ? [entry(sets.isolated, [pod])] : []),
+  ];
 }
 
 /** The elements that record the bridge port of an isolated pod. */
@@ -217,23 +232,6 @@ function portEntries(port: string, { handle, note: comment }: FilterOwner): Entr
   return [
     { set: PORTS, element: { key: [port], comment } },
     { set: BEHIND, element: { key: [handle], data: [port], comment } },
-  ];
-}
-
-export function placesOf({ number, pod, home }: Claim, owner: FilterOwner): ElementPlace[] {
-  const sets = SETS[pod.family];
-  return [
-    { set: sets.claims, key: [owner.handle, number] },
-    { set: sets.pods, key: [pod] },
-    { set: sets.iptables, key: [pod] },
-    { set: sets.firewalld, key: [pod] },
-    ...(home === undefined
-      ? []
-      : [
-          { set: sets.home, key: [pod, home] },
-          { set: sets.ingress, key: [pod] },
-          { set: sets.isolated, key: [pod] },
-        ]),
   ];
 }
 
