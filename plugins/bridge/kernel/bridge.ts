@@ -144,10 +144,19 @@ function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
   return link;
 }
 
-/** Registers how to undo a change of a bridge, which stays if a container joins before that, and relies on it. */
-function undoUnlessJoined(call: Call, { index, name }: Link, what: string, undo: () => void): void {
+/**
+ * Registers how to undo a change of a bridge, which stays if a container joins before that, and relies on it.
+ * @param own the port that the change itself adds
+ */
+function undoUnlessJoined(
+  call: Call,
+  { index, name }: Link,
+  what: string,
+  undo: () => void,
+  own?: Link,
+): void {
   const { host } = call;
-  const known = new Set(listBridgePorts(host, index).map(port => port.index));
+  const known = new Set([...listBridgePorts(host, index), ...(own ? [own] : [])].map(port => port.index));
   call.onFailure(what, () =>
     withBridgeLock(name, () => {
       const isJoined = listBridgePorts(host, index).some(port => !known.has(port.index));
@@ -213,10 +222,11 @@ export function ensureUplink(call: Call<BridgeConf>, bridge: Link): void {
   if (!conf.uplinkInterface) return;
   const uplink = requireUplink(host, conf, bridge);
   if (uplink.master !== bridge.index) {
-    const known = new Set(listBridgePorts(host, bridge.index).map(({ index }) => index));
-    call.onFailure(`take "${uplink.name}" out of bridge "${bridge.name}"`, () =>
-      withBridgeLock(bridge.name, () => releaseUplink(host, uplink, bridge, known)),
-    );
+    const release = () => {
+      if (findLink(host, uplink.index)?.master === bridge.index)
+        setLink(host, uplink.index, { master: 0, up: (uplink.flags & IFF_UP) !== 0 });
+    };
+    undoUnlessJoined(call, bridge, `take "${uplink.name}" out of bridge "${bridge.name}"`, release, uplink);
     // In one request, the kernel would bring up what it then refuses as a port.
     setLink(host, uplink.index, { master: bridge.index });
   }
@@ -259,16 +269,6 @@ function findProblem(host: NetlinkSocket, link: Link, bridge: Link | undefined):
   }
   const [own] = listAddresses(host, link.index).filter(({ scope }) => scope < RT_SCOPE_LINK);
   return own && `it has address ${renderCidr(own.cidr)}; move that to the bridge first, or the node loses it`;
-}
-
-/** Containers that joined before the undo rely on the uplink. */
-function releaseUplink(host: NetlinkSocket, uplink: Link, bridge: Link, known: ReadonlySet<number>): void {
-  const current = findLink(host, uplink.index);
-  if (current?.master !== bridge.index) return;
-  const joined = listBridgePorts(host, bridge.index).some(
-    ({ index }) => index !== uplink.index && !known.has(index),
-  );
-  if (!joined) setLink(host, uplink.index, { master: 0, up: (uplink.flags & IFF_UP) !== 0 });
 }
 
 /**
