@@ -1,5 +1,6 @@
 // How is a question put to servers, and which of their answers counts?
 
+import { attempt } from '../../src/cni/errors.ts';
 import { parseMac } from '../../src/net/interface.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
 import { bindSocket, closeSocket, openSocket } from '../../src/sys/inet-socket.ts';
@@ -316,10 +317,7 @@ export async function withClient<T>(
 
 function occupyPort(): () => void {
   const socket = openSocket('udp', 4);
-  try {
-    bindSocket(socket, 'udp', CLIENT_PORT);
-  } catch {
-    // A program of the container has the port, which does as well.
-  }
+  // If not, a program of the container has the port, which does as well.
+  attempt(() => bindSocket(socket, 'udp', CLIENT_PORT));
   return () => closeSocket(socket);
 }

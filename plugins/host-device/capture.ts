@@ -3,7 +3,6 @@
 // Addresses and routes are kept as the kernel's own messages, and sent back with the index that the device has then: what this program
 // has no name for comes home as well.
 
-import { describeError } from '../../src/cni/errors.ts';
 import { renderCidr, renderIp } from '../../src/net/ip.ts';
 import { attrs, type Field, type Request, s32, u8, u32, Writer } from '../../src/netlink/codec.ts';
 import {
@@ -37,7 +36,8 @@ import {
   restoreRoutes,
   routeThrough,
 } from '../../src/netlink/rtnl/route.ts';
-import { isNetlinkError, NetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
+import { NetlinkError, type NetlinkSocket, tolerating } from '../../src/netlink/socket.ts';
+import { problemsOf } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import type { DeviceRecord } from './record.ts';
 
@@ -147,7 +147,9 @@ export function restore(host: NetlinkSocket, link: Link, record: DeviceRecord): 
   const outcomes = host.attemptAll(requests);
   return [
     ...outcomes.flatMap(outcome => (outcome instanceof NetlinkError ? [outcome.message] : [])),
-    ...addressesOf(record, link.index).flatMap(address => problemsOf(() => restoreAddress(host, address))),
+    ...addressesOf(record, link.index).flatMap(address =>
+      problemsOf(() => tolerating([Errno.EEXIST], () => restoreAddress(host, address))),
+    ),
     // A device that is down has no routes.
     ...(up ? restoreRoutes(host, routesOf(record, link.index)).map(({ message }) => message) : []),
   ];
@@ -176,15 +178,6 @@ function renderSource({ source }: Route): string[] {
 
 function describeRoute({ dst, gateway, table }: Route): string {
   return `${renderCidr(dst)}${gateway ? ` via ${renderIp(gateway)}` : ''} table ${table}`;
-}
-
-function problemsOf(step: () => void): string[] {
-  try {
-    step();
-    return [];
-  } catch (thrown) {
-    return isNetlinkError(thrown, Errno.EEXIST) ? [] : [describeError(thrown)];
-  }
 }
 
 /**

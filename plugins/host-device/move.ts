@@ -4,7 +4,7 @@ import { refuseTakenName } from '../../src/attach/container.ts';
 import type { Layer3 } from '../../src/attach/device.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { findOwner } from '../../src/cni/attachment.ts';
-import { type CniError, describeError, invalidConfig, tryAgainLater } from '../../src/cni/errors.ts';
+import { attempt, type CniError, describeError, invalidConfig, tryAgainLater } from '../../src/cni/errors.ts';
 import type { ResultRoute } from '../../src/cni/result.ts';
 import { bootId } from '../../src/files/process-stat.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
@@ -23,7 +23,7 @@ import {
 } from '../../src/netlink/rtnl/link.ts';
 import { RESERVED_TABLES, type Route, RT_TABLE_MAIN, routeThrough } from '../../src/netlink/rtnl/route.ts';
 import { isBySource, type Rule, removeRule } from '../../src/netlink/rtnl/rule.ts';
-import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
+import { isNetlinkError, type NetlinkSocket, tolerating } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { ContainerNetns } from '../../src/plugin/invocation.ts';
 import { Errno } from '../../src/sys/errno.ts';
@@ -475,21 +475,16 @@ function rename(host: NetlinkSocket, link: Link, name: string): Link {
 
 /** In the container, another interface may have the name that the device has on the host. */
 function renameIfFree(container: NetlinkSocket, index: number, name: string): void {
-  try {
-    setLink(container, index, { name });
-  } catch (thrown) {
-    if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
-  }
+  tolerating([Errno.EEXIST], () => setLink(container, index, { name }));
 }
 
 /** The container keeps the device as it was: a later DEL tries again. */
 function putBack(container: NetlinkSocket, { index, name }: Link): void {
-  try {
+  // The first error says more than one from here.
+  attempt(() => {
     setLink(container, index, { name });
     setLink(container, index, { up: true });
-  } catch {
-    // The first error says more.
-  }
+  });
 }
 
 function nameTaken(name: string, ifname: string, cause?: unknown): CniError {

@@ -39,7 +39,7 @@ import { requireLinkChanges } from '../../src/netlink/rtnl/kinds.ts';
 import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
-import { isNetlinkError } from '../../src/netlink/socket.ts';
+import { tolerating } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin, type KeptAttachments } from '../../src/plugin/define.ts';
 import { confirm, requireReadiness, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
@@ -311,12 +311,10 @@ async function configure(
 function copyRules(call: Call, rules: readonly RecordedRule[]): void {
   for (const { from, table, priority } of rules) {
     const rule = { from: parseCidr(from), table, priority };
-    try {
+    const isAdded = tolerating([Errno.EEXIST], () => {
       addRule(call.container, rule);
-    } catch (thrown) {
-      if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
-      continue;
-    }
-    call.onFailure(`delete the rule for ${from}`, () => removeRule(call.container, rule));
+      return true;
+    });
+    if (isAdded) call.onFailure(`delete the rule for ${from}`, () => removeRule(call.container, rule));
   }
 }

@@ -1,7 +1,7 @@
 // Which device of the host does the configuration mean, and does the kernel drive it at all?
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { invalidConfig } from '../../src/cni/errors.ts';
+import { attempt, invalidConfig } from '../../src/cni/errors.ts';
 import { namesIn } from '../../src/files/read-file.ts';
 import { findLink, type Link, listLinks, lowerOf } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
@@ -44,7 +44,8 @@ export function select(host: NetlinkSocket, selector: Selector, sys = SYS): Sele
   const dir = join(sys, 'bus/pci/devices', pciAddress);
   const what = `PCI device "${pciAddress}"`;
   if (!existsSync(dir)) return absent(`there is no ${what}`);
-  if (USERSPACE_DRIVERS.includes(driverOf(dir))) return { kind: 'userspace', pciAddress };
+  const driver = attempt(() => basename(readlinkSync(join(dir, 'driver')))) ?? '';
+  if (USERSPACE_DRIVERS.includes(driver)) return { kind: 'userspace', pciAddress };
   const below = namesIn(dir).filter(name => name.startsWith('virtio'));
   return firstOf(
     host,
@@ -77,14 +78,6 @@ function firstOf(host: NetlinkSocket, dirs: readonly string[], what: string): Se
 function linkOf(host: NetlinkSocket, name: string): Selected {
   const link = findLink(host, name);
   return link ? { kind: 'interface', link } : absent(`there is no interface "${name}" on the host`);
-}
-
-function driverOf(dir: string): string {
-  try {
-    return basename(readlinkSync(join(dir, 'driver')));
-  } catch {
-    return '';
-  }
 }
 
 function absent(why: string): Selected {

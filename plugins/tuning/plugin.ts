@@ -19,7 +19,7 @@ import {
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
-import { requireResult } from '../../src/plugin/steps.ts';
+import { problemsOf, requireResult } from '../../src/plugin/steps.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { findSysctl, requireWritableSysctl, writeSysctl } from '../../src/sys/sysctl.ts';
 import { readAllowlist, refuseUnlisted, type Sysctl } from './allowlist.ts';
@@ -429,14 +429,5 @@ function restoreSysctl(path: string, value: string): void {
     // A parameter that disappeared with its interface needs no restoring.
     const { code } = ((thrown as Error).cause ?? {}) as NodeJS.ErrnoException;
     if (code !== 'ENOENT') throw thrown;
-  }
-}
-
-function problemsOf(step: () => void): string[] {
-  try {
-    step();
-    return [];
-  } catch (thrown) {
-    return [describeError(thrown)];
   }
 }

@@ -3,7 +3,7 @@
 // What the container's own kernel sends through an interface ends at the output hooks of ARP and IP: answers, announcements, probes,
 // reports of multicast groups. So no neighbour and no switch learns of it. What is bridged through the container, as the frames of a
 // virtual machine are, passes: a machine that runs speaks for itself. The tables end with the namespace.
-import { tryAgainLater } from '../cni/errors.ts';
+import { attempt, tryAgainLater } from '../cni/errors.ts';
 import { decide, isEqual, loadMeta, NF_DROP, REG } from '../netlink/nft/expr.ts';
 import { commit, type Table } from '../netlink/nft/message.ts';
 import { addChain, addRule, addTable, deleteTable, encodeFields, hasTable } from '../netlink/nft/table.ts';
@@ -60,12 +60,8 @@ export function endQuiet(netns: Netns, container: NetlinkSocket, ifnames: readon
 
 /** Whether some interface of the container is quiet: then it asks for no address, since the one that has it would answer. */
 export function isQuiet(netns: Netns): boolean {
-  try {
-    return inNftables(netns, socket => TABLES.some(table => hasTable(socket, table)));
-  } catch {
-    // A kernel without nf_tables keeps nothing quiet.
-    return false;
-  }
+  // A kernel without nf_tables keeps nothing quiet.
+  return attempt(() => inNftables(netns, socket => TABLES.some(table => hasTable(socket, table)))) ?? false;
 }
 
 function inNftables<T>(netns: Netns, work: (socket: NetlinkSocket) => T): T {

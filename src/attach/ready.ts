@@ -7,6 +7,7 @@
 // exists at once, but another work item joins its solicited-node group and then adds the route that delivers packets for it
 // locally.
 
+import { attempt } from '../cni/errors.ts';
 import type { Log } from '../log.ts';
 import { FAMILIES, type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { isLegacyDropping } from '../netlink/iptables/nat.ts';
@@ -122,14 +123,11 @@ export function warnOfDroppingChains(call: Call, isTold = false): void {
 }
 
 function listDropping(call: Call, isTold: boolean): string[] {
-  try {
-    return listDroppingChains(call.hostNft, 'forward')
-      .filter(({ table, chain }) => !(isTold && table.name === 'filter' && chain === 'FORWARD'))
-      .map(({ table, chain }) => `chain "${chain}" of table ${renderTable(table)}`);
-  } catch {
-    // A kernel without nf_tables drops nothing there; code that needs nf_tables reports its absence itself.
-    return [];
-  }
+  // A kernel without nf_tables drops nothing there; code that needs nf_tables reports its absence itself.
+  const chains = attempt(() => listDroppingChains(call.hostNft, 'forward')) ?? [];
+  return chains
+    .filter(({ table, chain }) => !(isTold && table.name === 'filter' && chain === 'FORWARD'))
+    .map(({ table, chain }) => `chain "${chain}" of table ${renderTable(table)}`);
 }
 
 function listLegacyDropping(): string[] {

@@ -6,6 +6,7 @@
 
 import { statSync } from 'node:fs';
 import type { Snapshot } from '../attachments/snapshot.ts';
+import { attempt } from '../cni/errors.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { Log } from '../log.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
@@ -68,11 +69,8 @@ export class SegmentNetns {
 }
 
 function isAt(path: string, netns: Netns): boolean {
-  try {
-    return sameNetns(statSync(path), netns);
-  } catch {
-    return false;
-  }
+  const found = attempt(() => statSync(path));
+  return found !== undefined && sameNetns(found, netns);
 }
 
 /** An invocation as {@link serve} gets it: its standard input is read only if the verb needs it, since VERSION has none. */

@@ -176,12 +176,8 @@ function atPath(result: Result | undefined, { command, netns }: CniEnv): Result 
 }
 
 function fileIdOf(path: string): string | undefined {
-  try {
-    const { dev, ino } = statSync(path);
-    return `${dev} ${ino}`;
-  } catch {
-    return undefined;
-  }
+  const found = attempt(() => statSync(path));
+  return found && `${found.dev} ${found.ino}`;
 }
 
 /** An unreadable result must not prevent the deletion of a container: DEL has to work without one anyway. */

@@ -48,6 +48,16 @@ export function mend(check: () => void, putBack: () => void): void {
   }
 }
 
+/** Runs a step whose failure keeps nothing else from being done. @returns what it failed with, human-readable */
+export function problemsOf(step: () => void): string[] {
+  try {
+    step();
+    return [];
+  } catch (thrown) {
+    return [describeError(thrown)];
+  }
+}
+
 /**
  * Runs every step in order, even after one failed, as DEL and GC must.
  * @throws CniError with the code of the first failure and the messages of all

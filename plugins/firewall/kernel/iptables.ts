@@ -14,9 +14,9 @@ import {
 } from '../../../src/netlink/iptables/filter.ts';
 import { hasLegacyTable, isLegacyDropping } from '../../../src/netlink/iptables/nat.ts';
 import {
+  doProgramsChange,
   hasLegacyTools,
   inTurn,
-  restoreMode,
   restoreTable,
   type SavedTable,
   saveTable,
@@ -101,20 +101,12 @@ function familiesOf(pods: readonly Ip[]): Family[] {
 
 /** If no program is installed, one that is installed later will use nf_tables. */
 function tablesOf(socket: NetlinkSocket, family: Family): TablePlace[] {
-  if (modeOf(family) === 'legacy') {
+  if (doProgramsChange(family, 'legacy')) {
     const isBoth = hasChain(socket, filterTable(family), CNI_FORWARD);
     return [{ family, mode: 'any' }, ...(isBoth ? [{ family, mode: 'nft' as const }] : [])];
   }
   const hasOld = hasLegacyTable(family, 'filter') && hasLegacyTools(family);
   return [{ family, mode: 'nft' }, ...(hasOld ? [{ family, mode: 'legacy' as const }] : [])];
-}
-
-function modeOf(family: Family): 'nft' | 'legacy' {
-  try {
-    return restoreMode(family);
-  } catch {
-    return 'nft';
-  }
 }
 
 /** A foreign table with that name is not iptables', and a kernel may lack what iptables needs in nf_tables. */

@@ -4,7 +4,7 @@ import { readdirSync } from 'node:fs';
 import type { ChainOwner } from '../../../src/attach/owner.ts';
 import { cniCacheDir, runDir } from '../../../src/cni/directories.ts';
 import type { HandoverMode } from '../../../src/cni/env.ts';
-import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { attempt, CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { findUse } from '../../../src/ipam/holders.ts';
 import { FAMILIES, type Family, type Ip, ipToBytes, renderIp } from '../../../src/net/ip.ts';
 import {
@@ -159,15 +159,11 @@ function podsByContainer(socket: NetlinkSocket) {
 
 /** Names of libcni's cached results, `<network>-<container>-<interface>`; undefined if they are not stored where we look. */
 function recordsOf(kept: KeptAttachments): readonly string[] | undefined {
-  try {
-    const names = readdirSync(`${cniCacheDir()}/results`);
-    const isElsewhere = kept.some(
-      ({ network, containerId, ifname }) => !names.includes(`${network}-${containerId}-${ifname}`),
-    );
-    return isElsewhere ? undefined : names;
-  } catch {
-    return undefined;
-  }
+  const names = attempt(() => readdirSync(`${cniCacheDir()}/results`));
+  const isElsewhere = kept.some(
+    ({ network, containerId, ifname }) => !names?.includes(`${network}-${containerId}-${ifname}`),
+  );
+  return isElsewhere ? undefined : names;
 }
 
 function isAnothers(socket: NetlinkSocket, pod: Ip, containerId: string): boolean {
