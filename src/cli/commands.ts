@@ -1,14 +1,6 @@
 // Which commands does the tool have, and which options and arguments do they take?
 import { CAPABILITY_OPTIONS } from './capability-options.ts';
-import {
-  type Command,
-  type CommandModule,
-  type CommandOption,
-  flag,
-  UsageError,
-  value,
-  values,
-} from './command.ts';
+import { type Command, type CommandOption, flag, UsageError, value, values } from './command.ts';
 import { SHELLS } from './completion/question.ts';
 import { PRINTABLE, SWITCH_FROM_MULTUS } from './install/print-options.ts';
 import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
@@ -105,7 +97,7 @@ const ROWS: readonly Row[] = [
     summary: 'attach a network namespace to a network and print the result',
     usage: '<network> <netns>',
     options: { ...ATTACHMENT_OPTIONS, 'dry-run': DRY_CHAIN },
-    load: orDry('add', () => import('./commands/add.ts')),
+    load: () => import('./commands/add.ts'),
   },
   {
     name: 'check',
@@ -125,7 +117,7 @@ const ROWS: readonly Row[] = [
       ),
       'dry-run': DRY_CHAIN,
     },
-    load: orDry('del', () => import('./commands/del.ts')),
+    load: () => import('./commands/del.ts'),
   },
   {
     name: 'set',
@@ -143,7 +135,7 @@ const ROWS: readonly Row[] = [
         'have the plugins say whether they can make the change, and show which would be called',
       ),
     },
-    load: orDry('set', () => import('./commands/set.ts')),
+    load: () => import('./commands/set.ts'),
   },
   {
     name: 'attach',
@@ -158,7 +150,7 @@ const ROWS: readonly Row[] = [
       'default-route': flag('allow the network to add a default route beside the one that the container has'),
       'dry-run': DRY_CHAIN,
     },
-    load: orDry('attach', () => import('./commands/attach.ts')),
+    load: () => import('./commands/attach.ts'),
   },
   {
     name: 'detach',
@@ -169,7 +161,7 @@ const ROWS: readonly Row[] = [
       force: flag("detach also the container's first interface, and what another program attached"),
       'dry-run': DRY_CHAIN,
     },
-    load: orDry('detach', () => import('./commands/detach.ts')),
+    load: () => import('./commands/detach.ts'),
   },
   {
     name: 'gc',
@@ -647,14 +639,6 @@ export const COMMANDS: readonly Command[] = ROWS.map(({ usage = '', ...row }) =>
   const max = count(/<[^>]*>/g);
   return { usage, positionals: { min: max - count(/\[<[^>]*>\]/g), max }, ...row };
 });
-
-/** With `--dry-run`, the chain is only looked at. */
-function orDry(
-  name: 'add' | 'del' | 'set' | 'attach' | 'detach',
-  load: () => Promise<CommandModule>,
-): Command['load'] {
-  return call => (call.on('dry-run') ? import('./dry-run.ts').then(all => all[name]) : load());
-}
 
 function only(options: Command['options'], ...names: string[]): Command['options'] {
   return Object.fromEntries(Object.entries(options).filter(([name]) => names.includes(name)));

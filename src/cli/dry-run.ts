@@ -1,5 +1,5 @@
-// What would a command call that attaches, changes or detaches, with --dry-run?
-import { changeNetwork } from '../chain/change.ts';
+// What would a command call that attaches, changes or detaches, with --dry-run? They load this file only then.
+import { type Change, changeNetwork } from '../chain/change.ts';
 import type { Conflist, PluginEntry } from '../chain/config/conflist.ts';
 import { findExecutable } from '../chain/config/find-plugin.ts';
 import { findConfigOfAdd, findRemembered, idOf, withCachedArgs } from '../chain/records/known-add.ts';
@@ -7,20 +7,15 @@ import { buildRequest } from '../chain/run/call-plugins.ts';
 import { type Attachment, type ChainRuntime, checkAttachment } from '../chain/run/runtime.ts';
 import { CniError, decodingFailure, ErrorCode } from '../cni/errors.ts';
 import { oneLine, renderTable } from '../lab/words.ts';
+import type { RecordedAttachment } from '../node/facts.ts';
 import { namesOf, readStorageNames } from '../node/names.ts';
 import { titleOf } from '../node/words.ts';
 import { maskSecrets } from '../observe/secrets.ts';
 import { closeNetns, openNetns } from '../sys/netns.ts';
 import type { AnswerOf } from './answers/kinds.ts';
-import { capabilitiesOf } from './capability-options.ts';
-import type { CommandCall, CommandModule } from './command.ts';
-import { argsFor } from './commands/attach.ts';
-import { loadOrRecall } from './commands/del.ts';
-import { changeOf } from './commands/set.ts';
+import type { CommandCall } from './command.ts';
 import { printAnswer } from './output/print.ts';
-import { planAttach, refuseNeeded, whereRecorded } from './running/change.ts';
-import { findKnown, findPlace, pickAttachment } from './running/container.ts';
-import { attachmentOf, findUnread, loadTarget, runtimeOf } from './target.ts';
+import { findUnread } from './target.ts';
 import { widthOf } from './terminal/lines.ts';
 
 type Plan = AnswerOf<'ChainPlan'>;
@@ -35,66 +30,7 @@ interface Planned {
   readonly order: readonly number[];
 }
 
-export const add: CommandModule = {
-  run(call) {
-    const attachment = attachmentOf(call);
-    return showAdd(call, loadTarget(call), attachment, runtimeOf(call));
-  },
-};
-
-export const attach: CommandModule = {
-  run(call) {
-    const [given = '', network = ''] = call.positionals;
-    const list = loadTarget(call, network);
-    const runtime = runtimeOf(call);
-    const container = findKnown(given, call.cwd, runtime);
-    const wanted = {
-      network,
-      ifname: call.text('ifname'),
-      args: argsFor(container, call),
-      capabilityArgs: capabilitiesOf(call),
-    };
-    return showAdd(call, list, planAttach(container, findPlace(container, runtime), wanted), runtime);
-  },
-};
-
-/** `catena set --dry-run`; the plugins concerned have said that they could make the change. */
-export const set: CommandModule = {
-  async run(call) {
-    const [container = '', what = ''] = call.positionals;
-    const change = changeOf(call);
-    const own = runtimeOf(call);
-    const one = pickAttachment(findKnown(container, call.cwd, own), what);
-    const runtime = whereRecorded(one, own);
-    let planned: Planned | undefined;
-    await changeNetwork(one, change, runtime, ({ list, attachment }, order) => {
-      planned = { verb: 'SET', list, attachment, runtime, order };
-      return false;
-    });
-    return show(call, planned as Planned);
-  },
-};
-
-export const del: CommandModule = {
-  run(call) {
-    const attachment = attachmentOf(call);
-    const runtime = runtimeOf(call);
-    return showDel(call, loadOrRecall(call, attachment, runtime), attachment, runtime);
-  },
-};
-
-export const detach: CommandModule = {
-  run(call) {
-    const [given = '', what = ''] = call.positionals;
-    const own = runtimeOf(call);
-    const container = findKnown(given, call.cwd, own);
-    const one = pickAttachment(container, what);
-    if (!call.on('force')) refuseNeeded(one, container);
-    return showDel(call, undefined, one, whereRecorded(one, own));
-  },
-};
-
-function showAdd(call: CommandCall, list: Conflist, attachment: Attachment, runtime: ChainRuntime) {
+export function showAdd(call: CommandCall, list: Conflist, attachment: Attachment, runtime: ChainRuntime) {
   checkAttachment(attachment, 'ADD', runtime);
   for (const warning of findUnread(list, attachment.capabilityArgs ?? {})) call.warn(warning);
   try {
@@ -105,8 +41,23 @@ function showAdd(call: CommandCall, list: Conflist, attachment: Attachment, runt
   return show(call, { verb: 'ADD', list, attachment, runtime, order: [...list.plugins.keys()] });
 }
 
+/** The plugins concerned have said that they could make the change. */
+export async function showChange(
+  call: CommandCall,
+  one: RecordedAttachment,
+  change: Change,
+  runtime: ChainRuntime,
+) {
+  let planned: Planned | undefined;
+  await changeNetwork(one, change, runtime, ({ list, attachment }, order) => {
+    planned = { verb: 'SET', list, attachment, runtime, order };
+    return false;
+  });
+  return show(call, planned as Planned);
+}
+
 /** @param given used if no configuration of its ADD is on record */
-function showDel(
+export function showDel(
   call: CommandCall,
   given: Conflist | undefined,
   attachment: Attachment & { readonly network?: string },

@@ -380,8 +380,8 @@ const MAY_LOAD_LAZILY = [
   'src/cli/output/format',
   // Nor for gRPC or a cluster, but who asked for them.
   'src/cli/commands/daemon',
-  // Nor for a plugin whose DEL never succeeds, but who gives it up.
-  'src/cli/commands/del',
+  // Nor for a plan of the calls, but who asks for --dry-run, nor for a plugin whose DEL never succeeds, but who gives it up.
+  ...['add', 'attach', 'set', 'detach', 'del'].map(name => `src/cli/commands/${name}`),
   // Nor for a cluster, but whose configuration names one.
   'src/cli/daemon/background',
 ];

@@ -4,11 +4,16 @@ import { findNetworkOfAdd } from '../../chain/records/known-add.ts';
 import { deleteNetwork } from '../../chain/run/run.ts';
 import type { Attachment, ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import type { CommandCall } from '../command.ts';
-import { attachmentOf, loadTarget, watched } from '../target.ts';
+import { attachmentOf, loadTarget, runtimeOf, watched } from '../target.ts';
 
 /** Detaches the namespace, which may be missing; an empty path means the same. */
 export async function run(call: CommandCall): Promise<number> {
   const attachment = attachmentOf(call);
+  if (call.on('dry-run')) {
+    const runtime = runtimeOf(call);
+    const { showDel } = await import('../dry-run.ts');
+    return showDel(call, loadOrRecall(call, attachment, runtime), attachment, runtime);
+  }
   await watched(call, 'DEL', attachment, async runtime => {
     const del = (how: ChainRuntime) => deleteNetwork(loadOrRecall(call, attachment, how), attachment, how);
     if (!call.on('forget')) return del(runtime);
@@ -20,7 +25,7 @@ export async function run(call: CommandCall): Promise<number> {
 }
 
 /** A network whose file is missing or broken can still be deleted if its ADD was recorded. */
-export function loadOrRecall(call: CommandCall, attachment: Attachment, runtime: Runtime): Conflist {
+function loadOrRecall(call: CommandCall, attachment: Attachment, runtime: Runtime): Conflist {
   try {
     return loadTarget(call);
   } catch (error) {

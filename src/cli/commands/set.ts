@@ -14,8 +14,12 @@ import { runtimeOf, watched } from '../target.ts';
 export async function run(call: CommandCall): Promise<number> {
   const [container = '', what = ''] = call.positionals;
   const change = changeOf(call);
-  const found = findKnown(container, call.cwd, runtimeOf(call));
-  const one = pickAttachment(found, what);
+  const own = runtimeOf(call);
+  const one = pickAttachment(findKnown(container, call.cwd, own), what);
+  if (call.on('dry-run')) {
+    const { showChange } = await import('../dry-run.ts');
+    return showChange(call, one, change, whereRecorded(one, own));
+  }
   const work = (runtime: ChainRuntime) => changeNetwork(one, change, whereRecorded(one, runtime));
   const result = await watched(call, 'SET', one, work, one.network);
   await printData(call, result, CNITOOLS_INDENT);
@@ -23,7 +27,7 @@ export async function run(call: CommandCall): Promise<number> {
 }
 
 /** What the command line changes. @throws UsageError if that is nothing */
-export function changeOf(call: CommandCall): Change {
+function changeOf(call: CommandCall): Change {
   const [capabilityArgs, conf] = [capabilitiesOf(call), call.text('conf')];
   if (call.text('cap') === undefined && conf === undefined && Object.keys(capabilityArgs).length === 0)
     throw new UsageError('Cannot change anything: --port, --rate, --cap or --conf is missing');
