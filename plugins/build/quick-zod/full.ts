@@ -3,7 +3,6 @@ export {
   _default,
   array,
   boolean,
-  custom,
   enum,
   extend,
   int,

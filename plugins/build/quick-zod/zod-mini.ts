@@ -17,10 +17,6 @@ export function safeParse(schema: Schema, ...args: Parameters<Schema['safeParse'
   return schema.safeParse(...args);
 }
 
-export function parse(schema: Schema, ...args: Parameters<Schema['parse']>): unknown {
-  return schema.parse(...args);
-}
-
 type ZodSchema = Zod.core.$ZodType;
 type ZodCheck = Zod.core.$ZodCheck<never>;
 type Zods = typeof Zod;
@@ -180,10 +176,6 @@ function enumOf(values: readonly string[]): Schema {
 }
 
 export { enumOf as enum };
-
-export function custom(holds: (value: unknown) => boolean): Schema {
-  return new Schema({ make: zod => zod.custom(holds), accept: value => (holds(value) ? value : UNSURE) });
-}
 
 export function refine(holds: (value: unknown) => boolean, message?: string): Check {
   return { make: zod => zod.refine(holds, message), holds };

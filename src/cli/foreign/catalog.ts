@@ -33,7 +33,7 @@ export function entrySchema(schema: JsonObject): z.core.$ZodType {
 }
 
 function convert(node: unknown, place: SchemaPlace): Zod {
-  if (node === false) return z.custom(() => false, 'must be absent');
+  if (node === false) return z.unknown().check(z.refine(() => false, 'must be absent'));
   if (!isObject(node)) return z.unknown();
   if (typeof node.$ref === 'string') return follow(node.$ref, place);
   if (Array.isArray(node.enum)) return anyValueOf(node.enum);
