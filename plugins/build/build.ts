@@ -49,33 +49,25 @@ const LOCK_DEADLINE_MS = 120_000;
  */
 const EXEC_ARGV = ['--'];
 
-/** What to build, and where to put it; the defaults are the repository's own values. */
-interface BuildOptions {
-  /** The module that dispatches on the called name; default `plugins/main.ts`. */
-  readonly entry?: string;
-  /** The directory that gets `bin/`, `lib/`, `types/` and `schemas/`; default `dist`. */
-  readonly outDir?: string;
-  /** Build even if no input changed. */
-  readonly force?: boolean;
-}
+/** The module that dispatches on the called name. */
+const ENTRY = path.join(ROOT, 'plugins/main.ts');
+
+/** Gets `bin/`, `lib/`, `types/` and `schemas/`. */
+const DIST = path.join(ROOT, 'dist');
 
 /**
  * Compiles the executables and the contents of the npm package, unless their inputs are unchanged. Names appear under their final
  * path only when complete, so a running chain never executes half a file.
  * @returns whether anything was built, and why there is no front
  */
-async function build(options: BuildOptions = {}): Promise<{ built: boolean; problem?: string }> {
-  const entry = path.resolve(options.entry ?? path.join(ROOT, 'plugins/main.ts'));
-  const outDir = path.resolve(options.outDir ?? path.join(ROOT, 'dist'));
-  if (!fs.existsSync(entry)) throw new Error(`Cannot build the executables: "${entry}" does not exist`);
-  fs.mkdirSync(path.join(outDir, 'bin'), { recursive: true });
-
-  const unlock = await lock(path.join(outDir, '.build-lock'));
+async function build(): Promise<{ built: boolean; problem?: string }> {
+  fs.mkdirSync(path.join(DIST, 'bin'), { recursive: true });
+  const unlock = await lock(path.join(DIST, '.build-lock'));
   try {
-    const stamp = path.join(outDir, '.inputs');
-    const inputs = hashInputs(entry);
-    if (!options.force && tryRead(stamp) === inputs && isComplete(outDir)) return { built: false };
-    const problem = await compileExecutables(entry, outDir, await buildPackage(outDir));
+    const stamp = path.join(DIST, '.inputs');
+    const inputs = hashInputs();
+    if (tryRead(stamp) === inputs && isComplete()) return { built: false };
+    const problem = await compileExecutables(await buildPackage(DIST));
     fs.writeFileSync(stamp, inputs);
     return { built: true, ...(problem === undefined ? {} : { problem }) };
   } finally {
@@ -93,19 +85,15 @@ export async function buildPackage(outDir: string): Promise<string> {
 }
 
 /** @returns why there is no front; undefined if there is one */
-async function compileExecutables(
-  entry: string,
-  outDir: string,
-  library: string,
-): Promise<string | undefined> {
-  const binDir = path.join(outDir, 'bin');
+async function compileExecutables(library: string): Promise<string | undefined> {
+  const binDir = path.join(DIST, 'bin');
   const core = path.join(binDir, `.${CORE_NAME}-${process.pid}`);
   const front = `${core}-front`;
   const link = `${core}-link`;
   try {
-    const compiled = await compileFront(front, path.join(outDir, 'front'));
+    const compiled = await compileFront(front, path.join(DIST, 'front'));
     const hasFront = !('problem' in compiled);
-    await compile(entry, core, { library, front: hasFront ? front : undefined });
+    await compile(core, { library, front: hasFront ? front : undefined });
     // The Bun program first: a front without it is of no use.
     for (const name of [CORE_NAME, RUNNER_NAME, ...PLUGIN_NAMES]) {
       fs.linkSync(hasFront && name !== CORE_NAME ? front : core, link);
@@ -127,13 +115,9 @@ interface CompileOptions {
   readonly runtime?: string;
 }
 
-export async function compile(
-  entry: string,
-  outfile: string,
-  { library, front, runtime }: CompileOptions,
-): Promise<void> {
+export async function compile(outfile: string, { library, front, runtime }: CompileOptions): Promise<void> {
   await Bun.build({
-    entrypoints: [entry],
+    entrypoints: [ENTRY],
     target: 'bun',
     format: 'esm',
     minify: true,
@@ -146,7 +130,7 @@ export async function compile(
       libraryPlugin(library),
       frontPlugin(front),
       streamlessExecaPlugin(),
-      chunksPlugin(entry),
+      chunksPlugin(),
     ],
     compile: {
       outfile,
@@ -162,20 +146,20 @@ export async function compile(
   });
 }
 
-function isComplete(outDir: string): boolean {
+function isComplete(): boolean {
   const library = ['lib/index.js', 'types/index.d.ts', 'schemas/conflist.json'];
-  if (!library.every(file => fs.existsSync(path.join(outDir, file)))) return false;
+  if (!library.every(file => fs.existsSync(path.join(DIST, file)))) return false;
   const inodes = [CORE_NAME, RUNNER_NAME, ...PLUGIN_NAMES].map(name => {
-    return fs.statSync(path.join(outDir, 'bin', name), { throwIfNoEntry: false })?.ino;
+    return fs.statSync(path.join(DIST, 'bin', name), { throwIfNoEntry: false })?.ino;
   });
   // Every name but the first is one file: the front, or without a compiler the Bun program.
   return inodes.every((inode, i) => inode !== undefined && (i === 0 || inode === inodes[1]));
 }
 
-function hashInputs(entry: string): string {
+function hashInputs(): string {
   const compilers = findCompilers(process.arch).join();
   const hash = createHash('sha256').update(
-    `${Bun.version} ${Bun.revision} ${process.arch} ${compilers} ${entry}\n`,
+    `${Bun.version} ${Bun.revision} ${process.arch} ${compilers} ${ENTRY}\n`,
   );
   const files = ['src', 'plugins'].flatMap(folder => {
     return fs
@@ -184,7 +168,7 @@ function hashInputs(entry: string): string {
       .map(name => path.join(folder, name));
   });
   const roots = ['package.json', 'package-lock.json', 'tsconfig.json'];
-  for (const file of [...files.sort(), ...roots, path.relative(ROOT, entry)]) {
+  for (const file of [...files.sort(), ...roots]) {
     hash
       .update(`${file}\0`)
       .update(fs.readFileSync(path.join(ROOT, file)))
@@ -282,8 +266,8 @@ export const quickZod: BunPlugin = {
   },
 };
 
-export function chunksPlugin(entry: string): BunPlugin {
-  return joinChunks(entry, name => (name === 'zod/mini' ? QUICK_ZOD : undefined));
+export function chunksPlugin(): BunPlugin {
+  return joinChunks(ENTRY, name => (name === 'zod/mini' ? QUICK_ZOD : undefined));
 }
 
 /** The packed package becomes a file inside the executable. */
@@ -344,19 +328,9 @@ function streamlessExecaPlugin(): BunPlugin {
 }
 
 if (import.meta.main) {
-  const value = (flag: string): string | undefined => {
-    const at = process.argv.indexOf(flag);
-    return at < 0 ? undefined : process.argv[at + 1];
-  };
-  const entry = value('--entry');
-  const outDir = value('--out-dir');
   const started = performance.now();
   try {
-    const { built, problem } = await build({
-      ...(entry === undefined ? {} : { entry }),
-      ...(outDir === undefined ? {} : { outDir }),
-      force: process.argv.includes('--force'),
-    });
+    const { built, problem } = await build();
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     if (problem !== undefined)
       process.stderr.write(

@@ -36,7 +36,7 @@ export async function releaseFor(target: Target, outDir: string, cacheDir: strin
     const compiled = await compileFront(path.join(work, 'front'), path.join(work, 'tables'), target.arch);
     const front = 'problem' in compiled ? undefined : path.join(work, 'front');
     const runtime = findRuntime(target, cacheDir);
-    await compile(path.join(ROOT, 'plugins/main.ts'), core, { library, front, runtime });
+    await compile(core, { library, front, runtime });
     const packed = packArchive(
       entriesOf(name, fs.readFileSync(core), front === undefined ? undefined : fs.readFileSync(front)),
       TIME,

@@ -26,7 +26,7 @@ beforeAll(async () => {
     format: 'esm',
     splitting: true,
     metafile: true,
-    plugins: [quickZod, chunksPlugin(ENTRY)],
+    plugins: [quickZod, chunksPlugin()],
   });
   outputs = (built.metafile as unknown as { outputs: typeof outputs }).outputs;
   texts = new Map(await Promise.all(built.outputs.map(async one => [one.path, await one.text()] as const)));
