@@ -5,7 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, cacheFileOf, digestOf, sameAttachment, toId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { attempt, CniError, decodingFailure, ErrorCode, orTell } from '../cni/errors.ts';
-import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf, objectsIn, tryParse } from '../cni/json.ts';
 import {
   nameNewFile,
   putFile,
@@ -151,14 +151,8 @@ function isTexts(value: unknown): value is string[] {
  * itself.
  */
 function findSandbox(result: unknown, ifname: string): string {
-  const interfaces = isObject(result) ? memberOf(result, 'interfaces') : undefined;
-  if (!Array.isArray(interfaces)) return '';
-  for (const one of interfaces) {
-    if (!isObject(one) || memberOf(one, 'name') !== ifname) continue;
-    const sandbox = memberOf(one, 'sandbox');
-    if (isName(sandbox)) return sandbox;
-  }
-  return '';
+  const own = objectsIn(result, 'interfaces').filter(one => memberOf(one, 'name') === ifname);
+  return own.map(one => memberOf(one, 'sandbox')).find(isName) ?? '';
 }
 
 function isName(value: unknown): value is string {

@@ -8,7 +8,7 @@ import { type PluginCall, processSegments, type Segment, startPlugin } from '../
 import { keyOf } from '../cni/attachment.ts';
 import { attempt, CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { objectIn } from '../cni/invocation.ts';
-import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
+import { type JsonObject, objectsIn } from '../cni/json.ts';
 import { typesIn } from '../cni/plugin-about.ts';
 import { asWord } from '../net/interface.ts';
 import { isThere } from '../node/devices.ts';
@@ -146,11 +146,9 @@ function failureIn(
 
 /** The interfaces in the result of the ADD, as far as it is on record: `sandbox` is empty for those of the host. */
 function interfacesOf(result: JsonObject | undefined) {
-  const listed = result === undefined ? undefined : memberOf(result, 'interfaces');
-  return (Array.isArray(listed) ? listed : []).flatMap(one => {
-    if (!isObject(one) || typeof one.name !== 'string') return [];
-    return { name: one.name, sandbox: typeof one.sandbox === 'string' ? one.sandbox : '' };
-  });
+  return objectsIn(result, 'interfaces').flatMap(({ name, sandbox }) =>
+    typeof name === 'string' ? { name, sandbox: typeof sandbox === 'string' ? sandbox : '' } : [],
+  );
 }
 
 function leftBehind(name: string, sandbox: string): CniError {

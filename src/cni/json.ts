@@ -38,6 +38,12 @@ export function textsIn(value: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(all.filter((one): one is [string, string] => typeof one[1] === 'string'));
 }
 
+/** The objects in the list that an object has under a key in any letter case; none in anything else. */
+export function objectsIn(value: unknown, key: string): JsonObject[] {
+  const list = isObject(value) ? memberOf(value, key) : undefined;
+  return Array.isArray(list) ? list.filter(isObject) : [];
+}
+
 /** The value of a JSON text; undefined if the text is not JSON. */
 export function tryParse(text: string): unknown {
   return attempt(() => JSON.parse(text));

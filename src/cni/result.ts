@@ -3,7 +3,7 @@
 import type * as z from 'zod/mini';
 import { type Cidr, findCidr, type Ip, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.ts';
 import { CniError, ErrorCode, invalidConfig } from './errors.ts';
-import { checkObject, isObject, type JsonObject } from './json.ts';
+import { checkObject, isObject, type JsonObject, memberOf, objectsIn } from './json.ts';
 import { FamiliesResult, IpsResult, VersionedIpsResult } from './schemas.ts';
 
 /** Every released specification version, oldest first. */
@@ -168,6 +168,16 @@ export interface ResultIp {
   address: string;
   gateway?: string;
   interface?: number;
+}
+
+/** The addresses in what may be a result of any version. Those up to 0.2.0 have one of each family. */
+export function addressesTold(result: unknown): string[] {
+  const older = ['ip4', 'ip6'].flatMap(key => (isObject(result) ? [memberOf(result, key)] : []));
+  const told = [
+    ...objectsIn(result, 'ips').map(({ address }) => address),
+    ...older.filter(isObject).map(({ ip }) => ip),
+  ];
+  return told.filter(text => typeof text === 'string');
 }
 
 /** An address as a result has it. @param index of its interface among those of the result */

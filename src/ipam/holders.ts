@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { cniCacheDir } from '../cni/directories.ts';
-import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf, objectsIn, tryParse } from '../cni/json.ts';
 import { namesIfThere, readIfThere, tryRead, UNREADABLE } from '../files/read-file.ts';
 import { renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
@@ -198,11 +198,8 @@ function readRecord(file: string): JsonObject {
 }
 
 export function netnsIn(record: JsonObject, ifname: string | undefined): string | undefined {
-  const result = memberOf(record, 'result');
-  const interfaces = isObject(result) ? memberOf(result, 'interfaces') : undefined;
-  const own = Array.isArray(interfaces)
-    ? interfaces.find(one => isObject(one) && memberOf(one, 'name') === ifname)
-    : undefined;
-  const netns = memberOf(record, 'netns') ?? (isObject(own) ? memberOf(own, 'sandbox') : undefined);
+  const interfaces = objectsIn(memberOf(record, 'result'), 'interfaces');
+  const own = interfaces.find(one => memberOf(one, 'name') === ifname);
+  const netns = memberOf(record, 'netns') ?? (own && memberOf(own, 'sandbox'));
   return typeof netns === 'string' ? netns : undefined;
 }

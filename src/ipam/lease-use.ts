@@ -3,7 +3,7 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AttachmentId, findOwner, isSameContainer } from '../cni/attachment.ts';
-import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
+import { type JsonObject, memberOf, objectsIn } from '../cni/json.ts';
 import { findCidr, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
@@ -176,11 +176,8 @@ function lostIn(record: JsonObject, network: string): LostLease[] {
   const [containerId, ifname] = ['containerId', 'ifName'].map(key => memberOf(record, key));
   if (typeof containerId !== 'string' || typeof ifname !== 'string') return [];
   const held = addressesIn(netnsIn(record, ifname) ?? '');
-  const result = memberOf(record, 'result');
-  const ips = isObject(result) ? memberOf(result, 'ips') : undefined;
-  const addresses = (Array.isArray(ips) ? ips : []).map(one => isObject(one) && memberOf(one, 'address'));
-  return addresses
-    .flatMap(text => findCidr(String(text))?.ip ?? [])
+  return objectsIn(memberOf(record, 'result'), 'ips')
+    .flatMap(one => findCidr(String(memberOf(one, 'address')))?.ip ?? [])
     .filter(ip => held.has(renderIp(ip)))
     .map(ip => ({ ip, owner: { containerId, ifname } }));
 }

@@ -11,8 +11,9 @@ import type { SegmentRunner } from '../chain/run/segment.ts';
 import { keyOf, renderOwner } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { attempt } from '../cni/errors.ts';
-import { defined, isObject, memberOf } from '../cni/json.ts';
+import { defined } from '../cni/json.ts';
 import { devicesOf, type FindAbout, leaseDirsOf, type PluginEffects } from '../cni/plugin-about.ts';
+import { addressesTold } from '../cni/result.ts';
 import { isOfEarlierBoot } from '../files/process-stat.ts';
 import { rangeUsesOf } from '../ipam/range-use.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
@@ -100,7 +101,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
       state: unsettled !== undefined ? 'unsettled' : one.isGone ? 'gone' : 'attached',
       netns,
       origin: originOf(one),
-      addresses: addressesOf(one.result),
+      addresses: addressesTold(one.result),
       ...effectsOf(one, findAbout),
       routes: [...(inside?.routes ?? [])],
       ...defined({ why: unsettled, since: sinceOf(one, runtime.env), through }),
@@ -149,14 +150,6 @@ async function readHealth({ facts, runtime, openSegments }: NodePlaces): Promise
   const scope = { budgetMs: CHECK_BUDGET_MS, openSegments };
   const checks = await checkAll(facts.attachments().standing, runtime, scope);
   return new Map(checks.map(one => [keyOf(one), { state: one.state, ...defined({ problem: one.problem }) }]));
-}
-
-function addressesOf(result: KnownAttachment['result']): string[] {
-  const [ips, ...older] = ['ips', 'ip4', 'ip6'].map(key => result && memberOf(result, key));
-  const listed = (Array.isArray(ips) ? ips : []).map(one => (isObject(one) ? one.address : undefined));
-  // Results up to 0.2.0 have one address of each family.
-  const single = older.map(one => (isObject(one) ? one.ip : undefined));
-  return [...listed, ...single].filter(text => typeof text === 'string');
 }
 
 type Effects = Pick<NodeAttachment, 'ports' | 'rates' | 'policies'>;

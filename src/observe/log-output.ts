@@ -3,7 +3,7 @@
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { Writable } from 'node:stream';
 import { attempt } from '../cni/errors.ts';
-import { defined, isObject, type JsonObject, tryParse } from '../cni/json.ts';
+import { defined, isObject, type JsonObject, objectsIn, tryParse } from '../cni/json.ts';
 import { absolutePath } from '../files/read-file.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel, loadWinston } from '../log.ts';
 import { openUnixDatagram } from '../sys/service-manager.ts';
@@ -114,8 +114,9 @@ function outcomeOf(what: 'plugin' | 'request', code: number, fields: LogFields):
 }
 
 function addressesOf(result: JsonObject | undefined): LogFields {
-  const ips = Array.isArray(result?.ips) ? result.ips : [];
-  const addresses = ips.flatMap(ip => (isObject(ip) && typeof ip.address === 'string' ? [ip.address] : []));
+  const addresses = objectsIn(result, 'ips').flatMap(({ address }) =>
+    typeof address === 'string' ? [address] : [],
+  );
   return addresses.length ? { addresses } : {};
 }
 

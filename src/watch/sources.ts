@@ -3,7 +3,7 @@ import { type FSWatcher, statSync, watch } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { type AttachmentId, findOwner, isSameContainer, keyOf } from '../cni/attachment.ts';
 import { attempt } from '../cni/errors.ts';
-import { isObject } from '../cni/json.ts';
+import { objectsIn } from '../cni/json.ts';
 import type { Envelope } from '../netlink/codec.ts';
 import {
   decodeNftAddition,
@@ -388,8 +388,7 @@ function ownersOf(
 
 /** Whether the interface is what the result of its ADD says. */
 function isAsMade({ result }: WatchedAttachment, { name, isUp, mac, hasOtherMtu }: OtherEnd): boolean {
-  const interfaces = Array.isArray(result?.interfaces) ? result.interfaces.filter(isObject) : [];
-  const own = interfaces.find(one => one.name === name && one.sandbox);
+  const own = objectsIn(result, 'interfaces').find(one => one.name === name && one.sandbox);
   if (own === undefined || !isUp || hasOtherMtu) return false;
   return typeof own.mac !== 'string' || own.mac === '' || own.mac.toLowerCase() === mac;
 }

@@ -4,7 +4,8 @@ import { pastOf } from '../../attachments/store.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import type { CniArgs } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
+import { objectsIn } from '../../cni/json.ts';
+import { addressesTold } from '../../cni/result.ts';
 import { namespacePath } from '../../files/read-file.ts';
 import { type Inside, readInside } from '../../node/devices.ts';
 import { type RecordedAttachment, readRecords } from '../../node/facts.ts';
@@ -160,29 +161,14 @@ function placeBy(one: RecordedAttachment, { env }: ChainRuntime): ContainerPlace
   return isShown && compareNetns(netns, identity) === 'same' ? { netns, identity, inside } : undefined;
 }
 
-/**
- * Whether an interface is the one of a result: it has an address of it and, if the result tells it, its hardware address. Results up
- * to 0.2.0 have one address of each family.
- */
+/** Whether an interface is the one of a result: it has an address of it and, if the result tells it, its hardware address. */
 function hasPromised(
   inside: Inside | undefined,
   ifname: string,
   result: RecordedAttachment['result'],
 ): boolean {
   if (inside === undefined || result === undefined) return false;
-  const mac = listIn(result, 'interfaces').find(one => one.name === ifname && one.sandbox)?.mac;
+  const mac = objectsIn(result, 'interfaces').find(one => one.name === ifname && one.sandbox)?.mac;
   if (typeof mac === 'string' && mac.toLowerCase() !== inside.device.mac) return false;
-  const listed = listIn(result, 'ips').map(one => one.address);
-  const older = ['ip4', 'ip6'].map(key => {
-    const one = memberOf(result, key);
-    return isObject(one) ? one.ip : undefined;
-  });
-  return [...listed, ...older].some(
-    text => typeof text === 'string' && inside.device.addresses.includes(text),
-  );
-}
-
-function listIn(result: JsonObject, key: string): JsonObject[] {
-  const list = memberOf(result, key);
-  return Array.isArray(list) ? list.filter(isObject) : [];
+  return addressesTold(result).some(text => inside.device.addresses.includes(text));
 }

@@ -2,7 +2,7 @@
 
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
-import { isObject, memberOf } from '../../cni/json.ts';
+import { memberOf, objectsIn } from '../../cni/json.ts';
 import { holdsAddress } from '../diff.ts';
 import { count, renderTime } from '../words.ts';
 import { type Difference, diffRecords } from './differ.ts';
@@ -181,10 +181,8 @@ function listLeft(before: Sight, after: Sight, addresses: readonly string[]): st
 
 function addressesOf(moments: SceneRecord['moments']): string[] {
   const results = moments.flatMap(({ verb, answer }) => (verb === 'ADD' ? (answer.result ?? []) : []));
-  const last: unknown = results.at(-1);
-  const ips = isObject(last) ? memberOf(last, 'ips') : undefined;
-  return (Array.isArray(ips) ? ips : []).flatMap(ip => {
-    const address = isObject(ip) ? memberOf(ip, 'address') : undefined;
+  return objectsIn(results.at(-1), 'ips').flatMap(ip => {
+    const address = memberOf(ip, 'address');
     return typeof address === 'string' ? [address.split('/')[0] ?? ''] : [];
   });
 }

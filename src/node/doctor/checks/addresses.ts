@@ -1,6 +1,6 @@
 // Do the networks' addresses and MTUs fit the node's, are there addresses for the next containers, and do routes lead to other nodes?
 import { TUNNELS } from '../../../between/names.ts';
-import { isObject, type JsonObject } from '../../../cni/json.ts';
+import { type JsonObject, objectsIn } from '../../../cni/json.ts';
 import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../../cni/plugin-about.ts';
 import { findOwnerOf, type PoolUse, poolUsesOf } from '../../../ipam/range-use.ts';
 import { asWord } from '../../../net/interface.ts';
@@ -149,15 +149,12 @@ function narrowEnds(
   return [problem('error', found, `ip link set dev ${asWord(port)} mtu ${inside}`)];
 }
 
-function addressesIn({ ips }: JsonObject = {}): Ip[] {
-  if (!Array.isArray(ips)) return [];
-  return ips.flatMap(one => (isObject(one) && findCidr(String(one.address))?.ip) || []);
+function addressesIn(result: JsonObject | undefined): Ip[] {
+  return objectsIn(result, 'ips').flatMap(one => findCidr(String(one.address))?.ip ?? []);
 }
 
-function hostEndsIn({ interfaces }: JsonObject = {}): unknown[] {
-  return (Array.isArray(interfaces) ? interfaces : []).flatMap(one =>
-    isObject(one) && !one.sandbox ? [one.name] : [],
-  );
+function hostEndsIn(result: JsonObject | undefined): unknown[] {
+  return objectsIn(result, 'interfaces').flatMap(one => (one.sandbox ? [] : [one.name]));
 }
 
 /** Without such a route, pods reach the pods of a node from some nodes only, or from none. */
