@@ -168,15 +168,28 @@ export function removeFile(path: string, what = 'file'): void {
 /** Writing a file takes milliseconds; one whose writer cannot be seen is abandoned after this long. */
 const GIVEN_UP_MS = 10 * 60_000;
 
-const NAME = /^\.catena-(\d+)-(\d*)-(\d*)-\d+\.tmp$/;
+const NAME = /^\.catena-(\d+-\d*-\d*)-\d+\.tmp$/;
 
 let count = 0;
 
 /** A unique name for a temporary file, which identifies its writer. */
 export function unfinishedName(): string {
-  const { pid, start, pidns } = thisProcess();
   count += 1;
-  return `.catena-${pid}-${start}-${digitsOf(pidns)}-${count}.tmp`;
+  return `.catena-${writerName()}-${count}.tmp`;
+}
+
+/** This process, as a part of the name of what it must not leave behind. */
+export function writerName(): string {
+  const { pid, start, pidns } = thisProcess();
+  // `pid:[4026531836]` is too long for a file name.
+  return `${pid}-${start}-${pidns.replace(/\D/g, '')}`;
+}
+
+/** Whether the process of that name runs; undefined if it cannot be seen from here. */
+export function isWriterRunning(writer: string): boolean | undefined {
+  const [pid, start = '', pidns = ''] = writer.split('-');
+  const isVisible = pidns !== '' && writerName().endsWith(`-${pidns}`);
+  return isVisible ? isRunning({ pid: Number(pid), start, pidns: thisProcess().pidns }) : undefined;
 }
 
 /**
@@ -207,17 +220,10 @@ export function sweepGivenUp(dir: string, isHalf: (name: string) => boolean): vo
 }
 
 function isAbandoned(dir: string, name: string): boolean {
-  const [, pid, start = '', pidns = ''] = NAME.exec(name) ?? [];
-  if (pid === undefined) return false;
-  const own = thisProcess();
-  const isVisible = pidns !== '' && pidns === digitsOf(own.pidns);
-  const alive = isVisible ? isRunning({ pid: Number(pid), start, pidns: own.pidns }) : undefined;
-  return alive === undefined ? isGivenUp(join(dir, name)) : !alive;
-}
-
-/** `pid:[4026531836]` is too long for a file name. */
-function digitsOf(pidns: string): string {
-  return pidns.replace(/\D/g, '');
+  const [, writer] = NAME.exec(name) ?? [];
+  if (writer === undefined) return false;
+  const running = isWriterRunning(writer);
+  return running === undefined ? isGivenUp(join(dir, name)) : !running;
 }
 
 function removed(path: string): boolean {

@@ -24,7 +24,7 @@ import { visitAll } from '../../chain/run/visits.ts';
 import { keyOf } from '../../cni/attachment.ts';
 import { CORE_NAME } from '../../cni/directories.ts';
 import { defined } from '../../cni/json.ts';
-import { isRunning, thisProcess } from '../../files/process-stat.ts';
+import { isWriterRunning, writerName } from '../../files/put-file.ts';
 import { absolutePath } from '../../files/read-file.ts';
 import { type CompareReport, countMatter, renderSummary } from '../../lab/compare/report.ts';
 import { DELETED_BY_B, findType, readSwap } from '../../lab/compare/scene.ts';
@@ -482,8 +482,7 @@ async function ask<Reply>(command: string, args: readonly string[], call: Comman
  */
 async function withCopy<T>(candidate: string, name: string, work: (copy: string) => Promise<T>): Promise<T> {
   sweep();
-  const owner = Object.values(namesOf(thisProcess())).join('-');
-  return await withPluginDir(`catena-swap-${owner}-`, async dir => {
+  return await withPluginDir(`catena-swap-${writerName()}-`, async dir => {
     const copy = join(dir, name);
     copyFileSync(candidate, copy, constants.COPYFILE_FICLONE);
     chmodSync(copy, 0o755);
@@ -491,19 +490,12 @@ async function withCopy<T>(candidate: string, name: string, work: (copy: string)
   });
 }
 
-const NAME = /^catena-swap-(\d+)-(\d*)-(\d*)-/;
-
-/** A PID namespace is `pid:[4026531836]`: the number is enough for a file name. */
-function namesOf({ pid, start, pidns }: ReturnType<typeof thisProcess>) {
-  return { pid: String(pid), start, pidns: pidns.replace(/\D/g, '') };
-}
+const NAME = /^catena-swap-(\d+-\d*-\d*)-/;
 
 function sweep(): void {
-  const own = thisProcess();
   for (const name of readdirSync(tmpdir())) {
-    const [, pid = '', start = '', pidns] = NAME.exec(name) ?? [];
-    if (pidns !== namesOf(own).pidns) continue;
-    if (isRunning({ pid: Number(pid), start, pidns: own.pidns }) !== false) continue;
+    const [, writer] = NAME.exec(name) ?? [];
+    if (writer === undefined || isWriterRunning(writer) !== false) continue;
     const path = join(tmpdir(), name);
     // Other users can make a directory of that name, too, and what is below it change while it is removed.
     if (lstatSync(path, { throwIfNoEntry: false })?.uid === process.getuid?.())
