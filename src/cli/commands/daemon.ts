@@ -50,7 +50,7 @@ import {
 import type { Background } from '../daemon/background.ts';
 import { DaemonEnd, petWatchdog, watchIdle } from '../daemon/daemon-end.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
-import { metricsAddressOf, readingsOf, serveMetrics, sourcesOf } from '../daemon/readings.ts';
+import { metricsListenerOf, readingsOf, sourcesOf } from '../daemon/readings.ts';
 import { SOCKET_TAKEN } from '../exit-codes.ts';
 import { deadlinesOf, stateDirOf } from '../target.ts';
 
@@ -64,7 +64,7 @@ export async function run(call: CommandCall): Promise<number> {
   const place = placeOf(call, listening.length > 0);
   const base = settingsOf(call);
   const config = pathOf(call, 'config');
-  const metricsAt = metricsAddressOf(call);
+  const listenForMetrics = metricsListenerOf(call);
   const settings =
     config === undefined
       ? { ...base, observer: chooseObserver(base.observe, call.env) }
@@ -75,19 +75,19 @@ export async function run(call: CommandCall): Promise<number> {
   const daemon = new Daemon({ ...call, asPlugin }, place, settings);
   if (!(await daemon.open())) return SOCKET_TAKEN;
   const stopEarly = serveEarlyClients(listening, place.socket);
-  const unwatch = follow(call, config, base, next => daemon.change(next));
+  const unwatch = config === undefined ? undefined : follow(call, config, base, daemon);
   call.err(`catena: listening on "${place.socket}"\n`);
   if (dirname(place.socket) === RUN_DIR && !isAtHome(undefined))
     call.err(
       'catena: warning: this is another network or mount namespace than that of process 1, whose calls are all declined; end this daemon, or give it a --run-dir of its own\n',
     );
-  const closeMetrics = metricsAt && serveMetrics(call, metricsAt, daemon.metrics);
+  const closeMetrics = listenForMetrics?.(daemon.metrics);
   notifyServiceManager('READY=1', call.env.NOTIFY_SOCKET);
   const petting = petWatchdog(call.env);
   const exitCode = await daemon.work();
   notifyServiceManager('STOPPING=1', call.env.NOTIFY_SOCKET);
   stopEarly();
-  unwatch();
+  unwatch?.();
   // A successor waits for the address.
   closeMetrics?.();
   await daemon.close();
@@ -319,15 +319,9 @@ function settingsOf(call: CommandCall): DaemonSettings {
 }
 
 /** Applies the settings file whenever it changes. @returns a function that stops this */
-function follow(
-  call: CommandCall,
-  file: string | undefined,
-  base: DaemonSettings,
-  apply: (settings: CheckedSettings) => Promise<void>,
-): () => void {
-  if (file === undefined) return () => {};
+function follow(call: CommandCall, file: string, base: DaemonSettings, daemon: Daemon): () => void {
   const report = async (settings: CheckedSettings): Promise<void> => {
-    await apply(settings);
+    await daemon.change(settings);
     call.err(`catena: reloaded settings from "${file}"\n`);
   };
   return watchSettings(file, base, call.env, report, problem => call.err(`catena: warning: ${problem}\n`));

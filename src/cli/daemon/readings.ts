@@ -43,29 +43,24 @@ export function readingsOf(observer: Observer): Parameters<typeof makeBackend>[3
 }
 
 /**
- * The address of `--metrics`.
- * @throws UsageError for an address that cannot be used
+ * What serves metrics at the address of `--metrics`, now or once it is free, and returns a function that stops this; undefined without an
+ * address.
+ * @throws UsageError for one that cannot be used
  */
-export function metricsAddressOf(call: CommandCall): MetricsAddress | undefined {
-  const text = call.text('metrics');
+export function metricsListenerOf(call: CommandCall) {
+  const at = call.text('metrics');
+  if (at === undefined) return undefined;
+  let address: MetricsAddress;
   try {
-    return text === undefined ? undefined : parseMetricsAddress(text);
+    address = parseMetricsAddress(at);
   } catch (cause) {
     throw new UsageError((cause as Error).message, { cause });
   }
-}
-
-/** Serves metrics at the address, now or once it is free. @returns a function that stops this */
-export function serveMetrics(
-  call: CommandCall,
-  address: MetricsAddress,
-  metrics: Parameters<typeof listenForMetrics>[1],
-): () => void {
-  const at = call.text('metrics');
-  return listenForMetrics(address, metrics, {
-    failing: problem => call.err(`catena: warning: cannot serve metrics at ${at} yet: ${problem}\n`),
-    listening: () => call.err(`catena: metrics at ${at}\n`),
-  });
+  return (metrics: Observer['metrics']) =>
+    listenForMetrics(address, metrics, {
+      failing: problem => call.err(`catena: warning: cannot serve metrics at ${at} yet: ${problem}\n`),
+      listening: () => call.err(`catena: metrics at ${at}\n`),
+    });
 }
 
 /** A page consists of several metrics, and frequent requests must not read all files each time. */
