@@ -100,6 +100,11 @@ export function linkLocalOf([first = 0, ...others]: Uint8Array): Ip {
   return ipFromBytes(Uint8Array.of(0xfe, 0x80, 0, 0, 0, 0, 0, 0, ...id));
 }
 
+/** Whether the address is of one link alone: fe80::/10. */
+export function isLinkLocal({ family, value }: Ip): boolean {
+  return family === 6 && value >> 118n === 0x3fan;
+}
+
 /** True when both are the same address of the same family. */
 export function sameIp(a: Ip, b: Ip): boolean {
   return a.family === b.family && a.value === b.value;

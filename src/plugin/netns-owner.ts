@@ -14,7 +14,7 @@ import {
 } from '../cni/attachment.ts';
 import type { Result } from '../cni/result.ts';
 import { NO_MAC } from '../net/interface.ts';
-import { findCidr, type Ip, renderCidr, sameIp } from '../net/ip.ts';
+import { findCidr, type Ip, isLinkLocal, renderCidr, sameIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { ALIAS_MAX_BYTES, findOtherEnds, type Link, listLinks } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
@@ -87,12 +87,16 @@ export function isReported(
   { owner: { ifname }, prevResult, container }: Pick<Visit, 'owner' | 'prevResult' | 'container'>,
   link: Link,
 ): boolean {
-  const { interfaces = [], ips = [] } = prevResult ?? {};
-  const told = interfaces.find(one => one.name === ifname && one.sandbox)?.mac?.toLowerCase();
-  if (!told || told === NO_MAC || told !== link.mac) return false;
+  if (!link.mac || link.mac !== toldMac(prevResult, ifname)) return false;
   if (!SHARED_MAC.includes(link.kind)) return true;
-  const addresses = new Set(ips.map(({ address }) => address));
+  const addresses = new Set(prevResult?.ips?.map(({ address }) => address));
   return listAddresses(container, link.index).some(({ cidr }) => addresses.has(renderCidr(cidr)));
+}
+
+/** The hardware address that the result has for the container's interface; undefined without one. */
+function toldMac(result: Result | undefined, ifname: string): string | undefined {
+  const told = result?.interfaces?.find(one => one.name === ifname && one.sandbox)?.mac?.toLowerCase();
+  return told === NO_MAC ? undefined : told || undefined;
 }
 
 /** Whether the device was made by an ADD of the attachment that was killed before it could set the alias. */
@@ -110,8 +114,8 @@ function compareWithResult(
   end: Link | undefined,
 ): 'same' | 'other' | undefined {
   const { interfaces = [], ips = [] } = prevResult ?? {};
-  const told = interfaces.find(one => one.name === ifname && one.sandbox)?.mac?.toLowerCase();
-  if (!told || told === NO_MAC) return undefined;
+  const told = toldMac(prevResult, ifname);
+  if (told === undefined) return undefined;
   if (told === link.mac) return 'same';
   if (end) {
     const hostEnds = interfaces.filter(({ sandbox }) => !sandbox);
@@ -123,13 +127,9 @@ function compareWithResult(
   }
   const addresses: Ip[] = ips.flatMap(({ address }) => findCidr(address)?.ip ?? []);
   const present = listAddresses(container, link.index).flatMap(({ cidr }) =>
+    // The kernel gives every interface one.
     isLinkLocal(cidr.ip) ? [] : [cidr.ip],
   );
   if (addresses.length === 0 || present.length === 0) return undefined;
   return present.some(ip => addresses.some(one => sameIp(one, ip))) ? undefined : 'other';
-}
-
-/** The kernel gives every interface an address in fe80::/10. */
-function isLinkLocal({ family, value }: Ip): boolean {
-  return family === 6 && value >> 118n === 0x3fan;
 }

@@ -6,6 +6,7 @@ import {
   type Ip,
   ipFromBytes,
   ipToBytes,
+  isLinkLocal,
   networkOf,
   parseIp,
 } from '../../../src/net/ip.ts';
@@ -99,11 +100,6 @@ export function statusIn(options: Options): StatusSaid {
 }
 
 const IP_BYTES = 16;
-
-/** Whether the address is of the link alone: fe80::/10. */
-export function isLinkLocal({ value }: Ip): boolean {
-  return value >> 118n === 0x3fan;
-}
 
 /** Whether a host can be reached by the address: not unspecified, loopback, IPv4-mapped, of the link alone, or multicast. */
 export function isGlobal(ip: Ip): boolean {

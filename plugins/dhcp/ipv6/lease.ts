@@ -3,7 +3,7 @@
 import * as z from 'zod/mini';
 import { describeError } from '../../../src/cni/errors.ts';
 import { parseMac } from '../../../src/net/interface.ts';
-import { type Ip, ipFromBytes, ipToBytes, parseIp, renderIp } from '../../../src/net/ip.ts';
+import { type Ip, ipFromBytes, ipToBytes, isLinkLocal, parseIp, renderIp } from '../../../src/net/ip.ts';
 import {
   type Address,
   IFA_F_DADFAILED,
@@ -59,7 +59,6 @@ import {
   findOption,
   type GrantedAddress,
   isGlobal,
-  isLinkLocal,
   type Message,
   MessageType,
   type Options,
@@ -190,7 +189,7 @@ async function awaitLinkLocal(place: OpenInterface, giveUpAt: number): Promise<I
 }
 
 function linkLocalAddresses({ socket, link }: OpenInterface): Address[] {
-  return listAddresses(socket, link.index).filter(({ cidr }) => cidr.ip.family === 6 && isLinkLocal(cidr.ip));
+  return listAddresses(socket, link.index).filter(({ cidr }) => isLinkLocal(cidr.ip));
 }
 
 function isUsable({ flags }: Address): boolean {

@@ -5,7 +5,7 @@ import type { Attachment, Runtime } from '../../chain/run/runtime.ts';
 import type { CniArgs } from '../../cni/env.ts';
 import { attempt, toCniError } from '../../cni/errors.ts';
 import { defined, type JsonObject } from '../../cni/json.ts';
-import { type Ip, renderCidr, renderIp } from '../../net/ip.ts';
+import { type Ip, isLinkLocal, renderCidr, renderIp } from '../../net/ip.ts';
 import { getProgram, runProgram } from '../../netlink/iptables/program.ts';
 import type { Table } from '../../netlink/nft/message.ts';
 import {
@@ -206,7 +206,7 @@ function observeAddresses({ addresses }: Tables, nameOf: NameOf) {
 function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed])[] {
   const { dst, oif, gateway, ways, source, table = RT_TABLE_MAIN, scope, priority, mtu, advmss } = route;
   const { tos, onlink, from } = route;
-  if (dst.ip.family === 6 && (dst.ip.value >> 118n === 0x3fan || isMulticast(dst.ip))) return [];
+  if (dst.ip.family === 6 && (isLinkLocal(dst.ip) || isMulticast(dst.ip))) return [];
   const where = dst.prefix === 0 ? `default IPv${dst.ip.family}` : renderCidr(dst);
   const name = `${where} on ${nameOf(oif)}${table === RT_TABLE_MAIN ? '' : ` in table ${table}`}`;
   const nexthops = ways?.map(
