@@ -117,8 +117,7 @@ async function startEarly(args: readonly string[]): Promise<WorkerSource | undef
 }
 
 async function readMultus(): ReturnType<ReadMultus> {
-  const [{ fromMultus }, { CatenaConf, optionsOf }, { decode }] = await Promise.all([
-    import('./catena/config.ts'),
+  const [{ CatenaConf, fromMultus, optionsOf }, { decode }] = await Promise.all([
     import('./catena/config.ts'),
     import('../src/cni/json.ts'),
   ]);

@@ -61,11 +61,8 @@ export const plugin = definePlugin({
   changeable: ['sysctl', 'mac', 'mtu', 'promisc', 'allmulti', 'txQLen'],
 
   add(call) {
-    refuseRepeatedSysctl(call);
     const { ifname, netns } = call.env;
-    const plan = planAllowed(call);
-    const prevResult = requireResult(call, NO_RESULT);
-    refuseLossOfIpv6(plan.link, prevResult, ifname);
+    const { plan, prevResult } = prepare(call);
     inTurn(call, plan.sysctls.length > 0, () => tune(call, plan));
     warnOfOtherEnd(call, plan.link.mtu);
     return planResult(prevResult, plan.link, ifname, netns);
@@ -92,11 +89,8 @@ export const plugin = definePlugin({
   },
 
   change(call, mode, former) {
-    refuseRepeatedSysctl(call);
     const { ifname, netns } = call.env;
-    const plan = planAllowed(call);
-    const prevResult = requireResult(call, NO_RESULT);
-    refuseLossOfIpv6(plan.link, prevResult, ifname);
+    const { plan, prevResult } = prepare(call);
     const past = former && planTuning(former, call.args, ifname);
     if (mode === 'look') {
       const why = former && findOverridden(call.conf, former, call.args);
@@ -133,6 +127,15 @@ export const plugin = definePlugin({
     }
   },
 });
+
+/** What ADD and a change set, unless it is refused, and the result that they follow. */
+function prepare(call: Call<TuningConf>) {
+  refuseRepeatedSysctl(call);
+  const plan = planAllowed(call);
+  const prevResult = requireResult(call, NO_RESULT);
+  refuseLossOfIpv6(plan.link, prevResult, call.env.ifname);
+  return { plan, prevResult };
+}
 
 /** An unreadable list is no reason to reject an attachment that sets no sysctl. */
 function planAllowed({ conf, args, env }: Call<TuningConf>): TuningPlan {
