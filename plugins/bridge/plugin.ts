@@ -36,7 +36,7 @@ import { defined } from '../../src/cni/json.ts';
 import { atLeast, type Result, resultIp, SINCE } from '../../src/cni/result.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
 import type { Cidr, Ip } from '../../src/net/ip.ts';
-import { findLink, getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
+import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import {
   findForwardingPort,
   findNeighbour,
@@ -393,14 +393,12 @@ function addGateways(call: Call<BridgeConf>, port: Port, addressing: Addressing)
 function createPort(call: Call<BridgeConf>, bridge: Link, mac: string | undefined): Pair {
   const { conf, host } = call;
   const port = { hairpin: conf.hairpinMode, isolated: conf.portIsolation };
-  const pair = createPair(host, call.container, call.containerNetns, {
-    owner: attachmentOf(call),
+  const pair = createPair(call, {
     master: bridge.index,
     port: port.hairpin || port.isolated ? port : undefined,
     mtu: portMtuOf(call, bridge),
     mac,
   });
-  call.onFailure(`delete device "${pair.host.name}"`, () => removeLink(host, pair.host.index));
   if (pair.container.mtu > bridge.mtu) {
     call.log.warn(
       `"${pair.container.name}" has an MTU of ${pair.container.mtu}, but bridge "${bridge.name}" of ${bridge.mtu}: larger packets are lost; set "mtu": "auto"`,

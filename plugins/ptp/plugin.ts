@@ -44,7 +44,7 @@ import {
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
-import { attachmentOf, noteOf, refuserFor } from '../../src/attach/owner.ts';
+import { noteOf, refuserFor } from '../../src/attach/owner.ts';
 import { awaitTraffic, warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { createPair, type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { findOwner } from '../../src/cni/attachment.ts';
@@ -53,14 +53,7 @@ import { type Result, resultIp } from '../../src/cni/result.ts';
 import { renderCidr, sameSubnet } from '../../src/net/ip.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/kinds.ts';
-import {
-  findHostEnd,
-  findLink,
-  type Link,
-  listLinks,
-  removeLink,
-  setLink,
-} from '../../src/netlink/rtnl/link.ts';
+import { findHostEnd, findLink, type Link, listLinks, setLink } from '../../src/netlink/rtnl/link.ts';
 import {
   addRoute,
   listRoutes,
@@ -69,7 +62,7 @@ import {
   removeRoute,
   replaceRoute,
 } from '../../src/netlink/rtnl/route.ts';
-import { isNetlinkError, type NetlinkSocket } from '../../src/netlink/socket.ts';
+import { type NetlinkSocket, tolerating } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { confirm, mend, requireReadiness, tryAll } from '../../src/plugin/steps.ts';
 import { Errno } from '../../src/sys/errno.ts';
@@ -168,11 +161,9 @@ function probePtp(call: Call<PtpConf>): Promise<void> {
 
 /** Creates the pair and configures both ends according to the plan. Registers its own undo steps. */
 function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
-  const { host, container, containerNetns, conf } = call;
-  const mtu = resolveMtu(host, conf.mtu);
-  const pair = createPair(host, container, containerNetns, { owner: attachmentOf(call), mtu });
+  const { conf } = call;
   // Everything that follows belongs to one of the ends, and is deleted with it.
-  call.onFailure(`delete device "${pair.host.name}"`, () => removeLink(host, pair.host.index));
+  const pair = createPair(call, { mtu: resolveMtu(call.host, conf.mtu) });
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_ra`, '0');
   // During duplicate address detection of its link-local address (one second) the host could not resolve the container's address.
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_dad`, '0');
@@ -213,12 +204,11 @@ function configureHostEnd(call: Call, link: Link, plan: PtpPlan): void {
 function addHostRoute(call: Call, link: Link, route: PlannedRoute): void {
   const { host } = call;
   const own = { ...route, oif: link.index };
-  try {
+  const isAdded = tolerating([Errno.EEXIST], () => {
     addRoute(host, own);
-    return;
-  } catch (thrown) {
-    if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
-  }
+    return true;
+  });
+  if (isAdded) return;
   refuseLivingHolder(call, own);
   if (route.dst.ip.family === 4) prependRoute(host, own);
   else replaceRoute(host, own);

@@ -17,7 +17,6 @@ import { NetlinkError, type NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done, KeptAttachments } from '../plugin/define.ts';
 import { deleteInContainer } from '../plugin/delete-devices.ts';
 import { Errno } from '../sys/errno.ts';
-import type { Netns } from '../sys/netns.ts';
 import { interfaceExists } from './container.ts';
 import { attachmentOf } from './owner.ts';
 
@@ -29,7 +28,6 @@ export interface Pair {
 }
 
 interface PairPlan {
-  readonly owner: AttachmentId;
   /** Index of the bridge that the host end becomes a port of; undefined for none. */
   readonly master?: number;
   /** Bridge port flags of the host end. */
@@ -43,27 +41,23 @@ interface PairPlan {
  * Creates the pair in one request, with the host end up. The other end is created directly in the container with its final
  * name. The host end gets a name that is derived from the attachment, or a random one if that is taken, the attachment as its alias,
  * and a hardware address: udev replaces one that the kernel chose (`MACAddressPolicy=persistent`), after ADD has reported it.
+ * Registers its own undo step.
  * @throws CniError when the container already has an interface of that name
  */
-export function createPair(
-  host: NetlinkSocket,
-  container: NetlinkSocket,
-  netns: Netns,
-  plan: PairPlan,
-): Pair {
-  const { owner, master } = plan;
-  const link = createNamedPair(host, container, netns, plan);
+export function createPair(call: Call, plan: PairPlan): Pair {
+  const { host, container, env } = call;
+  const { master, port } = plan;
+  const link = createNamedPair(call, plan);
   try {
     host.requestAll([
-      setLinkRequest(link.index, { up: true, alias: aliasOf(owner) }),
-      ...(plan.port ? [bridgePortRequest(link.index, plan.port)] : []),
+      setLinkRequest(link.index, { up: true, alias: aliasOf(attachmentOf(call)) }),
+      ...(port ? [bridgePortRequest(link.index, port)] : []),
     ]);
-    return {
-      host: master === undefined ? link : { ...link, master },
-      container: getLink(container, owner.ifname),
-    };
+    const inside = getLink(container, env.ifname);
+    call.onFailure(`delete device "${link.name}"`, () => removeLink(host, link.index));
+    return { host: master === undefined ? link : { ...link, master }, container: inside };
   } catch (thrown) {
-    // The caller does not know about the pair yet.
+    // At once: the bridge may have vanished, and the caller tries again.
     removeLink(host, link.index);
     throw thrown;
   }
@@ -134,9 +128,10 @@ function findReportedEnds({ host, prevResult }: Call): Link[] {
   });
 }
 
-function createNamedPair(host: NetlinkSocket, container: NetlinkSocket, netns: Netns, plan: PairPlan): Link {
-  const { owner, master, mac } = plan;
-  const mtu = plan.mtu || undefined;
+function createNamedPair(call: Call, { master, mac, mtu: bytes }: PairPlan): Link {
+  const { host, container, containerNetns: netns } = call;
+  const owner = attachmentOf(call);
+  const mtu = bytes || undefined;
   for (let attempt = 1; ; attempt++) {
     const random = Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex');
     const name = attempt === 1 ? hostEndName(owner) : `veth${random}`;

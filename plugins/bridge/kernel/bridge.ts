@@ -27,7 +27,7 @@ import {
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
-import { isNetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { isNetlinkError, type NetlinkSocket, tolerating } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { withPluginLock } from '../../../src/plugin/lock.ts';
 import { confirm } from '../../../src/plugin/steps.ts';
@@ -56,13 +56,9 @@ export function ensureBridge(call: Call<BridgeConf>): Link {
   const { conf, host } = call;
   const existing = findLink(host, conf.bridge);
   if (existing) return adoptBridge(call, existing);
-  try {
-    return createBridge(call);
-  } catch (thrown) {
-    // Another program created it first, so the bridge is not ours.
-    if (isNetlinkError(thrown, Errno.EEXIST)) return adoptBridge(call, getLink(host, conf.bridge));
-    throw thrown;
-  }
+  const created = tolerating([Errno.EEXIST], () => createBridge(call));
+  // If another program created it first, the bridge is not ours.
+  return created ?? adoptBridge(call, getLink(host, conf.bridge));
 }
 
 /**

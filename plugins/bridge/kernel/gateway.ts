@@ -36,7 +36,7 @@ import {
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { findLink, findLinks, getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
 import { IP6_RT_PRIO_ADDRCONF, RTPROT_KERNEL } from '../../../src/netlink/rtnl/route.ts';
-import { isNetlinkError, type NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { type NetlinkSocket, tolerating } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { mend } from '../../../src/plugin/steps.ts';
 import { Errno } from '../../../src/sys/errno.ts';
@@ -189,16 +189,13 @@ function overlap(target: Link, rival: Address, gateway: Cidr): CniError {
   );
 }
 
-/** @returns false when the address already existed: a concurrent ADD may have added it first */
-function add(host: NetlinkSocket, target: Link, cidr: Cidr): boolean {
-  try {
+/** @returns whether it was added: a concurrent ADD may have added it first */
+function add(host: NetlinkSocket, target: Link, cidr: Cidr): true | undefined {
+  return tolerating([Errno.EEXIST], () => {
     // Only the host could claim the gateway's address, so there is nothing to wait for.
     addAddress(host, target.index, cidr, { nodad: true });
     return true;
-  } catch (thrown) {
-    if (isNetlinkError(thrown, Errno.EEXIST)) return false;
-    throw thrown;
-  }
+  });
 }
 
 function sameCidr(a: Cidr, b: Cidr): boolean {
