@@ -26,9 +26,16 @@ import {
   type Rule,
 } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
-import { isStaleNote, type KeptAttachments } from '../plugin/define.ts';
+import { type Call, isStaleNote, type KeptAttachments } from '../plugin/define.ts';
 import { confirmAll } from '../plugin/steps.ts';
-import { type ChainOwner, type FormerOwner, findFormerOwners, noteOf, type RefuseLiving } from './owner.ts';
+import {
+  attachmentOf,
+  type ChainOwner,
+  type FormerOwner,
+  findFormerOwners,
+  noteOf,
+  refuserFor,
+} from './owner.ts';
 
 /** An address of a container with its subnet, and the source that its packets get outside that subnet. */
 export interface Masqueraded extends Cidr {
@@ -77,14 +84,9 @@ export function findMasqProblem(conf: MasqConf): string | undefined {
  * the same addresses are reassigned to this one.
  * @throws CniError 101 when one of the addresses belongs to another attachment that is alive
  */
-export function ensureMasquerade(
-  socket: NetlinkSocket,
-  owner: AttachmentId,
-  cidrs: readonly Masqueraded[],
-  refuseLiving: RefuseLiving,
-): void {
-  const refuse = () => refuseLiving(findOtherOwners(socket, owner, cidrs));
-  ensureEntries(socket, cidrs, entriesFor(owner, cidrs), refuse);
+export function ensureMasquerade(call: Call, cidrs: readonly Masqueraded[]): void {
+  const refuse = () => refuserFor(call)(findOtherOwners(call, cidrs));
+  ensureEntries(call.hostNft, cidrs, entriesFor(call, cidrs), refuse);
 }
 
 /** Writes rules again that others have changed, before {@link ensureMasquerade} adds what is missing. */
@@ -93,13 +95,9 @@ export function restoreRules(socket: NetlinkSocket, cidrs: readonly Masqueraded[
 }
 
 /** Stops what leaves the addresses' subnets without a connection, where another packet filter masquerades. */
-export function ensureNoStrays(
-  socket: NetlinkSocket,
-  owner: AttachmentId,
-  cidrs: readonly Masqueraded[],
-): void {
-  const wanted = entriesFor(owner, cidrs).filter(({ set }) => set !== PODS[4] && set !== PODS[6]);
-  ensureEntries(socket, cidrs, wanted);
+export function ensureNoStrays(call: Call, cidrs: readonly Masqueraded[]): void {
+  const wanted = entriesFor(call, cidrs).filter(({ set }) => set !== PODS[4] && set !== PODS[6]);
+  ensureEntries(call.hostNft, cidrs, wanted);
 }
 
 function ensureEntries(
@@ -118,13 +116,9 @@ function ensureEntries(
 }
 
 /** The other attachments that own elements for the addresses. */
-export function findOtherOwners(
-  socket: NetlinkSocket,
-  owner: AttachmentId,
-  cidrs: readonly Masqueraded[],
-): FormerOwner[] {
+export function findOtherOwners(call: Call, cidrs: readonly Masqueraded[]): FormerOwner[] {
   const ips = cidrs.map(({ ip }) => ip);
-  return findFormerOwners(socket, PODS, ips, noteOf(owner));
+  return findFormerOwners(call.hostNft, PODS, ips, noteOf(attachmentOf(call)));
 }
 
 /**
@@ -132,13 +126,10 @@ export function findOtherOwners(
  * elements takes longer the more containers there are.
  * @param known its addresses; when all of their elements exist, the sets are not scanned
  */
-export function removeMasquerade(
-  socket: NetlinkSocket,
-  owner: AttachmentId,
-  known: readonly Masqueraded[] = [],
-): void {
-  const note = noteOf(owner);
-  const places = entriesFor(owner, known).map(placeOf);
+export function removeMasquerade(call: Call, known: readonly Masqueraded[] = []): void {
+  const { hostNft: socket } = call;
+  const note = noteOf(attachmentOf(call));
+  const places = entriesFor(call, known).map(placeOf);
   let isKnown = places.length > 0;
   const removeKnown = (): Request[] => {
     isKnown = findOwned(socket, places, note).length === places.length;
@@ -149,21 +140,18 @@ export function removeMasquerade(
 }
 
 /** Stops masquerading the network's attachments that GC does not keep. */
-export function removeStaleMasquerade(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
-  sweepOwned(socket, SETS, note => isStaleNote(note, network, kept));
+export function removeStaleMasquerade({ hostNft, network }: Call, kept: KeptAttachments): void {
+  sweepOwned(hostNft, SETS, note => isStaleNote(note, network, kept));
 }
 
 /** @throws Error naming what is missing of the attachment's masquerading, or of the rules behind it */
-export function checkMasquerade(
-  socket: NetlinkSocket,
-  owner: AttachmentId,
-  cidrs: readonly Masqueraded[],
-): void {
-  confirmAll('masquerading', findOwnedProblems(socket, [planSkeleton(cidrs)], entriesFor(owner, cidrs)));
+export function checkMasquerade(call: Call, cidrs: readonly Masqueraded[]): void {
+  const problems = findOwnedProblems(call.hostNft, [planSkeleton(cidrs)], entriesFor(call, cidrs));
+  confirmAll('masquerading', problems);
 }
 
-function entriesFor(owner: AttachmentId, cidrs: readonly Masqueraded[]): Entry[] {
-  const comment = noteOf(owner);
+function entriesFor(call: Call, cidrs: readonly Masqueraded[]): Entry[] {
+  const comment = noteOf(attachmentOf(call));
   return cidrs.flatMap(cidr => {
     const { ip } = cidr;
     return [
@@ -262,22 +250,18 @@ const REFERENCE_TABLE: Table = { family: 'inet', name: 'cni_plugins_masquerade' 
 const CHAIN = 'masq_checks';
 
 /** Removes the rules that the reference made for an attachment. Table and chains remain, as after the reference's DEL. */
-export function removeReferenceMasquerade(socket: NetlinkSocket, owner: AttachmentId): void {
-  removeRules(socket, attachmentKey(owner));
+export function removeReferenceMasquerade(call: Call): void {
+  removeRules(call.hostNft, attachmentKey(attachmentOf(call)));
 }
 
 /** Removes the rules that the reference made for attachments of the network that GC does not keep. */
-export function removeStaleReferenceMasquerade(
-  socket: NetlinkSocket,
-  network: string,
-  kept: KeptAttachments,
-): void {
+export function removeStaleReferenceMasquerade({ hostNft, network }: Call, kept: KeptAttachments): void {
   const isKept = (comment = '') => kept.some(one => comment.startsWith(attachmentKey(one)));
-  removeRules(socket, `${networkKey(network)}-`, ({ comment }) => !isKept(comment));
+  removeRules(hostNft, `${networkKey(network)}-`, ({ comment }) => !isKept(comment));
 }
 
-export function countReferenceRules(socket: NetlinkSocket, owner: AttachmentId): number {
-  return findRules(socket, attachmentKey(owner)).length;
+export function countReferenceRules(call: Call): number {
+  return findRules(call.hostNft, attachmentKey(attachmentOf(call))).length;
 }
 
 function removeRules(socket: NetlinkSocket, key: string, isGone: (rule: Rule) => boolean = () => true): void {

@@ -53,14 +53,7 @@ import {
   TABLE,
   withSources,
 } from './masquerade.ts';
-import {
-  attachmentOf,
-  type ChainOwner,
-  chainOwnerIn,
-  type FormerOwner,
-  noteOf,
-  refuserFor,
-} from './owner.ts';
+import { attachmentOf, chainOwnerIn, type FormerOwner, noteOf, refuserFor } from './owner.ts';
 import { listMarkedEnds, listPairs } from './veth.ts';
 
 /**
@@ -68,24 +61,19 @@ import { listMarkedEnds, listPairs } from './veth.ts';
  * @throws CniError 101 when one of the addresses belongs to another attachment that is alive
  */
 export function startMasquerading(call: Call, conf: MasqConf, addresses: readonly Cidr[]): void {
-  const owner = attachmentOf(call);
-  const { hostNft } = call;
   const cidrs = withSources(conf, addresses);
   if (chooseBackend(call, conf, cidrs) === 'nftables') {
-    call.onFailure('stop masquerading', () => removeMasquerade(hostNft, owner));
-    ensureMasquerade(hostNft, owner, cidrs, refuserFor(call));
+    call.onFailure('stop masquerading', () => removeMasquerade(call));
+    ensureMasquerade(call, cidrs);
     return;
   }
-  refuserFor(call)([
-    ...findOtherOwners(hostNft, owner, cidrs),
-    ...findOtherIptablesOwners(hostNft, owner, cidrs),
-  ]);
+  refuserFor(call)([...findOtherOwners(call, cidrs), ...findOtherIptablesOwners(call, cidrs)]);
   call.onFailure('stop masquerading', () => {
-    removeMasquerade(hostNft, owner, cidrs);
-    removeIptablesMasquerade(hostNft, owner, () => cidrs.map(({ ip }) => ip));
+    removeMasquerade(call, cidrs);
+    removeIptablesMasquerade(call, () => cidrs.map(({ ip }) => ip));
   });
-  ensureIptablesMasquerade(hostNft, owner, cidrs);
-  stopStrays(call, owner, cidrs);
+  ensureIptablesMasquerade(call, cidrs);
+  stopStrays(call, cidrs);
 }
 
 /** The same, if {@link checkMasquerading} finds something missing; also writes the rules again if others have changed them. */
@@ -118,13 +106,16 @@ function forgetUntranslated({ hostNft, log }: Call, cidrs: readonly Cidr[]): voi
 }
 
 /** The kernel translates no packet without a connection, in whichever packet filter. Legacy iptables may be all that it has. */
-function stopStrays({ hostNft, log }: Call, owner: AttachmentId, cidrs: readonly Masqueraded[]): void {
+function stopStrays(call: Call, cidrs: readonly Masqueraded[]): void {
   try {
-    ensureNoStrays(hostNft, owner, cidrs);
+    ensureNoStrays(call, cidrs);
   } catch (thrown) {
-    log.warn('packets of no connection leave with the address of the container: nf_tables cannot drop them', {
-      cause: (thrown as Error).message,
-    });
+    call.log.warn(
+      'packets of no connection leave with the address of the container: nf_tables cannot drop them',
+      {
+        cause: (thrown as Error).message,
+      },
+    );
   }
 }
 
@@ -163,23 +154,20 @@ function isExempted({ hostNft, log }: Call, cidrs: readonly Masqueraded[]): bool
 
 /** Stops masquerading the call's attachment, whichever plugin started it and with whichever packet filter. */
 export async function stopMasquerading(call: Call): Promise<void> {
-  const owner = attachmentOf(call);
-  const { hostNft, prevResult } = call;
-  const cidrs = (prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
+  const cidrs = (call.prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
   await tryAll([
-    () => removeMasquerade(hostNft, owner, cidrs),
-    () => removeReferenceMasquerade(hostNft, owner),
-    () => removeIptablesMasquerade(hostNft, owner, () => addressesIfShared(call, owner)),
+    () => removeMasquerade(call, cidrs),
+    () => removeReferenceMasquerade(call),
+    () => removeIptablesMasquerade(call, () => addressesIfShared(call)),
   ]);
 }
 
 /** Stops masquerading the network's attachments that GC does not keep. */
 export async function stopStaleMasquerading(call: Call, kept: KeptAttachments): Promise<void> {
-  const { hostNft, network } = call;
   await tryAll([
-    () => removeStaleMasquerade(hostNft, network, kept),
-    () => removeStaleReferenceMasquerade(hostNft, network, kept),
-    () => removeStaleIptablesMasquerade(hostNft, network, kept),
+    () => removeStaleMasquerade(call, kept),
+    () => removeStaleReferenceMasquerade(call, kept),
+    () => removeStaleIptablesMasquerade(call, kept),
   ]);
 }
 
@@ -189,18 +177,16 @@ export async function stopStaleMasquerading(call: Call, kept: KeptAttachments): 
  * @throws Error naming what is missing
  */
 export function checkMasquerading(call: Call, conf: MasqConf, addresses: readonly Cidr[]): void {
-  const owner = attachmentOf(call);
-  const { hostNft } = call;
   const cidrs = withSources(conf, addresses);
-  const inSets = () => checkMasquerade(hostNft, owner, cidrs);
-  const inIptables = () => checkIptablesMasquerade(hostNft, owner, cidrs);
+  const inSets = () => checkMasquerade(call, cidrs);
+  const inIptables = () => checkIptablesMasquerade(call, cidrs);
   const [check, other] = backendOf(conf) === 'iptables' ? [inIptables, inSets] : [inSets, inIptables];
   try {
     check();
   } catch (thrown) {
     // ADD takes the other packet filter when that leaves more to others.
     const isChosen = cidrs.some(({ source }) => source);
-    if (isChosen || !(succeeds(other) || countReferenceRules(hostNft, owner) >= cidrs.length)) throw thrown;
+    if (isChosen || !(succeeds(other) || countReferenceRules(call) >= cidrs.length)) throw thrown;
   }
 }
 
@@ -214,7 +200,8 @@ export function probeMasquerading(call: Call, conf: MasqConf): void {
 }
 
 /** The attachment's own addresses, when another interface of the container may share rules keyed by container and network. */
-function addressesIfShared(call: Call, owner: AttachmentId): readonly Ip[] | undefined {
+function addressesIfShared(call: Call): readonly Ip[] | undefined {
+  const owner = attachmentOf(call);
   const shared = listPairs(call.host, owner.network).some(
     ({ owner: other }) => other.containerId === owner.containerId && other.ifname !== owner.ifname,
   );
@@ -234,19 +221,16 @@ function addressesIfShared(call: Call, owner: AttachmentId): readonly Ip[] | und
  * @returns what was in our sets
  */
 export function handOverMasquerading(call: Call, cidrs: readonly Cidr[], mode: HandoverMode): string[] {
-  const { hostNft } = call;
-  const owner = attachmentOf(call);
-  const note = noteOf(owner);
-  if (listOwned(hostNft, SETS, one => one === note).length === 0) return [];
+  const note = noteOf(attachmentOf(call));
+  if (listOwned(call.hostNft, SETS, one => one === note).length === 0) return [];
   if (mode === 'do') {
     // Rewriting existing rules would leave connections that start at this moment without them.
     const stands = listMarkedEnds(call).length > 0;
-    const isMade = () => succeeds(() => checkIptablesMasquerade(hostNft, owner, cidrs));
-    if (stands && !isMade()) ensureIptablesMasquerade(hostNft, owner, cidrs);
-    removeMasquerade(hostNft, owner, cidrs);
+    const isMade = () => succeeds(() => checkIptablesMasquerade(call, cidrs));
+    if (stands && !isMade()) ensureIptablesMasquerade(call, cidrs);
+    removeMasquerade(call, cidrs);
     // A concurrent DEL may have looked for the rules before they existed.
-    if (listMarkedEnds(call).length === 0)
-      removeIptablesMasquerade(hostNft, owner, () => cidrs.map(({ ip }) => ip));
+    if (listMarkedEnds(call).length === 0) removeIptablesMasquerade(call, () => cidrs.map(({ ip }) => ip));
   }
   return [`masquerading of ${cidrs.map(({ ip }) => renderIp(ip)).join(' and ')}`];
 }
@@ -258,7 +242,9 @@ const MULTICAST: Readonly<Record<Family, Cidr>> = { 4: parseCidr('224.0.0.0/4'),
  * Masquerades what the addresses send beyond their subnets, with one transaction per family. A container's interfaces on
  * one network share a chain, as in the reference, so existing rules are kept.
  */
-function ensureIptablesMasquerade(socket: NetlinkSocket, owner: AttachmentId, cidrs: readonly Cidr[]): void {
+function ensureIptablesMasquerade(call: Call, cidrs: readonly Cidr[]): void {
+  const { hostNft: socket } = call;
+  const owner = attachmentOf(call);
   const chain = attachmentChain(owner);
   for (const [family, own] of byFamily(cidrs)) {
     // An ADD that died may have left rules for these addresses, which would then exist twice.
@@ -272,17 +258,14 @@ function ensureIptablesMasquerade(socket: NetlinkSocket, owner: AttachmentId, ci
 }
 
 /** The owners named by rules that jump from the addresses to other chains. */
-function findOtherIptablesOwners(
-  socket: NetlinkSocket,
-  owner: AttachmentId,
-  cidrs: readonly Cidr[],
-): FormerOwner[] {
+function findOtherIptablesOwners(call: Call, cidrs: readonly Cidr[]): FormerOwner[] {
+  const chain = attachmentChain(attachmentOf(call));
   return byFamily(cidrs).flatMap(([family, own]) =>
-    listChain(socket, family, POSTROUTING).flatMap(({ target, source, comment }) => {
+    listChain(call.hostNft, family, POSTROUTING).flatMap(({ target, source, comment }) => {
       const ip = own.find(one => isSource(source, one.ip))?.ip;
       const other = chainOwnerIn(comment);
       const isOther = other !== undefined && target === attachmentChain(other);
-      return isOther && ip && target !== attachmentChain(owner) ? { ip, owner: other } : [];
+      return isOther && ip && target !== chain ? { ip, owner: other } : [];
     }),
   );
 }
@@ -297,16 +280,13 @@ function byFamily(cidrs: readonly Cidr[]): (readonly [Family, readonly Cidr[]])[
  * @param addresses called when there is something to remove: the attachment's own addresses if another interface of the
  * container shares the chain; undefined for all
  */
-function removeIptablesMasquerade(
-  socket: NetlinkSocket,
-  owner: ChainOwner,
-  addresses: () => readonly Ip[] | undefined,
-): void {
-  for (const family of FAMILIES) removeRules(socket, family, attachmentChain(owner), addresses);
+function removeIptablesMasquerade(call: Call, addresses: () => readonly Ip[] | undefined): void {
+  const chain = attachmentChain(attachmentOf(call));
+  for (const family of FAMILIES) removeRules(call.hostNft, family, chain, addresses);
 }
 
 /** Stops masquerading the network's containers that GC does not keep. */
-function removeStaleIptablesMasquerade(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
+function removeStaleIptablesMasquerade({ hostNft: socket, network }: Call, kept: KeptAttachments): void {
   for (const family of FAMILIES) {
     const rules = [...listNftNat(socket, family), ...listLegacyNat(family)];
     const stale = rules.filter(({ chain, comment }) => {
@@ -321,7 +301,9 @@ function removeStaleIptablesMasquerade(socket: NetlinkSocket, network: string, k
 }
 
 /** @throws Error naming the rules that should exist, and those that do */
-function checkIptablesMasquerade(socket: NetlinkSocket, owner: AttachmentId, cidrs: readonly Cidr[]): void {
+function checkIptablesMasquerade(call: Call, cidrs: readonly Cidr[]): void {
+  const { hostNft: socket } = call;
+  const owner = attachmentOf(call);
   const chain = attachmentChain(owner);
   for (const [family, own] of byFamily(cidrs)) {
     const jumps = listChain(socket, family, POSTROUTING).filter(({ target }) => target === chain);
