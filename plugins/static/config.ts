@@ -35,7 +35,7 @@ export const StaticConf = z.extend(PluginConfig, {
   ),
   runtimeConfig: z.optional(
     z.looseObject({
-      /** Capability `ips`: addresses with prefix length, instead of all others. */
+      /** Capability `ips`: instead of all others. One without prefix length has that of the configured address whose subnet contains it. */
       ips: z.optional(z.array(z.string())),
     }),
   ),

@@ -41,7 +41,9 @@ export function planAddresses(conf: StaticConf, args: CniArgs, version: SpecVers
   const fromEnv = splitList(env.IP).map(text => bare(readCidr(text, 'CNI_ARGS "IP"', BAD_ARGS)));
   const gateways = splitList(env.GATEWAY).map(text => readIp(text, 'CNI_ARGS "GATEWAY"', BAD_ARGS));
   const fromArgs = conf.args?.cni?.ips?.map(text => bare(readCidr(text, '"args.cni.ips"')));
-  const fromRuntime = conf.runtimeConfig?.ips?.map(text => bare(readCidr(text, '"runtimeConfig.ips"')));
+  const fromRuntime = conf.runtimeConfig?.ips?.map(text => {
+    return bare(prefixed(text, configured) ?? readCidr(text, '"runtimeConfig.ips"'));
+  });
 
   const replacing = fromRuntime?.length ? fromRuntime : fromArgs?.length ? fromArgs : undefined;
   // The reference drops configured gateways here, which leaves a requested address without a route to the outside.
@@ -85,6 +87,13 @@ const BAD_ARGS = ErrorCode.invalidEnvironment;
 
 function bare(cidr: Cidr): PlannedAddress {
   return { cidr, gateway: undefined };
+}
+
+/** An address alone, as podman passes it, in the configured subnet that contains it. */
+function prefixed(text: string, configured: readonly PlannedAddress[]): Cidr | undefined {
+  const ip = findIp(text);
+  const within = ip && configured.find(({ cidr }) => cidrContains(cidr, ip));
+  return within && { ip, prefix: within.cidr.prefix };
 }
 
 function withGateway({ cidr, gateway }: PlannedAddress, known: readonly Ip[]): PlannedAddress {

@@ -332,6 +332,25 @@ describeRoot(
         expect(await machine.settled(before)).toEqual(before);
       });
     });
+
+    // For a reload, podman asks for the addresses that the container has. It looks for their subnets in "ranges" alone.
+    test.each(['limited-bandwidth', 'tuned-sysctl', 'static-address', 'point-to-point'])(
+      'reloads a container of our conflist %s, which keeps its addresses',
+      async name => {
+        await withPodman(async (machine, podman) => {
+          const file = path.resolve(import.meta.dir, `../../conflists/${name}.conflist`);
+          machine.write(`/etc/cni/net.d/10-${name}.conflist`, fs.readFileSync(file, 'utf8'));
+          const before = await machine.traces();
+          const web = await podman.runContainer('web', '--network', name);
+          expect(web.addresses[name]?.v4).not.toBe('');
+          await podman.run('network', 'reload', 'web');
+          expect(await podman.inspect('web')).toEqual(web);
+          expect(await podman.run('exec', 'web', 'ip', 'address')).toContain(web.addresses[name]?.v4 ?? '-');
+          await podman.run(...REMOVE, 'web');
+          expect(await machine.settled(before)).toEqual(before);
+        });
+      },
+    );
   },
   requires('ip', 'nft'),
   requiresPodman(),

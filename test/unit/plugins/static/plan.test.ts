@@ -55,6 +55,15 @@ describe('planAddresses()', () => {
     expect(planned({ args: cni, RuntimeConfig: { ips: [] } })).toHaveLength(1);
   });
 
+  test('an address alone of runtimeConfig.ips has the prefix of the configured subnet that contains it', () => {
+    const ips = ['10.20.9.9', '3ffe:ffff::5', '10.10.0.20'];
+    expect(plan(ADDRESSES, { runtimeConfig: { ips } })).toEqual([
+      { address: '10.20.9.9/16' },
+      { address: '3ffe:ffff::5/64', gateway: '3ffe:ffff::1' },
+      { address: '10.10.0.20/24', gateway: '10.10.0.254' },
+    ]);
+  });
+
   test('a duplicate address counts once, and keeps its gateway', () => {
     const addresses = [{ address: '10.1.0.5/24' }, { address: '10.1.0.5/24', gateway: '10.1.0.1' }];
     expect(plan({ addresses })).toEqual([{ address: '10.1.0.5/24', gateway: '10.1.0.1' }]);
