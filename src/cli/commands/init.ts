@@ -307,7 +307,9 @@ function readPlace(name: string, call: CommandCall, inUse: InUse, given = call.t
   decode(ConflistSchema, { name }, 'the name');
   const file = absolutePath(given ?? `${name}.conflist`, call.cwd);
   if (!file.endsWith('.conflist'))
-    throw new Error(`Cannot write "${file}": runtimes read lists from files whose names end in ".conflist"`);
+    throw new UsageError(
+      `Cannot write "${file}": runtimes read lists from files whose names end in ".conflist"`,
+    );
   if (call.on('force')) return { name, file };
   const configured = inUse.networks.get(name);
   if (configured !== undefined && resolve(configured) !== file) {

@@ -13,7 +13,7 @@ import {
   sameIp,
 } from '../../net/ip.ts';
 import { readHost, readHostRoutes } from '../../node/devices.ts';
-import type { CommandCall } from '../command.ts';
+import { type CommandCall, UsageError } from '../command.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';
 
 export interface Taken {
@@ -50,7 +50,7 @@ export function suggestSubnet(family: 4 | 6, taken: readonly Taken[], random = r
  * @param words subnets, `auto`, `auto4`, `auto6`, `dhcp` or `none`
  * @param taken by what a given subnet must not overlap
  * @param ofKernel the families that the kernel has
- * @throws Error that says which word cannot be used, and why
+ * @throws UsageError that says which word cannot be used, and why
  */
 export function readAddressing(
   words: readonly string[],
@@ -62,7 +62,7 @@ export function readAddressing(
   if (words.length === 1 && alone === 'none') return 'none';
   if (words.length === 1 && alone === 'dhcp') {
     if (mayUseDhcp) return 'server';
-    throw new Error(
+    throw new UsageError(
       'Cannot use "dhcp": no DHCP server of a LAN can tell the containers of this kind of network apart',
     );
   }
@@ -73,7 +73,7 @@ export function readAddressing(
     for (const subnet of given) {
       const other = subnets.find(one => cidrsOverlap(one, subnet));
       if (other)
-        throw new Error(
+        throw new UsageError(
           `Cannot use ${renderCidr(subnet)}: it overlaps with ${renderCidr(other)}, which is also given`,
         );
       subnets.push(subnet);
@@ -88,21 +88,23 @@ const HOST_BITS = 2;
 function readSubnet(word: string, taken: readonly Taken[]): Cidr {
   const subnet = findCidr(word);
   if (subnet === undefined) {
-    throw new Error(
+    throw new UsageError(
       `Cannot use ${JSON.stringify(word)} as a subnet: expected one like 10.1.0.0/24, auto, auto4, auto6, dhcp or none`,
     );
   }
   if (!sameIp(networkOf(subnet), subnet.ip)) {
     const base = renderCidr({ ip: networkOf(subnet), prefix: subnet.prefix });
-    throw new Error(`Cannot use ${word} as a subnet: it is an address in ${base}`);
+    throw new UsageError(`Cannot use ${word} as a subnet: it is an address in ${base}`);
   }
   if (IP_BITS[subnet.ip.family] - subnet.prefix < HOST_BITS) {
-    throw new Error(`Cannot use ${word} as a subnet: it has no address for a container beside the gateway's`);
+    throw new UsageError(
+      `Cannot use ${word} as a subnet: it has no address for a container beside the gateway's`,
+    );
   }
   const other = taken.find(({ cidr }) => cidrsOverlap(subnet, cidr));
   if (other) {
     const free = renderCidr(suggestSubnet(subnet.ip.family, taken));
-    throw new Error(`Cannot use ${word}: it overlaps with ${other.by}; ${free} is free`);
+    throw new UsageError(`Cannot use ${word}: it overlaps with ${other.by}; ${free} is free`);
   }
   return subnet;
 }

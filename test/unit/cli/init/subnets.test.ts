@@ -1,5 +1,6 @@
 // Which subnets are suggested, accepted and refused for a new network?
 import { describe, expect, test } from 'bun:test';
+import { UsageError } from '../../../../src/cli/command.ts';
 import { readAddressing, suggestSubnet, type Taken } from '../../../../src/cli/init/subnets.ts';
 import { parseCidr, renderCidr } from '../../../../src/net/ip.ts';
 
@@ -57,6 +58,7 @@ describe('readAddressing()', () => {
     [['dhcp'], 'no DHCP server of a LAN can tell'],
     [['none', '10.1.0.0/24'], 'Cannot use "none" as a subnet'],
   ])('refuses %p', (words, reason) => {
+    expect(() => read(...words)).toThrow(UsageError);
     expect(() => read(...words)).toThrow(reason);
   });
 });
