@@ -7,7 +7,7 @@ import { describeError } from '../cni/errors.ts';
 import { parseObject } from '../cni/json.ts';
 import { convertResult, type SpecVersion } from '../cni/result.ts';
 import { changesOnly, type LogFields, type LogLevel } from '../log.ts';
-import { letGoFirst, startTimer, type Timer } from '../wait.ts';
+import { letGoFirst, makeTimers } from '../wait.ts';
 import type { KubernetesPod } from './cluster.ts';
 import { isAskedForSilence } from './moving.ts';
 import { listPods, type PodRecord } from './record.ts';
@@ -46,14 +46,24 @@ export class FollowedPods {
   readonly #changes = new Map<string, KubernetesPod>();
   readonly #due = new Map<string, PodRecord>();
   readonly #failures = new Map<string, { count: number; text: string; annotation: string }>();
-  readonly #timers = new Set<Timer>();
+  readonly #timers = makeTimers(this.#end.signal);
   readonly #running = new Map<string, PodRecord>();
   readonly #working = new Set<Promise<void>>();
   readonly #unlisted = changesOnly(problem =>
     this.#parts.log('warn', 'cannot look for pods whose annotation has changed', { problem }),
   );
   readonly #asked = new Set<string>();
-  readonly #soon = new Set<string>();
+  readonly #lookAtAll = this.#once(FIRST_PAUSE_MS, () => this.#add(this.#followed()));
+  /** Whether machines that move have arrived, since the pods that they leave are on other nodes, and ADDs have ended: no watch reports that. */
+  readonly #lookSoon = this.#once(SOON_MS, () => {
+    this.#add(this.#followed().filter(moves));
+    this.#gatherSoon();
+  });
+  readonly #lookAtAsked = this.#once(ASKED_MS, () => {
+    for (const one of this.#followed())
+      if (this.#asked.has(placeKey(one)) && one.machine) this.#start(keyOf(one.record), one);
+    this.#asked.clear();
+  });
   #isGathering = false;
 
   constructor(parts: FollowParts) {
@@ -68,27 +78,18 @@ export class FollowedPods {
     if (!isAskedForSilence(pod)) return;
     // Soon, beside all others: until then the machine waits for its addresses.
     this.#asked.add(place);
-    this.#once('asked', ASKED_MS, () => {
-      for (const one of this.#followed())
-        if (this.#asked.has(placeKey(one)) && one.machine) this.#start(keyOf(one.record), one);
-      this.#asked.clear();
-    });
+    this.#lookAtAsked();
   }
 
   /** Stops it; calls in progress are finished first. */
   async stop(): Promise<void> {
     this.#end.abort();
-    for (const timer of this.#timers) clearTimeout(timer);
+    this.#timers.clear();
     await Promise.all(this.#working);
   }
 
   #later(ms: number, work: () => void): void {
-    const timer = startTimer(() => {
-      this.#timers.delete(timer);
-      this.#look(work);
-    }, ms);
-    timer.unref();
-    this.#timers.add(timer);
+    this.#timers.later(() => this.#look(work), ms);
   }
 
   /** Work that lists pods. For want of descriptors or memory that may fail: every pod is looked at a little later. */
@@ -98,18 +99,13 @@ export class FollowedPods {
       work();
     } catch (error) {
       this.#unlisted(describeError(error));
-      this.#once('all', FIRST_PAUSE_MS, () => this.#add(this.#followed()));
+      this.#lookAtAll();
     }
   }
 
-  /** Does it after this time, once, however often it is asked for until then. */
-  #once(what: string, ms: number, work: () => void): void {
-    if (this.#soon.has(what)) return;
-    this.#soon.add(what);
-    this.#later(ms, () => {
-      this.#soon.delete(what);
-      work();
-    });
+  /** Work that is done once, after this time, however often it is asked for until then. */
+  #once(ms: number, work: () => void): () => void {
+    return this.#timers.once(() => this.#look(work), ms);
   }
 
   #round(): void {
@@ -122,14 +118,6 @@ export class FollowedPods {
     this.#unlisted(undefined);
     if (pods.some(moves)) this.#lookSoon();
     return pods;
-  }
-
-  /** Whether machines that move have arrived, since the pods that they leave are on other nodes, and ADDs have ended: no watch reports that. */
-  #lookSoon(): void {
-    this.#once('moves', SOON_MS, () => {
-      this.#add(this.#followed().filter(moves));
-      this.#gatherSoon();
-    });
   }
 
   #gatherSoon(): void {

@@ -1,5 +1,5 @@
 // When may checks run that no change of an attachment asks for, and how long may they take?
-import { startTimer, type Timer } from '../wait.ts';
+import { startTimer } from '../wait.ts';
 
 /** Share of the time that sweeps may take which turned out to be needless: 2 %. */
 const NEEDLESS_SHARE = 50;
@@ -191,41 +191,4 @@ async function round(parts: RoundParts, forMs: number, isStopped: () => boolean)
   }
   if (!isStopped()) await parts.atEnd();
   return visited === due.length;
-}
-
-interface Timers {
-  later(work: () => void, ms: number): void;
-  /** Asked for again while it waits, it is done once. @returns what asks for it */
-  once(work: () => void, ms: number): () => void;
-  clear(): void;
-}
-
-/** @param signal once it is aborted, nothing is done */
-export function makeTimers(signal: AbortSignal): Timers {
-  const timers = new Set<Timer>();
-  const later = (work: () => void, ms: number): void => {
-    const timer = startTimer(() => {
-      timers.delete(timer);
-      if (!signal.aborted) work();
-    }, ms);
-    timer.unref();
-    timers.add(timer);
-  };
-  return {
-    later,
-    once(work, ms) {
-      let isWaiting = false;
-      return () => {
-        if (isWaiting) return;
-        isWaiting = true;
-        later(() => {
-          isWaiting = false;
-          work();
-        }, ms);
-      };
-    },
-    clear() {
-      for (const timer of timers) clearTimeout(timer);
-    },
-  };
 }

@@ -7,7 +7,7 @@ import { runDir } from '../cni/directories.ts';
 import { describeError } from '../cni/errors.ts';
 import { changesOnly, type LogFields } from '../log.ts';
 import { holdFlock } from '../sys/flock.ts';
-import { letGoFirst } from '../wait.ts';
+import { letGoFirst, makeTimers } from '../wait.ts';
 import {
   attachmentLister,
   fileOf,
@@ -18,7 +18,7 @@ import {
 } from './attachments.ts';
 import { Caretaker, type CaretakerEvents, fieldsOf, type Work } from './caretaker.ts';
 import { findGone, type Gone, type GoneOutcome } from './collect-gone.ts';
-import { Allowance, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
+import { Allowance, SweepPacer, startRounds, visitInside } from './pacing.ts';
 import { describeListChanges, ListRestorer } from './restore-lists.ts';
 import {
   changedLists,
