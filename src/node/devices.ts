@@ -51,12 +51,18 @@ export function readHostRoutes({ links, routes }: Tables): HostRoute[] {
     });
 }
 
+/** The most specific route that leads to an address. */
+export function findWay<R extends Pick<HostRoute, 'destination'>>(routes: readonly R[], ip: Ip) {
+  const ways = routes.flatMap(route => {
+    const way = findCidr(route.destination);
+    return way && cidrContains(way, ip) ? { ...route, prefix: way.prefix } : [];
+  });
+  return ways.sort((a, b) => b.prefix - a.prefix)[0];
+}
+
 /** How long the prefix is of the route that leads to an address; negative if none does. */
 export function longestMatch(routes: readonly Pick<HostRoute, 'destination'>[], ip: Ip): number {
-  return routes.reduce((longest, { destination }) => {
-    const way = findCidr(destination);
-    return way && cidrContains(way, ip) ? Math.max(longest, way.prefix) : longest;
-  }, -1);
+  return findWay(routes, ip)?.prefix ?? -1;
 }
 
 /** Routing rules of type blackhole, unreachable or prohibit that come before the main table, for packets without a mark. */

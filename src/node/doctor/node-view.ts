@@ -4,9 +4,9 @@ import { noteFileOf } from '../../between/names.ts';
 import { defined } from '../../cni/json.ts';
 import { fileExists, namesIn, tryRead } from '../../files/read-file.ts';
 import { findUse } from '../../ipam/holders.ts';
-import { cidrsOverlap, findCidr } from '../../net/ip.ts';
+import { findIp } from '../../net/ip.ts';
 import type { Tables } from '../../netlink/tables.ts';
-import { type HostRoute, readHost, readHostRoutes } from '../devices.ts';
+import { findWay, type HostRoute, readHost, readHostRoutes } from '../devices.ts';
 import { findTraced } from '../garbage/find-traced.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';
 import { isBelow } from '../words.ts';
@@ -127,25 +127,14 @@ function podsOf(
   const own = [hostDevice?.name, hostDevice?.master];
   return addresses.flatMap((text): RoutedPod[] => {
     const [address = ''] = text.split('/');
-    const device = findDevice(address, routes);
+    const ip = findIp(address);
+    const device = ip && findWay(routes, ip)?.device;
     if (device === undefined || !own.includes(device)) return [];
     const family = address.includes(':') ? 6 : 4;
     const port = hostDevice?.name === device ? undefined : hostDevice?.name;
     const place = { network, containerId, ifname, family, address, device } as const;
     return [{ ...place, ports, ...defined({ port, mtu: inside?.mtu }) }];
   });
-}
-
-/** Of the most specific route. */
-function findDevice(address: string, routes: readonly HostRoute[]): string | undefined {
-  const host = findCidr(address.includes(':') ? `${address}/128` : `${address}/32`);
-  if (host === undefined) return undefined;
-  const leading = routes.flatMap(({ destination, device }) => {
-    const cidr = findCidr(destination);
-    const leads = cidr !== undefined && cidr.ip.family === host.ip.family && cidrsOverlap(cidr, host);
-    return leads ? [{ prefix: cidr.prefix, device }] : [];
-  });
-  return leading.sort((a, b) => b.prefix - a.prefix)[0]?.device;
 }
 
 /** Every check by its id, in the order of the report; ids are stable. */
