@@ -300,18 +300,11 @@ function isNeighbour({ ip }: { readonly ip: Cidr['ip'] }): boolean {
 
 function routeChanges(socket: NetlinkSocket, wanted: readonly OriginRoute[]): EntryChanges {
   const present = readOwnRoutes(socket);
-  const byKey = new Map(present.map(route => [keyOf(route), route]));
-  const keys = new Set(wanted.map(keyOf));
+  const { missing, stale } = difference(wanted, present, textOfRoute, keyOf);
+  const taken = new Set(present.map(keyOf));
   return {
-    add: wanted.flatMap(route => {
-      const found = byKey.get(keyOf(route));
-      if (found && isSame(route, found)) return [];
-      return originRouteRequest(route, found !== undefined);
-    }),
-    // Besides those of other keys, one more of the same key, which another program has added.
-    remove: present
-      .filter(route => !keys.has(keyOf(route)) || byKey.get(keyOf(route)) !== route)
-      .map(removeOriginRouteRequest),
+    add: missing.map(route => originRouteRequest(route, taken.has(keyOf(route)))),
+    remove: stale.map(removeOriginRouteRequest),
   };
 }
 
@@ -319,9 +312,9 @@ function keyOf({ dst, table, priority }: OriginRoute): string {
   return `${renderCidr(dst)} ${table} ${priority}`;
 }
 
-function isSame({ via }: OriginRoute, { via: other }: OriginRoute): boolean {
-  if (via === undefined || other === undefined) return via === other;
-  return via.oif === other.oif && sameIp(via.gateway, other.gateway) && via.onlink === other.onlink;
+function textOfRoute(route: OriginRoute): string {
+  const { oif, gateway, onlink } = route.via ?? {};
+  return [keyOf(route), oif, gateway && renderIp(gateway), onlink].join(' ');
 }
 
 /** Devices with the names of tunnels, ours and others. One that we were about to name when we were killed has no alias yet. */
