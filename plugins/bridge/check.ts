@@ -23,7 +23,6 @@ import {
 } from '../../src/attach/device.ts';
 import { checkForwarding, ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
 import { probeMasquerading, repairMasquerading } from '../../src/attach/masquerading.ts';
-import { attachmentOf } from '../../src/attach/owner.ts';
 import { warnOfDroppingChains } from '../../src/attach/ready.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -137,11 +136,10 @@ function isStopped(bridge: Link, port: Link): boolean {
 
 /** Rules that the reference plugin made before this plugin replaced it are as good as our own. */
 function checkRestriction(call: Call<BridgeConf>, port: Link, container: Link): void {
-  const owner = attachmentOf(call);
   try {
-    checkMacspoof(call.hostNft, owner, port.name, container.mac ?? '');
+    checkMacspoof(call, port.name, container.mac ?? '');
   } catch (thrown) {
-    if (!hasReferenceMacspoof(call.hostNft, owner)) throw thrown;
+    if (!hasReferenceMacspoof(call)) throw thrown;
   }
 }
 
@@ -262,11 +260,11 @@ function repairPort(call: Call<BridgeConf>, bridge: Link, port: Link): void {
 
 function repairRules(call: Call<BridgeConf>, port: Link, inside: Link): void {
   if (!call.conf.macspoofchk) return;
-  const [socket, owner, mac] = [call.hostNft, attachmentOf(call), inside.mac ?? ''];
-  if (hasReferenceMacspoof(socket, owner)) return;
+  if (hasReferenceMacspoof(call)) return;
+  const { mac = '' } = inside;
   mend(
-    () => checkMacspoof(socket, owner, port.name, mac),
-    () => restoreMacspoof(socket, owner, port.name, mac),
+    () => checkMacspoof(call, port.name, mac),
+    () => restoreMacspoof(call, port.name, mac),
   );
 }
 

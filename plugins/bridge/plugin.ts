@@ -26,10 +26,8 @@ import {
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
-import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
 import { createPair, type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
-import type { AttachmentId } from '../../src/cni/attachment.ts';
 import type { HandoverMode } from '../../src/cni/env.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
@@ -128,18 +126,15 @@ export const plugin = definePlugin({
   handOver(call, mode) {
     const { conf, prevResult } = call;
     const ips = conf.ipMasq && conf.ipam?.type && prevResult?.ips ? addressingOf(conf, prevResult).ips : [];
-    return [
-      ...handOverMasquerading(call, cidrsOf(ips), mode),
-      ...handOverMacspoof(call.hostNft, attachmentOf(call), mode),
-    ];
+    return [...handOverMasquerading(call, cidrsOf(ips), mode), ...handOverMacspoof(call, mode)];
   },
 
   async del(call) {
     await removeAndRelease(call, 'del', release =>
       removePair(call, () =>
         tryAll([
-          () => removeMacspoof(call.hostNft, attachmentOf(call)),
-          () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
+          () => removeMacspoof(call),
+          () => removeReferenceMacspoof(call),
           () => stopMasquerading(call),
           () => leaveBridge(call),
           release,
@@ -154,7 +149,7 @@ export const plugin = definePlugin({
     await removeAndRelease(call, 'gc', release =>
       removeStalePairs(call, kept, () =>
         tryAll([
-          () => removeStaleMacspoof(call.hostNft, call.network, kept),
+          () => removeStaleMacspoof(call, kept),
           () => removeUnusedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
           () => stopStaleMasquerading(call, kept),
           () => forEachBridge(call, name => removeUnusedBridge(call.host, name, call.conf.uplinkInterface)),
@@ -203,11 +198,11 @@ function renderAttachment(
 }
 
 /** The new chains are added before the elements are removed, so that no frame passes unchecked. @returns what was in our sets */
-function handOverMacspoof(socket: NetlinkSocket, owner: AttachmentId, mode: HandoverMode): string[] {
-  const allowed = listAllowed(socket, owner);
+function handOverMacspoof(call: Call, mode: HandoverMode): string[] {
+  const allowed = listAllowed(call);
   if (mode === 'do') {
-    for (const { port, mac } of allowed) ensureReferenceMacspoof(socket, owner, port, mac);
-    if (allowed.length) removeMacspoof(socket, owner);
+    for (const { port, mac } of allowed) ensureReferenceMacspoof(call, port, mac);
+    if (allowed.length) removeMacspoof(call);
   }
   return allowed.map(({ port }) => `anti-spoofing of "${port}"`);
 }
@@ -419,9 +414,8 @@ function keepOutOfIpv6({ name }: Link): void {
 }
 
 function restrict(call: Call<BridgeConf>, { host, container }: Pair): void {
-  const owner = attachmentOf(call);
-  call.onFailure('remove the restriction on hardware addresses', () => removeMacspoof(call.hostNft, owner));
-  ensureMacspoof(call.hostNft, owner, host.name, container.mac ?? '');
+  call.onFailure('remove the restriction on hardware addresses', () => removeMacspoof(call));
+  ensureMacspoof(call, host.name, container.mac ?? '');
 }
 
 // Addresses are handed out again. A host or a container that has spoken to the former owner keeps its hardware address, and sends

@@ -1,7 +1,6 @@
 // How is a container prevented from sending frames from a hardware address other than its own?
 
-import { noteOf } from '../../../src/attach/owner.ts';
-import type { AttachmentId } from '../../../src/cni/attachment.ts';
+import { attachmentOf, noteOf } from '../../../src/attach/owner.ts';
 import { parseMac } from '../../../src/net/interface.ts';
 import { addEntries, deletePlaces, type Entry, findElement } from '../../../src/netlink/nft/element.ts';
 import {
@@ -41,7 +40,7 @@ import {
   type Rule,
 } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { isStaleNote, type KeptAttachments } from '../../../src/plugin/define.ts';
+import { type Call, isStaleNote, type KeptAttachments } from '../../../src/plugin/define.ts';
 import { confirmAll } from '../../../src/plugin/steps.ts';
 
 /** The table of our own that holds everything below. */
@@ -72,43 +71,44 @@ const SKELETON: Skeleton = {
  * Drops frames that arrive through the port from any other hardware address, in one transaction. Also removes elements that a
  * dead attachment left under the name of the port.
  */
-export function ensureMacspoof(socket: NetlinkSocket, owner: AttachmentId, port: string, mac: string): void {
+export function ensureMacspoof(call: Call, port: string, mac: string): void {
+  const { hostNft: socket } = call;
   changeOwned(socket, [SKELETON], () => {
     const rival = findElement(socket, PORTS, [port])?.comment;
     const stale = rival === undefined ? [] : listOwned(socket, SETS, note => note === rival);
-    return [...deletePlaces(stale.map(placeOf)), ...addEntries(entriesFor(owner, port, mac))];
+    return [...deletePlaces(stale.map(placeOf)), ...addEntries(entriesFor(call, port, mac))];
   });
 }
 
 /** The same, and writes the rules again if others have changed them. */
-export function restoreMacspoof(...wanted: Parameters<typeof ensureMacspoof>): void {
-  restoreSkeleton(wanted[0], SKELETON);
-  ensureMacspoof(...wanted);
+export function restoreMacspoof(call: Call, port: string, mac: string): void {
+  restoreSkeleton(call.hostNft, SKELETON);
+  ensureMacspoof(call, port, mac);
 }
 
 /** Lifts the restriction of an attachment. Its elements carry its name, so no other information is needed. */
-export function removeMacspoof(socket: NetlinkSocket, owner: AttachmentId): void {
-  const own = noteOf(owner);
-  sweepOwned(socket, SETS, note => note === own);
+export function removeMacspoof(call: Call): void {
+  const own = noteOf(attachmentOf(call));
+  sweepOwned(call.hostNft, SETS, note => note === own);
 }
 
 /** Lifts the restrictions of a network's attachments that are no longer valid. */
-export function removeStaleMacspoof(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
-  sweepOwned(socket, SETS, note => isStaleNote(note, network, kept));
+export function removeStaleMacspoof({ hostNft, network }: Call, kept: KeptAttachments): void {
+  sweepOwned(hostNft, SETS, note => isStaleNote(note, network, kept));
 }
 
 /** The ports and hardware addresses allowed for an attachment; empty if it is not restricted. */
-export function listAllowed(socket: NetlinkSocket, owner: AttachmentId): { port: string; mac: string }[] {
-  const own = noteOf(owner);
-  return listOwned(socket, [ALLOWED], note => note === own).map(({ element }) => {
+export function listAllowed(call: Call): { port: string; mac: string }[] {
+  const own = noteOf(attachmentOf(call));
+  return listOwned(call.hostNft, [ALLOWED], note => note === own).map(({ element }) => {
     const [port, mac] = element.key.map(String) as [string, string];
     return { port, mac };
   });
 }
 
 /** @throws Error naming what is missing of the attachment's restriction, or of the rule behind it */
-export function checkMacspoof(socket: NetlinkSocket, owner: AttachmentId, port: string, mac: string): void {
-  const problems = findOwnedProblems(socket, [SKELETON], entriesFor(owner, port, mac));
+export function checkMacspoof(call: Call, port: string, mac: string): void {
+  const problems = findOwnedProblems(call.hostNft, [SKELETON], entriesFor(call, port, mac));
   confirmAll(`anti-spoofing of "${port}"`, problems);
 }
 
@@ -120,8 +120,8 @@ export function probeMacspoof(socket: NetlinkSocket): void {
   tryOut(socket, skeletonChanges(SKELETON));
 }
 
-function entriesFor(owner: AttachmentId, port: string, mac: string): Entry[] {
-  const comment = noteOf(owner);
+function entriesFor(call: Call, port: string, mac: string): Entry[] {
+  const comment = noteOf(attachmentOf(call));
   return [
     { set: PORTS, element: { key: [port], comment } },
     { set: ALLOWED, element: { key: [port, mac], comment } },
@@ -137,9 +137,10 @@ const SOURCE_OFFSET = 6;
 const MAC_BYTES = 6;
 
 /** True when the reference plugin restricts the attachment to its hardware address. */
-export function hasReferenceMacspoof(socket: NetlinkSocket, owner: Owner): boolean {
+export function hasReferenceMacspoof(call: Call): boolean {
+  const { hostNft: socket } = call;
   if (!hasTable(socket, NAT_TABLE)) return false;
-  const { comment, chains } = namesOf(owner);
+  const { comment, chains } = namesOf(call);
   const found = listRules(socket, NAT_TABLE).filter(rule => rule.comment === comment);
   return [PREROUTING, ...chains].every(chain => found.some(rule => rule.chain === chain));
 }
@@ -148,16 +149,11 @@ export function hasReferenceMacspoof(socket: NetlinkSocket, owner: Owner): boole
  * Restricts the attachment as the reference plugin does, in one transaction.
  * Same as: `iifname <port> jump …`, `jump …-mac`, `ether saddr <mac> return`, `drop`, each with the comment
  */
-export function ensureReferenceMacspoof(
-  socket: NetlinkSocket,
-  owner: Owner,
-  port: string,
-  mac: string,
-): void {
-  const { comment, chains } = namesOf(owner);
+export function ensureReferenceMacspoof(call: Call, port: string, mac: string): void {
+  const { comment, chains } = namesOf(call);
   const [own = '', ofMac = ''] = chains;
-  commitAfterReading(socket, () =>
-    hasReferenceMacspoof(socket, owner)
+  commitAfterReading(call.hostNft, () =>
+    hasReferenceMacspoof(call)
       ? []
       : [
           addTable(NAT_TABLE),
@@ -190,9 +186,9 @@ export function ensureReferenceMacspoof(
 }
 
 /** Removes the chains that the reference plugin made for the attachment, and the rule that jumps to them. */
-export function removeReferenceMacspoof(socket: NetlinkSocket, owner: Owner): void {
-  const { comment, chains } = namesOf(owner);
-  removeChains(socket, rule => rule.comment === comment, chains);
+export function removeReferenceMacspoof(call: Call): void {
+  const { comment, chains } = namesOf(call);
+  removeChains(call.hostNft, rule => rule.comment === comment, chains);
 }
 
 /**
@@ -249,9 +245,7 @@ function targetOf({ expressions }: Rule): string {
 }
 
 /** Chains and comments do not name the network. */
-type Owner = Omit<AttachmentId, 'network'>;
-
-function namesOf({ containerId, ifname }: Owner): { comment: string; chains: string[] } {
+function namesOf({ env: { containerId, ifname } }: Call): { comment: string; chains: string[] } {
   const own = `cni-br-iface-${containerId}-${ifname}`;
   return { comment: `macspoofchk-${containerId}-${ifname}`, chains: [own, `${own}-mac`] };
 }
