@@ -228,6 +228,16 @@ static void give_input_back(void)
     if (fd != 0) call(DUP3, fd, 0, 0, 0, 0);
 }
 
+/* With BUN_BE_BUN, the core would be nothing but the engine inside it, whose help and exit status 0 a runtime takes for a DEL. */
+static long execute_core(char **argv, char **env)
+{
+    char **kept = env;
+    for (char **one = env; *one; one++)
+        if (!starts_with(*one, "BUN_BE_BUN=")) *kept++ = *one;
+    *kept = 0;
+    return call(EXECVE, (long)core, (long)argv, (long)env, 0, 0);
+}
+
 /*
  * Executes the core in this process, and tells it what became of the request to the daemon, unless there was none. The engine of a
  * daemon reads from its environment how often it looks for what can be freed.
@@ -254,7 +264,7 @@ static _Noreturn void run_core(const char *verdict)
         for (char **one = environment; *one && count < most; one++) env[count++] = *one;
         env[count] = 0;
     }
-    fail("Cannot start ", call(EXECVE, (long)core, (long)arguments, (long)env, 0, 0));
+    fail("Cannot start ", execute_core(arguments, env));
 }
 
 /* Asks the core what the silence means: only it can tell a frozen daemon from a slow one. Returns its exit status, or -1. */
@@ -266,7 +276,7 @@ static int judge_silence(uint64_t silent_ms)
     long child = call(CLONE, SIGCHLD, 0, 0, 0, 0);
     if (child == 0) {
         char *argv[] = { core, JUDGE_FLAG, calls_file, key, ms, 0 };
-        call(EXECVE, (long)core, (long)argv, (long)environment, 0, 0);
+        execute_core(argv, environment);
         end(127);
     }
     if (child < 0) return -1;

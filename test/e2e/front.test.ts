@@ -158,6 +158,12 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     expect(ignored & (1 << (os.constants.signals.SIGCHLD - 1))).toBe(0);
   });
 
+  test('has the Bun program be a plugin although the environment makes it a plain Bun', async () => {
+    const env = { ...CALL, CNI_COMMAND: 'DEL', BUN_BE_BUN: '1', CATENA_RUN_DIR: tmp };
+    const told = await run([path.join(BIN, 'tuning')], { env, stdin: '{"cniVersion":"9.9.9"}' });
+    expect(told).toMatchObject({ exitCode: 1, stdout: expect.stringMatching(/"code": 7,/) });
+  });
+
   test('has a daemon free memory seldom, unless its environment says when', async () => {
     const told = path.join(tmp, 'told');
     fs.mkdirSync(told);
