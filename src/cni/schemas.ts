@@ -9,9 +9,6 @@ export const optionalText = z.optional(z.string());
 
 const optionalInt = z.optional(z.int());
 
-/** A number that the kernel keeps in a field of 32 bits: of a greater one it would take the lower half, of table 2^32 the main table. */
-const optionalU32 = z.optional(z.int().check(z.minimum(0), z.maximum(0xffffffff)));
-
 export const optionalFlag = z.optional(z.boolean());
 
 export const optionalTexts = z.optional(z.array(z.string()));
@@ -82,11 +79,11 @@ export const Route = z.looseObject({
   dst: CidrText,
   gw: z.optional(GatewayText),
   gws: z.optional(z.array(GatewayText)),
-  mtu: optionalU32,
-  advmss: optionalU32,
-  priority: optionalU32,
-  table: optionalU32,
-  scope: z.optional(z.int().check(z.minimum(0), z.maximum(255))),
+  mtu: optionalInt,
+  advmss: optionalInt,
+  priority: optionalInt,
+  table: optionalInt,
+  scope: optionalInt,
 });
 
 /** `mtu`, `socketPath` and `pciID` exist since 1.1.0. If an older result has them, they are treated as those of 1.1.0. */
