@@ -210,6 +210,18 @@ describeRoot(
             'proto',
             '67',
           ],
+          'a route that leads elsewhere is appended': [
+            'ip',
+            'route',
+            'append',
+            b.block4,
+            'via',
+            '192.0.2.254',
+            'metric',
+            '6700',
+            'proto',
+            '67',
+          ],
           'a route of ours has no reason': [
             'ip',
             'route',
