@@ -195,33 +195,12 @@ describeRoot(
         const all = [a, b, c];
         for (const node of all) settle(node, all);
         const tunnel = 'catena-vxlan';
+        const elsewhere = [b.block4, 'via', '192.0.2.254', 'metric', '6700', 'proto', '67'];
         const damages: Readonly<Record<string, string[]>> = {
           'a route is deleted': ['ip', 'route', 'del', b.block4],
           'a route over IPv6 is deleted': ['ip', '-6', 'route', 'del', c.block6],
-          'a route leads elsewhere': [
-            'ip',
-            'route',
-            'replace',
-            b.block4,
-            'via',
-            '192.0.2.254',
-            'metric',
-            '6700',
-            'proto',
-            '67',
-          ],
-          'a route that leads elsewhere is appended': [
-            'ip',
-            'route',
-            'append',
-            b.block4,
-            'via',
-            '192.0.2.254',
-            'metric',
-            '6700',
-            'proto',
-            '67',
-          ],
+          'a route leads elsewhere': ['ip', 'route', 'replace', ...elsewhere],
+          'a route that leads elsewhere is appended': ['ip', 'route', 'append', ...elsewhere],
           'a route of ours has no reason': [
             'ip',
             'route',
