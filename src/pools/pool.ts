@@ -238,7 +238,6 @@ function countIn({ ip, prefix }: Cidr, blockSize: number): number {
   return 2 ** (IP_BITS[ip.family] - prefix) / blockSize;
 }
 
-/** The list is of the whole pool: a subnet has the part that lies in it. */
 /** Blocks tried before the list is read. While less than three quarters of a pool are taken, one of them is free in two of three cases. */
 const BLIND_TRIES = 4;
 /** Numbers looked at from a random place on, before it counts as exhausted: as many as there are, but a bound for pools of IPv6. */
