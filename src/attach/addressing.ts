@@ -252,8 +252,24 @@ export function prepareIpam(call: Call<PluginConfig>): () => Promise<Result | un
     const result = await delegate.add();
     isGranted = true;
     if (!early) call.onFailure('release the addresses', release);
+    refuseCut(result.routes ?? [], type);
     return result;
   };
+}
+
+/** The largest numbers that the kernel keeps of a route: struct rtmsg, RTA_TABLE and RTA_PRIORITY of linux/rtnetlink.h. */
+const LARGEST = { table: 2 ** 32 - 1, priority: 2 ** 32 - 1, scope: 2 ** 8 - 1 };
+
+/** Refuses what the kernel would cut: table 2^32 would be the main one, and CHECK would miss the route for ever. */
+function refuseCut(routes: readonly ResultRoute[], type: string): void {
+  for (const { dst, table = 0, priority = 0, scope = 0 } of routes)
+    for (const [member, value] of Object.entries({ table, priority, scope })) {
+      const largest = LARGEST[member as keyof typeof LARGEST];
+      if (value >= 0 && value <= largest) continue;
+      throw invalidConfig(
+        `Cannot use the route to ${dst} of IPAM plugin "${type}": its ${member} is ${value}, not 0 to ${largest}; correct the routes of "ipam"`,
+      );
+    }
 }
 
 /**

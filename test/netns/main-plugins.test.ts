@@ -26,6 +26,25 @@ describeRoot('main plugins and their IPAM plugin', () => {
       expect(await status()).toMatchObject({ exitCode: 0, stdout: '' });
     });
   });
+
+  test.each([
+    ['table', 2 ** 32, 'not 0 to 4294967295'],
+    ['priority', -1, 'not 0 to 4294967295'],
+    ['scope', 256, 'not 0 to 255'],
+  ])('[1.1.0] a route whose %s is %d, which the kernel would cut, is refused', async (member, value, why) => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await lab.outside();
+      for (const type of [...MAIN_PLUGINS, 'macvlan']) {
+        const conf = confOf(lab, type, type === 'macvlan' ? { master: 'outside0' } : {});
+        conf.ipam.routes = [{ dst: '192.0.2.0/24', [member]: value }];
+        const { error } = await lab.plugin(type, { command: 'ADD', conf, container });
+        expect(error).toMatchObject({ code: 7, msg: expect.stringContaining(why) });
+        expect(await lab.ip(container, 'link')).toMatchObject([{ ifname: 'lo' }]);
+        expect(fs.readdirSync(`${lab.tmp}/leases/podnet`)).not.toContain('10.88.0.2');
+      }
+    });
+  });
 });
 
 describeRoot('main plugins and an interface that the container made itself', () => {
