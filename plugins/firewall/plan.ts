@@ -68,7 +68,6 @@ const NF_BR_PRI_FILTER_BRIDGED = -200;
 export const SKELETON: Skeleton = {
   table: TABLE,
   comment: 'catena: packets forwarded to and from pods',
-  // The rules are the same; the elements of before may name a device that no packet comes from.
   version: 2,
   sets: [...OWNED_SETS.filter(({ table }) => table === TABLE), CLOSED, TALLY],
   chains: [

@@ -128,7 +128,7 @@ describeRoot(
       expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
     });
 
-    test('a policy holds between VLANs of one bridge, by the device that the host routes by, and for elements of before', async () => {
+    test('a policy holds between VLANs of one bridge, by the device that the host routes by', async () => {
       const { lab, a, b, c } = await twoBridges(createLab);
       await lab.ip(lab.host, 'link', 'add', 'trunk', 'type', 'bridge');
       const [conf, other] = [{ ingressPolicy: 'same-bridge' }, 'othernet'];
@@ -139,35 +139,11 @@ describeRoot(
       };
       await added(a);
       await added(c, other);
-      const isHeld = async () => {
-        for (const family of FAMILIES) {
-          expect(await reaches(lab, c, a[family])).toBe(false);
-          expect(await reaches(lab, a, c[family])).toBe(false);
-          expect(await ping(lab, b, a[family])).toBe(true);
-        }
-      };
-      await isHeld();
-      const own = await elementsOf(lab);
-      // What an earlier release made of the same result.
-      const { stdout } = await lab.run(lab.host, ['nft', 'list', 'table', 'inet', 'catena_firewall']);
-      const earlier = stdout
-        .replaceAll(/ comment "catena rules, version \d+"/g, '')
-        .replace(/(set closed \{[^}]*elements = )\{[^}]*\}/, '$1{ "trunk" }')
-        .replace(/(map tally \{[^}]*elements = )\{[^}]*\}/, '$1{ "trunk" : 4 }')
-        .replaceAll(/"br[12]"/g, '"trunk"');
-      expect(
-        await lab.run(lab.host, ['nft', '-f', '-'], {
-          stdin: `delete table inet catena_firewall\n${earlier}`,
-        }),
-      ).toMatchObject({ exitCode: 0, stderr: '' });
-      expect(await reaches(lab, c, a.v4)).toBe(true);
-      expect((await check(lab, a, { conf, prevResult: behindVlan(a) })).error?.msg).toContain(
-        'another release',
-      );
-      expect((await add(lab, b, { conf: { ingressPolicy: 'open' } })).exitCode).toBe(0);
-      expect((await del(lab, b)).exitCode).toBe(0);
-      await isHeld();
-      expect(await elementsOf(lab)).toEqual(own);
+      for (const family of FAMILIES) {
+        expect(await reaches(lab, c, a[family])).toBe(false);
+        expect(await reaches(lab, a, c[family])).toBe(false);
+        expect(await ping(lab, b, a[family])).toBe(true);
+      }
       for (const [pod, network] of [[a], [c, other]] as const)
         expect((await del(lab, pod, network ? { network } : {})).exitCode).toBe(0);
       expect(await elementsOf(lab)).toEqual({});

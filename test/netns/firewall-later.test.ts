@@ -155,7 +155,7 @@ describeRoot(
       ]);
     });
 
-    test('CHECK accepts pods of an earlier release until iptables drops; then another ADD adds their rules', async () => {
+    test('CHECK accepts pods without rules in iptables until that drops; then another ADD adds them', async () => {
       const { lab, outside, a } = await reachableScene();
       await add(lab, a, { conf: { backend: 'nftables' } });
       expect(await check(lab, a)).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });

@@ -9,7 +9,7 @@ import {
 } from '../../../src/attach/owner.ts';
 import { invalidConfig } from '../../../src/cni/errors.ts';
 import { defined } from '../../../src/cni/json.ts';
-import { cidrContains, FAMILIES, type Ip } from '../../../src/net/ip.ts';
+import { cidrContains, type Ip } from '../../../src/net/ip.ts';
 import type { Request } from '../../../src/netlink/codec.ts';
 import {
   addEntries,
@@ -228,24 +228,19 @@ export function sweepLeftovers({ host, hostNft }: Call): void {
  * @throws CniError 101 when that attachment is alive
  */
 export function allow(call: Call, plan: AccessPlan, owner: FilterOwner, adminChain: string): void {
-  const { hostNft: socket, host } = call;
-  const skeletons = skeletonsFor(plan.ingress?.policy ?? 'open');
-  changeOwned(socket, skeletons, incomplete => {
+  const { hostNft: socket } = call;
+  changeOwned(socket, skeletonsFor(plan.ingress?.policy ?? 'open'), () => {
     const leaving = [owner, ...formerOwners(call, plan, owner)];
     const removals = leaving.map(one => removalOf(socket, one));
     const { home } = plan.ingress ?? {};
-    // With the rules of another release, elements may be its as well.
-    const isStaying = (note: string) => !leaving.some(one => one.note === note);
-    const moves = incomplete.includes(SKELETON) ? moveHomes(host, socket, isStaying) : undefined;
     return [
       ...removals.flatMap(({ changes }) => changes),
-      ...deletePlaces(moves?.gone ?? []),
       ...strangersPort(socket, plan, owner),
-      ...addEntries([...(moves?.added ?? []), ...planElements(plan, owner)]),
+      ...addEntries(planElements(plan, owner)),
       ...countClosed(
         socket,
-        [...plan.pods.map(() => defined({ home })), ...(moves?.come ?? [])],
-        [...removals.flatMap(({ claims }) => claims), ...(moves?.went ?? [])],
+        plan.pods.map(() => defined({ home })),
+        removals.flatMap(({ claims }) => claims),
       ),
       ...(plan.others.includes('iptables')
         ? iptablesChanges(socket, plan, adminChain, pods => {
@@ -291,35 +286,6 @@ export function formerOwners(call: Call, { pods }: AccessPlan, owner: FilterOwne
   const former = findFormerOwners(call.hostNft, { 4: SETS[4].pods, 6: SETS[6].pods }, pods, owner.note);
   refuserFor(call)(former);
   return [...new Set(former.map(one => one.owner))].map(filterOwnerOfNote);
-}
-
-/**
- * Moves closed pods to the devices by which the host routes to them. Reads every claim.
- * @param isConcerned by the note of the owner
- */
-function moveHomes(host: NetlinkSocket, nft: NetlinkSocket, isConcerned: (note: string) => boolean) {
-  const moves = FAMILIES.flatMap(family => {
-    const { claims, home: homes } = SETS[family];
-    return listOwned(nft, [claims], isConcerned).flatMap(({ element }) => {
-      const claim = decodeClaim(element);
-      const home = claim.home === undefined ? undefined : findHome(host, claim.pod);
-      if (claim.home === undefined || home === undefined || home === claim.home) return [];
-      const { data: _, ...owned } = element;
-      const entry = (at: string): Entry => ({ set: homes, element: { ...owned, key: [claim.pod, at] } });
-      return {
-        claim,
-        home,
-        before: [entry(claim.home), { set: claims, element }],
-        after: [entry(home), { set: claims, element: { ...element, data: [claim.pod, home] } }],
-      };
-    });
-  });
-  return {
-    gone: moves.flatMap(({ before }) => before.map(({ set, element: { key } }) => ({ set, key }))),
-    added: moves.flatMap(({ after }) => after),
-    went: moves.map(({ claim }) => claim),
-    come: moves.map(({ claim, home }) => ({ ...claim, home })),
-  };
 }
 
 /** Adds the device by which the host routes to the pod. Without such a route, packets come from the bridge itself. */

@@ -223,8 +223,8 @@ export async function findOthers(socket: NetlinkSocket, pods: readonly Ip[]): Pr
 }
 
 /**
- * Those of {@link findOthers} that CHECK looks at: attachments made by an earlier release have iptables rules only if iptables
- * dropped packets at that time, and lack nothing as long as it does not drop now.
+ * Those of {@link findOthers} that CHECK looks at: an attachment from before iptables was installed lacks nothing as long as that drops
+ * nothing.
  */
 export async function findOthersToCheck(
   socket: NetlinkSocket,

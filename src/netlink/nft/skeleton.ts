@@ -403,14 +403,13 @@ function requireVersion(rule: Reading, version: 4 | 6): void {
 
 /**
  * Changes elements in one transaction, which first completes the tables that need it.
- * @param decide reads what it needs and returns the changes of elements, given the tables that were incomplete; may run several
- * times, and may throw
+ * @param decide reads what it needs and returns the changes of elements; may run several times, and may throw
  * @throws NetlinkError of the first change that the kernel refused
  */
 export function changeOwned(
   socket: NetlinkSocket,
   skeletons: readonly Skeleton[],
-  decide: (incomplete: readonly Skeleton[]) => readonly Request[],
+  decide: () => readonly Request[],
 ): void {
   const attempt = (isIncomplete: typeof isComplete) =>
     commitAfterReading(socket, () => {
@@ -418,7 +417,7 @@ export function changeOwned(
         .map(skeleton => ({ skeleton, present: summarizeChains(socket, skeleton.table) }))
         .filter(({ skeleton, present }) => isIncomplete(skeleton, present));
       for (const { skeleton } of incomplete) wake(socket, skeleton.table);
-      const changes = decide(incomplete.map(({ skeleton }) => skeleton));
+      const changes = decide();
       return [
         ...incomplete.flatMap(({ skeleton, present }) => skeletonChanges(skeleton, present)),
         ...changes,
