@@ -237,6 +237,25 @@ describeRoot('the delegate runner', () => {
     });
   });
 
+  test('[1.1.0] default routes of other tables stay with their network, and CHECK looks at them', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const routing = (name: string, net: number) =>
+        bridged(lab, name, net, {
+          isDefaultGateway: true,
+          ipam: { routes: [{ dst: '0.0.0.0/0', table: net }] },
+        });
+      const delegates = [routing('red', 41), routing('blue', 42)];
+      const conf = runner(lab, { delegates, defaultRoute: 'blue' });
+      const { result } = await call(lab, 'ADD', conf, container);
+      expect(result.routes).toEqual([{ dst: '0.0.0.0/0', table: 41 }]);
+      const others = () => lab.ip(container, 'route', 'show', 'default', 'table', '41');
+      expect(await others()).toMatchObject([{ gateway: '10.41.0.1', dev: 'eth0' }]);
+      await lab.batch(container, 'route delete default table 41');
+      const { error } = await call(lab, 'CHECK', conf, container, { prevResult: result });
+      expect(error?.msg).toContain('table 41');
+    });
+  });
   test('[1.1.0] a pod has the default route that it asks for with a network that routes by source', async () => {
     await withHost(async lab => {
       const [container, outside] = [await lab.container(), await lab.outside()];
