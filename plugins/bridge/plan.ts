@@ -7,7 +7,7 @@ import {
   planRoute,
 } from '../../src/attach/addressing.ts';
 import { invalidConfig } from '../../src/cni/errors.ts';
-import { type Result, type ResultRoute, spreadGateways } from '../../src/cni/result.ts';
+import { isInMainTable, type Result, type ResultRoute, spreadGateways } from '../../src/cni/result.ts';
 import {
   ANYWHERE,
   type Cidr,
@@ -101,7 +101,7 @@ function withDefaultRoutes(routes: readonly ResultRoute[], ips: readonly Planned
 
 function isDefault(route: ResultRoute, family: 4 | 6): boolean {
   const { ip, prefix } = parseCidr(route.dst);
-  return prefix === 0 && ip.family === family && (route.table === undefined || route.table === 254);
+  return prefix === 0 && ip.family === family && isInMainTable(route);
 }
 
 function gatewaysOf(ips: readonly PlannedIp[]): Cidr[] {

@@ -2,7 +2,13 @@
 
 import { invalidConfig } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
-import { type Result, type ResultDns, type ResultRoute, spreadGateways } from '../cni/result.ts';
+import {
+  isInMainTable,
+  type Result,
+  type ResultDns,
+  type ResultRoute,
+  spreadGateways,
+} from '../cni/result.ts';
 import type { PluginConfig } from '../cni/schemas.ts';
 import {
   type Cidr,
@@ -23,7 +29,7 @@ import {
 } from '../net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import type { Route } from '../netlink/rtnl/route.ts';
 import type { Call, Done, Undo } from '../plugin/define.ts';
 import { tryAll } from '../plugin/steps.ts';
 
@@ -116,7 +122,7 @@ export function reportedRoutes(result: Result): PlannedRoute[] {
     gateway: findIp(gateway ?? ''),
   }));
   return spreadGateways(result.routes ?? [])
-    .filter(({ table }) => !table || table === RT_TABLE_MAIN)
+    .filter(isInMainTable)
     .map(route => planRoute(route, ips));
 }
 

@@ -213,6 +213,13 @@ export interface ResultRoute {
   scope?: number;
 }
 
+/** RT_TABLE_MAIN of linux/rtnetlink.h, which is also what the kernel makes of 0. */
+const MAIN_TABLE = 254;
+
+export function isInMainTable({ table }: Pick<ResultRoute, 'table'>): boolean {
+  return !table || table === MAIN_TABLE;
+}
+
 /** Resolver settings that the runtime may apply. */
 export interface ResultDns {
   nameservers?: string[] | undefined;

@@ -2,9 +2,15 @@
 
 import { invalidConfig } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { CURRENT_VERSION, convertResult, parseResult, type Result, resultVersionOf } from '../cni/result.ts';
+import {
+  CURRENT_VERSION,
+  convertResult,
+  isInMainTable,
+  parseResult,
+  type Result,
+  resultVersionOf,
+} from '../cni/result.ts';
 import { FAMILIES, type Family, findCidr, findIp, type Ip, renderIp, sameIp } from '../net/ip.ts';
-import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import type { PlannedNetwork } from './plan.ts';
 import type { RunnerOptions } from './runner.ts';
 
@@ -73,8 +79,8 @@ export function editRoutes(result: JsonObject, { remove, add }: RouteTask): Json
   if (!remove.length && !add.length) return result;
   const version = resultVersionOf(result, CURRENT_VERSION);
   const { routes = [], ...rest }: Result = parseResult(result, version);
-  const kept = routes.filter(({ dst, table = RT_TABLE_MAIN }) => {
-    const cidr = table === RT_TABLE_MAIN ? findCidr(dst) : undefined;
+  const kept = routes.filter(route => {
+    const cidr = isInMainTable(route) ? findCidr(route.dst) : undefined;
     return cidr === undefined || cidr.prefix > 0 || !remove.includes(cidr.ip.family);
   });
   const added = add.map(ip => ({ dst: ip.family === 4 ? '0.0.0.0/0' : '::/0', gw: renderIp(ip) }));

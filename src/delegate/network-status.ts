@@ -2,7 +2,14 @@
 
 import { pciDeviceInfo } from '../cni/device-info.ts';
 import { defined, isObject, type JsonObject } from '../cni/json.ts';
-import { CURRENT_VERSION, parseResult, type ResultInterface, type ResultIp } from '../cni/result.ts';
+import {
+  CURRENT_VERSION,
+  isInMainTable,
+  parseResult,
+  type ResultInterface,
+  type ResultIp,
+  spreadGateways,
+} from '../cni/result.ts';
 import { type Cidr, findCidr, renderCidr, renderIp } from '../net/ip.ts';
 import type { NetworkStatus } from './cluster.ts';
 import type { PlannedNetwork } from './plan.ts';
@@ -22,7 +29,8 @@ export function statusOf(
   const index = indexOfInterface(interfaces, attachment);
   const own = interfaces[index];
   const addresses = ownAddresses(ips, index, own).map(({ ip }) => renderIp(ip));
-  const gateway = routes.flatMap(({ dst, gw }) => (gw && findCidr(dst)?.prefix === 0 ? [gw] : []));
+  const defaults = routes.filter(route => findCidr(route.dst)?.prefix === 0 && isInMainTable(route));
+  const gateway = spreadGateways(defaults).flatMap(({ gw }) => gw ?? []);
   const name = own?.name ?? (addresses.length ? attachment.ifname : undefined);
   return {
     name: label,

@@ -24,6 +24,8 @@ describe('statusOf()', () => {
       { dst: '0.0.0.0/0', gw: '10.0.0.1' },
       { dst: '::/0' },
       { dst: '10.8.0.0/16', gw: '10.0.0.9' },
+      { dst: '0.0.0.0/0', gw: '10.0.0.8', table: 100 },
+      { dst: '::/0', gws: ['fd00::1', 'fd00::9'], table: 254 },
     ];
     expect(
       status({ interfaces: [host, own], ips, routes, dns: { nameservers: ['10.0.0.53'] } }, true),
@@ -35,7 +37,7 @@ describe('statusOf()', () => {
       mtu: 1400,
       default: true,
       dns: { nameservers: ['10.0.0.53'] },
-      gateway: ['10.0.0.1'],
+      gateway: ['10.0.0.1', 'fd00::1', 'fd00::9'],
     });
   });
 
