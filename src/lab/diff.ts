@@ -1,6 +1,6 @@
 // How is the change between two states or results described concisely, and what did a container leave behind?
 
-import type { Result } from '../cni/result.ts';
+import { isInMainTable, type Result, type ResultRoute, spreadGateways } from '../cni/result.ts';
 import { count } from './words.ts';
 
 /** Something that a plugin may create, change or leave behind. */
@@ -219,10 +219,15 @@ function linesOf({ interfaces = [], ips = [], routes = [], dns = {} }: Result): 
       return `${name}${sandbox ? ' (container)' : ''}${size}`;
     }),
     ...ips.map(({ address, gateway }) => (gateway ? `${address} gateway ${gateway}` : address)),
-    ...routes.map(({ dst, gw }) => (gw ? `route ${dst} via ${gw}` : `route ${dst}`)),
+    ...spreadGateways(routes).map(routeLine),
     ...Object.entries(dns).flatMap(([key, value]) => {
       const words = Array.isArray(value) ? value.join(' ') : String(value);
       return words === '' ? [] : [`dns ${key} ${words}`];
     }),
   ];
+}
+
+function routeLine(route: ResultRoute): string {
+  const { dst, gw, table } = route;
+  return `route ${dst}${gw ? ` via ${gw}` : ''}${isInMainTable(route) ? '' : ` table ${table}`}`;
 }

@@ -170,6 +170,15 @@ describe('diffResults()', () => {
     ]);
   });
 
+  test('lists each gateway of a route, and its table', () => {
+    const routes = [{ dst: '10.9.0.0/16', gws: ['10.1.0.1', '10.1.0.9'], table: 100 }];
+    expect(diffResults({ routes: [{ dst: '10.9.0.0/16', gw: '10.1.0.1' }] }, { routes })).toEqual([
+      '+ route 10.9.0.0/16 via 10.1.0.1 table 100',
+      '+ route 10.9.0.0/16 via 10.1.0.9 table 100',
+      '- route 10.9.0.0/16 via 10.1.0.1',
+    ]);
+  });
+
   test('lists what a plugin added and removed', () => {
     const second: Result = {
       ...first,
