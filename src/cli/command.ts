@@ -333,6 +333,16 @@ function unknown(name: string, options: object): string {
   return `no such option${near === undefined ? '' : `; did you mean --${near}?`}`;
 }
 
+/**
+ * Refuses options that do nothing beside the arguments of a command; what other options forbid is in its table.
+ * @param place ends the sentence, such as `without an id`
+ * @throws UsageError
+ */
+export function refuseOptions(call: Pick<CommandCall, 'on' | 'text'>, place: string, ...options: string[]) {
+  const idle = options.find(one => call.on(one) || call.text(one) !== undefined);
+  if (idle !== undefined) throw new UsageError(`Cannot use --${idle} ${place}`);
+}
+
 interface Limits {
   /** Whether 0 is allowed. */
   readonly zero?: boolean;

@@ -88,6 +88,35 @@ const ATTACHMENT_OPTIONS: Readonly<Record<string, CommandOption>> = {
   ...CAPABILITY_OPTIONS,
 };
 
+/** What a daemon that is to serve gets. */
+const SERVING: Command['options'] = {
+  'conf-dir': CONF_DIR,
+  replace: flag('replace a daemon that already listens there; it finishes its requests first'),
+  'idle-exit': value('<seconds>', 'end after this time without a request (never)'),
+  workers: value('<n>', 'maximum number of requests at work, each with a process (4)'),
+  config: value('<file>', 'JSON with limits, logs and traces, reloaded when it changes'),
+  ...only(NETWORK_OPTIONS, 'timeout'),
+  'node-name': value('<name>', 'cluster node whose pods are watched (CATENA_NODE_NAME)'),
+  'grpc-socket': value('<file>', "also serve coil's gRPC service on this socket"),
+  metrics: value(
+    '<address:port>',
+    'serve GET /metrics and /healthz there, and nothing else; *:<port> is every address (none)',
+  ),
+  log: values('<place>', 'console, file:<path>, syslog, journal or none, repeatable (console)'),
+  'log-level': value(
+    '<levels>',
+    'error, warn, info or debug, for all and per plugin: info,portmap=debug (CATENA_LOG_LEVEL; info)',
+  ),
+  'log-max-bytes': value('<n>', 'size at which a log file is rotated (16777216)'),
+  'log-max-files': value('<n>', 'rotated files to keep per log (5)'),
+  'trace-dir': TRACE_DIR,
+  traces: value('<n>', 'traces to keep, 0 for none (500)'),
+  'otlp-endpoint': value(
+    '<url>',
+    'send spans to this collector, OTLP over HTTP (OTEL_EXPORTER_OTLP_ENDPOINT; none)',
+  ),
+};
+
 /** A command; how many arguments it may have follows from `usage` unless `positionals` says it. */
 type Row = Omit<Command, 'usage' | 'positionals'> & Partial<Pick<Command, 'usage' | 'positionals'>>;
 
@@ -274,7 +303,7 @@ const ROWS: readonly Row[] = [
       versions: value(
         '<conflist or network>',
         'show which versions each plugin of this network supports instead; fails if one lacks that of the list',
-        { not: ['why'] },
+        { not: ['why', 'files-only', 'max-conf-num', 'default-network', 'etc'] },
       ),
       ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'timeout'),
       'files-only': flag('do not ask the plugins for their versions'),
@@ -312,39 +341,17 @@ const ROWS: readonly Row[] = [
     summary: 'keep plugins loaded and serve commands and plugin calls',
     options: {
       'run-dir': value('<dir>', 'directory of its socket (CATENA_RUN_DIR; /run/catena)'),
-      'conf-dir': CONF_DIR,
-      replace: flag('replace a daemon that already listens there; it finishes its requests first'),
-      stop: flag('end the daemon that runs there, once its requests are finished', { not: ['replace'] }),
+      stop: flag('end the daemon that runs there, once its requests are finished', {
+        not: Object.keys(SERVING),
+      }),
       status: flag('describe the daemon that runs there: exit code 3 if none runs', {
-        not: ['replace', 'stop'],
+        not: [...Object.keys(SERVING), 'stop'],
       }),
       ping: flag('ask whether it answers: exit code 0, 3 (no daemon), 4 (another build) or 5 (no answer)', {
-        not: ['replace', 'stop', 'status'],
+        not: [...Object.keys(SERVING), 'stop', 'status'],
       }),
       deadline: value('<seconds>', 'how long to wait for the answer (2)', { with: 'ping' }),
-      'idle-exit': value('<seconds>', 'end after this time without a request (never)'),
-      workers: value('<n>', 'maximum number of requests at work, each with a process (4)'),
-      config: value('<file>', 'JSON with limits, logs and traces, reloaded when it changes'),
-      ...only(NETWORK_OPTIONS, 'timeout'),
-      'node-name': value('<name>', 'cluster node whose pods are watched (CATENA_NODE_NAME)'),
-      'grpc-socket': value('<file>', "also serve coil's gRPC service on this socket"),
-      metrics: value(
-        '<address:port>',
-        'serve GET /metrics and /healthz there, and nothing else; *:<port> is every address (none)',
-      ),
-      log: values('<place>', 'console, file:<path>, syslog, journal or none, repeatable (console)'),
-      'log-level': value(
-        '<levels>',
-        'error, warn, info or debug, for all and per plugin: info,portmap=debug (CATENA_LOG_LEVEL; info)',
-      ),
-      'log-max-bytes': value('<n>', 'size at which a log file is rotated (16777216)'),
-      'log-max-files': value('<n>', 'rotated files to keep per log (5)'),
-      'trace-dir': TRACE_DIR,
-      traces: value('<n>', 'traces to keep, 0 for none (500)'),
-      'otlp-endpoint': value(
-        '<url>',
-        'send spans to this collector, OTLP over HTTP (OTEL_EXPORTER_OTLP_ENDPOINT; none)',
-      ),
+      ...SERVING,
     },
     load: call =>
       ['ping', 'stop', 'status'].some(one => call.on(one))
@@ -507,6 +514,7 @@ const ROWS: readonly Row[] = [
       schema: value(
         '<type or kind>',
         "print the JSON Schema of a plugin's configuration, of what a command prints, or of a whole list (conflist)",
+        { not: ['files-only', 'strict'] },
       ),
       'conf-dir': CONF_DIR,
       'bin-dir': BIN_DIR,

@@ -16,7 +16,7 @@ import { count } from '../../lab/words.ts';
 import { groupBy } from '../../node/doctor/finding.ts';
 import { isMadeIn, listAttached } from '../../node/handover/hand-over.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type CommandCall, pathOf, runDirOf, TOOL_VERSION, UsageError } from '../command.ts';
+import { type CommandCall, pathOf, refuseOptions, runDirOf, TOOL_VERSION, UsageError } from '../command.ts';
 import { SHELLS } from '../completion/question.ts';
 import { SCRIPT_PATHS, SCRIPTS } from '../completion/scripts.ts';
 import { findManifest, nameFirst, nameUsually } from '../install/files.ts';
@@ -45,6 +45,7 @@ import { confDirOf, runtimeOf } from '../target.ts';
  * Installs the executables and the conflist, prints what was done to each file, and whether the runtimes will use the conflist.
  */
 export async function run(call: CommandCall): Promise<number> {
+  if (call.positionals.length === 0) refuseOptions(call, 'without a list', 'as-default', 'conf-name');
   const what = call.text('print');
   if (what !== undefined) {
     call.out(printFor(what as Printable, printOptionsOf(call)));

@@ -18,7 +18,7 @@ import { count, renderTable } from '../../lab/words.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { readStorageNames, titleOfId } from '../../node/names.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type CommandCall, UsageError } from '../command.ts';
+import { type CommandCall, refuseOptions, UsageError } from '../command.ts';
 import { findList } from '../named-list.ts';
 import { printAnswer, printList } from '../output/print.ts';
 import { confDirOf } from '../target.ts';
@@ -46,6 +46,7 @@ export async function run(call: CommandCall): Promise<number> {
       `Cannot run "ipam ${name}" with ${operands.length} more arguments: it takes ${isOfAll ? '[<network>]' : '<network> <address>'}`,
     );
   }
+  if (action !== free) refuseOptions(call, `with "ipam ${name}"`, 'force', 'dry-run');
   return action(call, operands);
 }
 

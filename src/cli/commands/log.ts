@@ -12,7 +12,7 @@ import { type HistoryEvent, readHistory } from '../../observe/history.ts';
 import { findTrace, listTraces, toRequest } from '../../observe/watcher.ts';
 import { renderList as renderRequests, renderWaterfall } from '../../observe/waterfall.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
-import { type CommandCall, UsageError } from '../command.ts';
+import { type CommandCall, refuseOptions, UsageError } from '../command.ts';
 import { podIn } from '../log/events.ts';
 import { readNodeFor } from '../node/read.ts';
 import { isData } from '../output/format.ts';
@@ -255,8 +255,9 @@ const NO_REQUESTS = 'no request was traced: the daemon keeps traces, and command
 /** Lists the stored traces, or draws one. */
 async function showRequests(call: CommandCall): Promise<number> {
   const [id] = call.positionals;
+  if (id === undefined) refuseOptions(call, 'without an id', 'kernel');
+  else refuseOptions(call, `with the id "${id}"`, 'since', 'network', 'container', 'follow');
   const dir = traceDirFor(call);
-  if (id === undefined && call.on('kernel')) throw new UsageError('Cannot use --kernel without an id');
   if (id !== undefined) {
     const record = findTrace(dir, id);
     await printAnswer(call, 'Request', toRequest(record), {

@@ -1,7 +1,13 @@
 // Are command lines understood as parseArgs() of node:util understands them?
 import { expect, test } from 'bun:test';
 import { parseArgs } from 'node:util';
-import { type Command, parseArguments, readCommandLine } from '../../../src/cli/command.ts';
+import {
+  type Command,
+  type CommandCall,
+  parseArguments,
+  readCommandLine,
+  UsageError,
+} from '../../../src/cli/command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from '../../../src/cli/commands.ts';
 import { PRINTABLE } from '../../../src/cli/install/print-options.ts';
 
@@ -105,11 +111,30 @@ test.each([
   ['log --requests --follow', 'both --follow and --requests'],
   ['init podnet --kind bridge --dir podnet', '--dir without --plugin'],
   ['init motd --plugin --kind bridge', 'both --kind and --plugin'],
+  ['daemon --status --workers 2', 'both --workers and --status'],
+  ['daemon --ping --metrics *:9464', 'both --metrics and --ping'],
+  ['networks --versions podnet --files-only', 'both --files-only and --versions'],
+  ['validate --schema bridge --strict', 'both --strict and --schema'],
   ['install --with-account', '--with-account without --print'],
 ])('an option that would do nothing is refused: catena %s', (line, problem) => {
   const [name = '', ...args] = line.split(' ');
   expect(() => read(name, args)).toThrow(`Cannot use ${problem}; see catena help ${name}`);
   expect(read(name, [...args, '--help']).on('help')).toBe(true);
+});
+
+test.each([
+  ['install --as-default', '--as-default without a list'],
+  ['install --print daemonset --conf-name 05-podnet.conflist', '--conf-name without a list'],
+  ['ipam ls --force', '--force with "ipam ls"'],
+  ['ipam pools --dry-run', '--dry-run with "ipam pools"'],
+  ['log 4f --since 2h', '--since with the id "4f"'],
+  ['log 4f --follow', '--follow with the id "4f"'],
+  ['log --kernel', '--kernel without an id'],
+])('an option that does nothing beside the arguments is refused: catena %s', async (line, problem) => {
+  const [name = '', ...args] = line.split(' ');
+  const call = read(name, args) as CommandCall;
+  const { run } = (await COMMANDS.find(one => one.name === name)?.load(call)) ?? {};
+  expect(() => run?.(call)).toThrow(new UsageError(`Cannot use ${problem}`));
 });
 
 test('an option is needed or excluded by one of the same command', () => {
