@@ -77,21 +77,46 @@ export function openMetrics(sources: MetricSources): Metrics {
   const waited = 'Time that a request waited for another request of its container, or for GC.';
   const lockSeconds = seconds('catena_lock_wait_seconds', waited, ['verb']);
   addSources(sources, registers);
+  const keep = keepSeries();
+  const count = (time: Histogram, total: Counter, labels: OfNetwork, code: number, ms: number): void => {
+    const counted = { ...labels, code };
+    time.observe(labels, ms / 1000);
+    total.inc(counted);
+    keep(labels.network, JSON.stringify(counted), () => {
+      time.remove(labels);
+      total.remove(counted);
+    });
+  };
   return {
     registry,
     contentType: registry.contentType,
     render: () => registry.metrics(),
     observe({ verb, network, code, durationMs, queueMs, lockMs, plugins }) {
-      requestSeconds.observe({ verb, network }, durationMs / 1000);
-      requests.inc({ verb, network, code });
+      count(requestSeconds, requests, { verb, network }, code, durationMs);
       if (queueMs !== undefined) queueSeconds.observe(queueMs / 1000);
       if (lockMs !== undefined) lockSeconds.observe({ verb }, lockMs / 1000);
-      for (const one of plugins) {
-        const labels = { verb: one.verb, network: one.network, plugin: one.type };
-        linkSeconds.observe(labels, one.durationMs / 1000);
-        calls.inc({ ...labels, code: one.code });
-      }
+      for (const { type: plugin, ...one } of plugins)
+        count(linkSeconds, calls, { verb: one.verb, network: one.network, plugin }, one.code, one.durationMs);
     },
+  };
+}
+
+type OfNetwork = Readonly<Record<string, string>> & { readonly network: string };
+
+/** Networks whose requests are counted. Runtimes make networks with new names for ever, and each has a hundred lines on the page. */
+const MOST_NETWORKS = 500;
+
+/** @returns what keeps a series, and forgets those of the network whose last request is the oldest if there are too many networks */
+function keepSeries() {
+  const known = new Map<string, Map<string, () => void>>();
+  return (network: string, series: string, forget: () => void): void => {
+    const own = known.get(network) ?? new Map<string, () => void>();
+    known.delete(network);
+    known.set(network, own.set(series, forget));
+    const [[oldest, all] = [network, own]] = known;
+    if (known.size <= MOST_NETWORKS) return;
+    for (const end of all.values()) end();
+    known.delete(oldest);
   };
 }
 

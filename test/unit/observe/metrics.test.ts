@@ -73,6 +73,25 @@ describe('openMetrics()', () => {
     expect(names.filter(name => !name.startsWith('catena_'))).toEqual([]);
   });
 
+  test('forgets the network whose last request is the oldest, beyond 500', async () => {
+    const metrics = openMetrics(SOURCES);
+    const [plugin] = RECORD.plugins;
+    if (plugin === undefined) throw new Error('unreachable');
+    const ask = (network: string) =>
+      metrics.observe({ ...RECORD, network, plugins: [{ ...plugin, network }] });
+    ask('kept');
+    for (let i = 0; i < 499; i++) ask(`net${i}`);
+    ask('kept');
+    for (let i = 499; i < 598; i++) ask(`net${i}`);
+    const page = await metrics.render();
+    expect(page).toContain('catena_requests_total{verb="ADD",network="kept",code="11"} 2');
+    expect(new Set([...page.matchAll(/network="(net\d+)"/g)].map(([, name]) => name)).size).toBe(499);
+    expect(page).not.toContain('"net98"');
+    expect(page).toContain(
+      'catena_plugin_calls_total{verb="ADD",network="net99",plugin="bridge",code="0"} 1',
+    );
+  });
+
   test('omits a source that fails', async () => {
     const gone = () => {
       throw new Error('gone');
