@@ -87,7 +87,11 @@ export class Upkeep {
     if (this.#release === undefined) return;
     const now = bootClock();
     const notBefore = ({ id }: UpkeepNote) => this.#failures.get(id)?.notBefore ?? 0;
-    const own = this.#listNotes().filter(({ note }) => {
+    const all = this.#listNotes();
+    const ids = new Set(all.map(({ note }) => note.id));
+    for (const known of [this.#met, this.#failures])
+      for (const id of known.keys()) if (!ids.has(id)) known.delete(id);
+    const own = all.filter(({ note }) => {
       const isMeant = note.boot === boot || note.outlivesBoot === true;
       return isMeant && note.dueAt !== undefined && notBefore(note) !== Infinity;
     });

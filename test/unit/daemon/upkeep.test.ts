@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import type { PluginRequest } from '../../../src/daemon/protocol.ts';
 import { Upkeep, type UpkeepParts } from '../../../src/daemon/upkeep.ts';
-import { becomeKeeper, putUpkeep } from '../../../src/node/upkeep/note.ts';
+import { becomeKeeper, putUpkeep, removeUpkeep } from '../../../src/node/upkeep/note.ts';
 import { until } from '../../helpers/until.ts';
 
 let dir = '';
@@ -114,6 +114,22 @@ test('a note of an ADD under this daemon is called for at once, but not as after
   await until(() => calls.length > 1);
   await running.stop();
   expect(calls.map(({ env }) => env.CATENA_UPKEEP)).toEqual(['restart', 'due']);
+});
+
+test('a note that is gone is forgotten, and so is that a call for it failed', async () => {
+  put('web');
+  const { calls, logged, start } = upkeep({ exitCode: 1, stdout: '{"code": 8, "msg": "no namespace"}' });
+  const running = start();
+  await until(() => logged.length === 1);
+  removeUpkeep(dir, 'keeps', { network: 'lan', containerId: 'web', ifname: 'eth0' });
+  put('other');
+  await until(() => logged.length === 2);
+  put('web');
+  await until(() => logged.length === 3);
+  await running.stop();
+  expect(calls.map(({ env }) => env.CNI_NETNS)).toEqual(
+    ['web', 'other', 'web'].map(name => `/run/netns/${name}`),
+  );
 });
 
 /** Calls for which `hangs` says so do not end before `end()`. */
