@@ -111,11 +111,12 @@ export class Caretaker {
   }
 
   async visit(key: string, rest: Rest): Promise<void> {
+    // Also of one that is gone: no later visit would.
+    this.#postponed.delete(key);
     const one = this.#context.find(key);
     if (one === undefined || one.isCheckedInParts) return;
     const policy = this.#context.policyOf(one);
     if (policy === 'off' || performance.now() < (this.#hung.get(key) ?? 0)) return;
-    this.#postponed.delete(key);
     const work = this.#context.workOn(one);
     if (work === 'in progress') this.#postpone(key);
     if (work) return;
