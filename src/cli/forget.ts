@@ -9,7 +9,7 @@ import { keyOf } from '../cni/attachment.ts';
 import { attempt, CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { objectIn } from '../cni/invocation.ts';
 import { type JsonObject, objectsIn } from '../cni/json.ts';
-import { typesIn } from '../cni/plugin-about.ts';
+import { ipamTypeIn } from '../cni/plugin-about.ts';
 import { asWord } from '../net/interface.ts';
 import { isThere } from '../node/devices.ts';
 import { readRecords } from '../node/facts.ts';
@@ -88,8 +88,11 @@ function forgiving(
   async function* callForeign(segment: Segment): AsyncGenerator<ExecOutcome> {
     const [{ path }] = segment.calls as [PluginCall];
     const absent = missing.get(path);
-    if (absent) yield forgive(path, absent);
-    for await (const outcome of absent ? [] : segments.run(segment)) {
+    if (absent) {
+      yield forgive(path, absent);
+      return;
+    }
+    for await (const outcome of segments.run(segment)) {
       const failure = failureIn(outcome, network, path, runtime);
       yield failure === undefined ? outcome : forgive(basename(path), failure);
     }
@@ -106,7 +109,7 @@ function forgiving(
         else {
           const calls = segment.calls.map(call => {
             const request = objectIn(call.stdin) ?? {};
-            const [, type] = typesIn(request);
+            const type = ipamTypeIn(request);
             const path = type && attempt(() => find(type, runtime.pluginDirs));
             if (!type || (path ? segments.joins(path) : ownTypes.includes(type))) return call;
             ipams.push({ type, segment: { ...segment, calls: [call] } });

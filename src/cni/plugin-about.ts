@@ -3,7 +3,7 @@
 import type * as z from 'zod/mini';
 import type { Cidr, Ip } from '../net/ip.ts';
 import { attempt } from './errors.ts';
-import { decode, isObject, type JsonObject } from './json.ts';
+import { decode, isObject, type JsonObject, memberOf } from './json.ts';
 import type { PortMapping } from './schemas.ts';
 
 /** `main` creates the interface, `meta` works on what earlier plugins created, `ipam` is called by another plugin. */
@@ -388,10 +388,19 @@ function described({ plugins }: NetworkPlugins, find: FindAbout): Described[] {
 }
 
 /** Types of a plugin's entry in a list: its own, and that of the IPAM plugin that it calls. */
-export function typesIn({ type, ipam }: JsonObject): string[] {
-  return [type, isObject(ipam) ? ipam.type : undefined].filter(
-    (one): one is string => typeof one === 'string' && one !== '',
-  );
+export function typesIn(conf: JsonObject): string[] {
+  return [typeIn(conf), ipamTypeIn(conf)].flatMap(type => type ?? []);
+}
+
+/** The type of the IPAM plugin that a plugin's entry or request names. */
+export function ipamTypeIn(conf: JsonObject): string | undefined {
+  const ipam = memberOf(conf, 'ipam');
+  return isObject(ipam) ? typeIn(ipam) : undefined;
+}
+
+function typeIn(conf: JsonObject): string | undefined {
+  const type = memberOf(conf, 'type');
+  return typeof type === 'string' && type !== '' ? type : undefined;
 }
 
 function unique(dirs: readonly (string | undefined)[]): string[] {

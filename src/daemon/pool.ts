@@ -4,7 +4,7 @@ import { isOwnExecutable, isOwnPlugin, parsePluginDirs } from '../chain/config/f
 import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { networkIn, objectIn } from '../cni/invocation.ts';
-import { isObject } from '../cni/json.ts';
+import { ipamTypeIn } from '../cni/plugin-about.ts';
 import { wantedCpuMs } from '../files/process-stat.ts';
 import { tryRead } from '../files/read-file.ts';
 import { rest } from '../sys/process.ts';
@@ -534,9 +534,9 @@ export class WorkerPool implements WorkerSource {
  */
 function isPrompt({ env, stdin = '' }: WorkerCall): boolean {
   if (env.CNI_COMMAND !== 'DEL') return false;
-  const { ipam } = objectIn(stdin) ?? {};
-  if (!isObject(ipam) || typeof ipam.type !== 'string') return true;
-  return isOwnPlugin(ipam.type, { pluginDirs: parsePluginDirs(env.CNI_PATH ?? '') }, isOwnExecutable);
+  const type = ipamTypeIn(objectIn(stdin) ?? {});
+  if (type === undefined) return true;
+  return isOwnPlugin(type, { pluginDirs: parsePluginDirs(env.CNI_PATH ?? '') }, isOwnExecutable);
 }
 
 /** Whether no further request may wait for something. @param network without one, of all networks */

@@ -3,7 +3,8 @@ import type { Conflist, PluginEntry } from '../chain/config/conflist.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/env.ts';
 import { ADDRESS_TAKEN, CniError, describeError, toCniError } from '../cni/errors.ts';
-import { defined, isObject, type JsonObject } from '../cni/json.ts';
+import { defined, type JsonObject } from '../cni/json.ts';
+import { ipamTypeIn } from '../cni/plugin-about.ts';
 import { atLeast, parseResult, type Result, SINCE } from '../cni/result.ts';
 import { renderIp } from '../net/ip.ts';
 import { findSysctl } from '../sys/sysctl.ts';
@@ -246,6 +247,6 @@ function toFailure(thrown: unknown): Failure {
 
 /** A plugin calls the plugin in its `ipam` itself, so that one has no report of its own. */
 function nameOf(type: string, entry: PluginEntry | undefined): string {
-  const ipam = entry?.conf.ipam;
-  return isObject(ipam) && typeof ipam.type === 'string' && ipam.type ? `${type} + ${ipam.type}` : type;
+  const ipam = entry && ipamTypeIn(entry.conf);
+  return ipam === undefined ? type : `${type} + ${ipam}`;
 }

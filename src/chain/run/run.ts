@@ -4,7 +4,8 @@ import { type KnownAttachment, pastOf, readAttachment } from '../../attachments/
 import { type AttachmentId, cacheFileOf, describeAttachment } from '../../cni/attachment.ts';
 import { cacheDirOf } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { ipamTypeIn } from '../../cni/plugin-about.ts';
 import { atLeast, convertResult, type ResultOf, SINCE } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
 import {
@@ -75,9 +76,8 @@ function refuseMissingIpam(
 ): void {
   const { isOwn = isOwnExecutable } = runtime;
   for (const [i, { conf }] of plugins.entries()) {
-    const ipam = memberOf(conf, 'ipam');
-    const type = isObject(ipam) ? memberOf(ipam, 'type') : undefined;
-    if (typeof type !== 'string' || type === '') continue;
+    const type = ipamTypeIn(conf);
+    if (type === undefined) continue;
     try {
       findExecutable(type, runtime);
     } catch (error) {

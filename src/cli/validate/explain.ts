@@ -3,7 +3,12 @@ import type { Conflist, PluginEntry } from '../../chain/config/conflist.ts';
 import { NetworkNotFound } from '../../chain/config/load.ts';
 import { attempt } from '../../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../../cni/json.ts';
-import type { AddressRange, PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
+import {
+  type AddressRange,
+  ipamTypeIn,
+  type PluginAbout,
+  type PluginCatalog,
+} from '../../cni/plugin-about.ts';
 import { count } from '../../lab/words.ts';
 import { renderIp } from '../../net/ip.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
@@ -70,9 +75,9 @@ export async function explainList(list: Conflist, catalog: PluginCatalog): Promi
     const { conf, type } = entry;
     const request = { ...conf, cniVersion: list.version, name: list.name };
     const ipam = memberOf(conf, 'ipam');
-    const ipamType = isObject(ipam) ? memberOf(ipam, 'type') : undefined;
+    const ipamType = ipamTypeIn(conf);
     const main = await explainPlugin(entry, conf, request, { catalog, schema: schemas[type] });
-    if (!isObject(ipam) || typeof ipamType !== 'string' || ipamType === '') return main;
+    if (!isObject(ipam) || ipamType === undefined) return main;
     const called = { ...entry, type: ipamType };
     const schema = memberOf(propertiesOf(schemas[ipamType]), 'ipam');
     return { ...main, ipam: await explainPlugin(called, ipam, request, { catalog, schema }) };

@@ -4,6 +4,7 @@ import type { JsonObject } from '../../../src/cni/json.ts';
 import {
   backupDirsOf,
   devicesOf,
+  ipamTypeIn,
   leaseDirsOf,
   loadAbouts,
   rangesOf,
@@ -22,6 +23,16 @@ describe('typesOf()', () => {
       'tuning',
     ]);
   });
+});
+
+test.each<[JsonObject, string | undefined]>([
+  [{ ipam: { type: 'host-local' } }, 'host-local'],
+  [{ IPAM: { Type: 'host-local' } }, 'host-local'],
+  [{ ipam: { type: '' } }, undefined],
+  [{ ipam: null }, undefined],
+])('ipamTypeIn() reads %j as Go does', (conf, type) => {
+  expect(ipamTypeIn(conf)).toBe(type);
+  expect(typesOf(list(conf))).toEqual(type === undefined ? [] : [type]);
 });
 
 describe('leaseDirsOf()', () => {
