@@ -97,7 +97,7 @@ export interface ProcessId {
   readonly pid: number;
   /** When the process started, in ticks since boot, because process ids are reused. Empty if the kernel does not report it. */
   readonly start: string;
-  /** The process id namespace in which `pid` is valid. */
+  /** The process id namespace in which `pid` is valid, and the time namespace in which `start` is, unless that is the machine's. */
   readonly pidns: string;
 }
 
@@ -152,12 +152,14 @@ export function startedAt(): number {
   return Date.now() - Math.max(ageMs || 0, performance.now()) - TICK_MS;
 }
 
+/** linux/proc_ns.h, PROC_TIME_INIT_INO. In another one, the kernel shows other times at which processes started. */
+const MACHINE_TIME = `time:[${0xef_ff_ff_fa}]`;
+
 function ownPidns(): string {
-  try {
-    return readlinkSync('/proc/self/ns/pid');
-  } catch {
-    return '';
-  }
+  const [pid = '', time = ''] = ['pid', 'time'].map(kind =>
+    attempt(() => readlinkSync(`/proc/self/ns/${kind}`)),
+  );
+  return time === MACHINE_TIME ? pid : pid + time;
 }
 
 /** Long enough for a process to run again that was stopped only briefly, by a debugger or by strace. */

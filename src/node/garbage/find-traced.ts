@@ -108,7 +108,7 @@ export const BLINDNESS = 'cannot see whether it is in use: this requires root, o
 
 /** linux/proc_ns.h, PROC_PID_INIT_INO. From another one, a namespace may look unused because its processes are not visible. */
 function seesAllProcesses(): boolean {
-  return thisProcess().pidns === `pid:[${0xef_ff_ff_fc}]`;
+  return thisProcess().pidns.startsWith(`pid:[${0xef_ff_ff_fc}]`);
 }
 
 function group(

@@ -28,6 +28,19 @@ test('isRunning() cannot judge another process id namespace', () => {
   expect(isRunning({ ...thisProcess(), pidns: 'pid:[1]' })).toBeUndefined();
 });
 
+testNeeding(
+  'isRunning() cannot judge another time namespace, where processes started at other times',
+  () => {
+    const file = path.resolve(import.meta.dir, '../../../src/files/process-stat.ts');
+    const code = `import { isRunning } from '${file}'; console.log(isRunning(${JSON.stringify(thisProcess())}));`;
+    const argv = ['unshare', '--time', '--boottime', '100000', process.execPath, '-e', code];
+    const { stdout, stderr } = Bun.spawnSync(argv);
+    expect([stdout.toString(), stderr.toString()]).toEqual(['undefined\n', '']);
+  },
+  requiresRoot(),
+  requires('unshare'),
+);
+
 test('no process is dead, or without an environment, because there is no descriptor to look at it', async () => {
   const said = await askStarved('/nonexistent');
   expect(said.map(one => one.isRunning)).toEqual(['undefined', 'true']);
