@@ -109,7 +109,10 @@ export function parseReply(stdout: string, plugin: CalledPlugin): JsonObject | u
  */
 export function startFailure(name: string, why: string, more: CniErrorOptions = {}): CniError {
   const code = FOR_NOW.test(why) ? ErrorCode.tryAgainLater : ErrorCode.unknown;
-  return new CniError(code, `Cannot start plugin "${name}": ${why}`, more);
+  const advice = why.startsWith('EAGAIN')
+    ? '; raise the limit of processes (TasksMax= of the service, pids.max of its cgroup)'
+    : '';
+  return new CniError(code, `Cannot start plugin "${name}": ${why}${advice}`, more);
 }
 
 const FOR_NOW = /^(EAGAIN|EMFILE|ENFILE|ENOMEM)\b/;
@@ -132,10 +135,16 @@ export function failureOf(outcome: Outcome, plugin: CalledPlugin): CniError {
       { details: ending, plugin },
     );
   }
-  const words = outcome.stderr.trim() === '' ? 'no error message' : quote(outcome.stderr.trim());
+  const said = saidBy(outcome.stderr);
+  const words = said === '' ? 'no error message' : quote(said);
   return new CniError(ErrorCode.unknown, `Plugin "${plugin.type}" failed with ${words}: ${ending}`, {
     plugin,
   });
+}
+
+/** What a process printed before it failed. Of the report of a crash of Bun, the line with the cause: the machine is described before it. */
+export function saidBy(stderr: string): string {
+  return /^panic\(.*\): .*$/m.exec(stderr)?.[0] ?? stderr.trim();
 }
 
 function findErrorReply(stdout: string): { code: number; msg: string; details: string } | undefined {

@@ -3,7 +3,7 @@
 import { isOwnExecutable } from '../chain/config/find-plugin.ts';
 import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
 import type { PluginCall } from '../chain/run/segment.ts';
-import { MAX_STDERR_BYTES } from '../cni/invocation.ts';
+import { MAX_STDERR_BYTES, saidBy } from '../cni/invocation.ts';
 import { LineSplitter } from '../cni/json.ts';
 import { endGroup, processOf, signalGroup, WORKER_VARIABLE } from '../files/process-stat.ts';
 import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
@@ -286,7 +286,7 @@ export class WorkerProcess {
     if (exitCode === 0) return;
     const end = signalCode ?? `exit status ${exitCode}`;
     const how = this.#ended === 'unread' ? 'it did not read its first request' : end;
-    const said = this.#stderr.trim().split('\n')[0] ?? '';
+    const said = saidBy(this.#stderr).split('\n')[0] ?? '';
     this.#onStart(said === '' ? String(how) : `${how}: ${said}`);
   }
 

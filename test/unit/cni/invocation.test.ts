@@ -89,4 +89,12 @@ describe('failureOf()', () => {
       'Plugin "bridge" failed with no error message: ended by SIGSEGV',
     );
   });
+
+  test('names the cause in the report of a crash of Bun, which begins with the machine', () => {
+    const stderr =
+      '=====\nBun v1.4.5 (Linux x64)\nRSS: 48.1 MB\n\npanic(main thread): abort() called\noh no: Bun has crashed.\n';
+    expect(failureOf({ signal: 'SIGABRT', stdout: '', stderr }, plugin).message).toBe(
+      'Plugin "bridge" failed with "panic(main thread): abort() called": ended by SIGABRT',
+    );
+  });
 });

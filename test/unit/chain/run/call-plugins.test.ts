@@ -280,13 +280,18 @@ describe('callPlugins()', () => {
   });
 
   test.each([
-    ['EACCES: permission denied', 0],
-    ['EMFILE: too many open files', 11],
-  ])('says why a plugin did not start, and whether to try again: %s', async (spawnError, code) => {
+    ['EACCES: permission denied', 0, ''],
+    ['EMFILE: too many open files', 11, ''],
+    [
+      'EAGAIN: try again',
+      11,
+      '; raise the limit of processes (TasksMax= of the service, pids.max of its cgroup)',
+    ],
+  ])('says why a plugin did not start, and whether to try again: %s', async (spawnError, code, advice) => {
     const { runtime } = makeJournal([], { noop: { spawnError } });
     await expect(callAll(callOf('ADD', [0], IGNORED).call, runtime)).rejects.toMatchObject({
       code,
-      message: `Cannot start plugin "noop": ${spawnError}`,
+      message: `Cannot start plugin "noop": ${spawnError}${advice}`,
       details: `${FIXTURE_PLUGINS}/noop`,
     });
   });
