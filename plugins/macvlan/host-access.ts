@@ -195,7 +195,9 @@ function hasAddress(host: NetlinkSocket, { index }: Link): boolean {
 
 /** Routes to one address each, through a device. */
 function listHostRoutes(host: NetlinkSocket, { index }: Link): Route[] {
-  return listRoutes(host).filter(({ oif, dst }) => oif === index && dst.prefix === IP_BITS[dst.ip.family]);
+  return listRoutes(host, { oif: index }).filter(
+    ({ oif, dst }) => oif === index && dst.prefix === IP_BITS[dst.ip.family],
+  );
 }
 
 /** Of the routes that have no element, those whose address an interface of a container has. */

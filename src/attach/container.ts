@@ -179,7 +179,7 @@ function wrongRoutes(socket: NetlinkSocket, link: Link, routes: readonly Planned
 }
 
 function routesThrough(socket: NetlinkSocket, { index }: Pick<Link, 'index'>): Route[] {
-  return listRoutesByDevice(socket).flatMap(route => routeThrough(route, index) ?? []);
+  return listRoutesByDevice(socket, { oif: index }).flatMap(route => routeThrough(route, index) ?? []);
 }
 
 /** @throws Error naming the first route that is missing from the interface, in any table */

@@ -60,7 +60,11 @@ export function ensureForwarding(
  * counts if a router has been heard there.
  */
 function listRouted(host: NetlinkSocket): string[] {
-  const heard = new Set(listRoutes(host).flatMap(({ oif, protocol }) => (protocol === RTPROT_RA ? oif : [])));
+  const heard = new Set(
+    listRoutes(host, { protocol: RTPROT_RA }).flatMap(({ oif, protocol }) =>
+      protocol === RTPROT_RA ? oif : [],
+    ),
+  );
   return listLinks(host)
     .filter(({ attrs, flags, index, kind, master }) => {
       const isOurs = attrs.alias?.startsWith('catena:') ?? false;

@@ -19,7 +19,7 @@ import { type Address, listAddresses } from './rtnl/addr.ts';
 import { type Link, listLinks } from './rtnl/link.ts';
 import { listPermanentNeighbours, type Neighbour } from './rtnl/neighbour.ts';
 import { listQdiscs, type Qdisc } from './rtnl/qdisc.ts';
-import { listRouteMessages, type RefusingRoute, type Route, refusingIn, unicastIn } from './rtnl/route.ts';
+import { listRefusingRoutes, listRoutes, type RefusingRoute, type Route } from './rtnl/route.ts';
 import { listRules as listPolicyRules, type Rule as PolicyRule } from './rtnl/rule.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from './socket.ts';
 
@@ -66,15 +66,11 @@ export class Tables {
   }
 
   get routes(): readonly Route[] {
-    return this.#once('routes', () => unicastIn(this.#routeMessages));
+    return this.#routing('routes', listRoutes);
   }
 
   get refusingRoutes(): readonly RefusingRoute[] {
-    return this.#once('refusing routes', () => refusingIn(this.#routeMessages));
-  }
-
-  get #routeMessages(): readonly Uint8Array[] {
-    return this.#routing('route messages', listRouteMessages);
+    return this.#routing('refusing routes', listRefusingRoutes);
   }
 
   get policyRules(): readonly PolicyRule[] {

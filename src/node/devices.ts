@@ -1,7 +1,7 @@
 // Which devices have the host and the namespaces of containers, with which addresses, routes and rules?
 import { findOwner } from '../cni/attachment.ts';
 import { defined } from '../cni/json.ts';
-import { cidrContains, findCidr, type Ip, renderCidr, renderIp } from '../net/ip.ts';
+import { type Cidr, IP_BITS, type Ip, renderCidr, renderIp, subnetKey } from '../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { IFF_UP, type Link, netnsIdOf } from '../netlink/rtnl/link.ts';
 import { RT_TABLE_MAIN, RTPROT_KERNEL, waysOf } from '../netlink/rtnl/route.ts';
@@ -29,40 +29,53 @@ export function readHost(tables: Tables): HostDevices {
   };
 }
 
-/** A route of the host's main table. */
+/** A route of the host's main table; prefix 0 is the default route. */
 export interface HostRoute {
-  /** With prefix length; `0.0.0.0/0` and `::/0` are default routes. */
-  readonly destination: string;
+  readonly dst: Cidr;
   readonly device: string;
   /** The kernel made it for an address of the device: without it the node has lost that link. */
   readonly isOfAddress?: true;
 }
 
+/** Those of the main table: a router may have a million, and many containers to find the way to. */
+export class HostRoutes {
+  readonly all: readonly HostRoute[];
+  #byPlace: ReadonlyMap<string, HostRoute> | undefined;
+  #prefixes: readonly number[] | undefined;
+
+  constructor(all: readonly HostRoute[]) {
+    this.all = all;
+  }
+
+  /** The most specific one that leads to an address. */
+  find(ip: Ip): HostRoute | undefined {
+    this.#prefixes ??= [...new Set(this.all.map(({ dst }) => dst.prefix))].sort((a, b) => b - a);
+    for (const prefix of this.#prefixes) {
+      const found = prefix <= IP_BITS[ip.family] && this.findTo({ ip, prefix });
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  /** The first one to a destination. */
+  findTo(dst: Cidr): HostRoute | undefined {
+    this.#byPlace ??= new Map(this.all.toReversed().map(route => [subnetKey(route.dst), route]));
+    return this.#byPlace.get(subnetKey(dst));
+  }
+}
+
 /** Needs two tables. */
-export function readHostRoutes({ links, routes }: Tables): HostRoute[] {
+export function readHostRoutes({ links, routes }: Tables): HostRoutes {
   const nameOf = new Map(links.map(({ index, name }) => [index, name]));
-  return routes
+  const all = routes
     .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
     .flatMap(route => {
-      const destination = renderCidr(route.dst);
+      const { dst } = route;
       const devices = new Set(waysOf(route).map(({ oif }) => nameOf.get(oif) ?? ''));
       const origin = route.protocol === RTPROT_KERNEL ? { isOfAddress: true as const } : {};
-      return [...devices].map(device => ({ destination, device, ...origin }));
+      return [...devices].map(device => ({ dst, device, ...origin }));
     });
-}
-
-/** The most specific route that leads to an address. */
-export function findWay<R extends Pick<HostRoute, 'destination'>>(routes: readonly R[], ip: Ip) {
-  const ways = routes.flatMap(route => {
-    const way = findCidr(route.destination);
-    return way && cidrContains(way, ip) ? { ...route, prefix: way.prefix } : [];
-  });
-  return ways.sort((a, b) => b.prefix - a.prefix)[0];
-}
-
-/** How long the prefix is of the route that leads to an address; negative if none does. */
-export function longestMatch(routes: readonly Pick<HostRoute, 'destination'>[], ip: Ip): number {
-  return findWay(routes, ip)?.prefix ?? -1;
+  return new HostRoutes(all);
 }
 
 /** Routing rules of type blackhole, unreachable or prohibit that come before the main table, for packets without a mark. */

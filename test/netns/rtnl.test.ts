@@ -1,5 +1,5 @@
 // Does a real kernel take what we send, and does it then show what we meant?
-import { describe, expect, test } from 'bun:test';
+import { describe, expect, spyOn, test } from 'bun:test';
 import { checkRoutes, repairRoutes } from '../../src/attach/container.ts';
 import { parseCidr, parseIp, renderIp } from '../../src/net/ip.ts';
 import { requireLinkChanges, requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/kinds.ts';
@@ -13,7 +13,7 @@ import {
   removeLinks,
 } from '../../src/netlink/rtnl/link.ts';
 import { listPermanentNeighbours } from '../../src/netlink/rtnl/neighbour.ts';
-import { findWay } from '../../src/netlink/rtnl/route.ts';
+import { findWay, listRefusingRoutes, listRoutes } from '../../src/netlink/rtnl/route.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import {
   closeNetns,
@@ -155,6 +155,23 @@ describeRoot('addresses and routes', () => {
       });
     });
   }
+
+  test("checkRoutes() hears nothing of other devices' routes, and listRoutes() finds none of a device that is gone", async () => {
+    await withSocket(async (lab, host) => {
+      const [one, two] = await makeDevices(lab, host, 4, ['default via 10.1.0.1 dev one']);
+      await lab.batch(
+        lab.host,
+        ...Array.from({ length: 250 }, (_, i) => `route add 10.9.${i}.0/24 dev ${two.name}`),
+        'route add blackhole 10.7.0.0/24',
+      );
+      const heard = spyOn(host, 'dump');
+      checkRoutes(host, one, planned('10.1.0.1'));
+      expect(listRefusingRoutes(host)).toMatchObject([{ kind: 'blackhole', dst: parseCidr('10.7.0.0/24') }]);
+      const messages = heard.mock.results.flatMap(({ value }) => value as Uint8Array[]);
+      expect(messages.length).toBeLessThan(50);
+      expect(listRoutes(host, { oif: 9999 })).toEqual([]);
+    });
+  });
 
   test('findWay() finds a gateway of the other family', async () => {
     await withSocket(async (lab, host) => {

@@ -147,8 +147,8 @@ export async function readInUse(call: CommandCall): Promise<InUse> {
       by: `subnet ${renderCidr(subnet)} of network "${list.name}"`,
     })),
   );
-  const routes = readHostRoutes(facts.kernel).map(({ destination, device }) =>
-    taken(findCidr(destination), `the route to ${destination} on "${device}"`),
+  const routes = readHostRoutes(facts.kernel).all.map(({ dst, device }) =>
+    taken(dst, `the route to ${renderCidr(dst)} on "${device}"`),
   );
   const addresses = devices.flatMap(({ name, addresses: own }) =>
     own.map(text => {

@@ -334,9 +334,22 @@ export function removeRoute(socket: NetlinkSocket, route: Route): void {
   tolerating([Errno.ESRCH], () => socket.request(request));
 }
 
-/** Unicast routes of every table, both families. Same as: `ip route show table all` and `ip -6 …` */
-export function listRoutes(socket: NetlinkSocket): Route[] {
-  return unicastIn(listRouteMessages(socket));
+/** What the kernel is to list of its routes, of which a router has a million. Linux before 4.20 lists all. */
+export interface WantedRoutes {
+  /** Index of a device through which they lead. */
+  readonly oif?: number;
+  /** RTPROT_*: where they come from. */
+  readonly protocol?: number;
+  /** RTN_* of linux/rtnetlink.h. */
+  readonly type?: number;
+}
+
+/**
+ * Unicast routes of every table, both families.
+ * Same as: `ip route show table all [dev <oif>] [proto <protocol>]` and `ip -6 …`
+ */
+export function listRoutes(socket: NetlinkSocket, wanted?: WantedRoutes): Route[] {
+  return unicastIn(listRouteMessages(socket, wanted));
 }
 
 /** Those to everywhere: a router may have one among a million others. */
@@ -345,8 +358,7 @@ export function listDefaultRoutes(socket: NetlinkSocket): Route[] {
   return unicastIn(listRouteMessages(socket).filter(([, prefix]) => prefix === 0));
 }
 
-/** Of messages of {@link listRouteMessages}. */
-export function unicastIn(bodies: readonly Uint8Array[]): Route[] {
+function unicastIn(bodies: readonly Uint8Array[]): Route[] {
   return bodies.map(decodeRoute).filter(({ type }) => type === undefined);
 }
 
@@ -354,8 +366,8 @@ export function unicastIn(bodies: readonly Uint8Array[]): Route[] {
  * The same, each of IPv6 through one device: the kernel shows those with one destination and metric as one, and deletes the part that it is
  * told. Of IPv4 it deletes a route with all its hops.
  */
-export function listRoutesByDevice(socket: NetlinkSocket): Route[] {
-  return listRoutes(socket).flatMap(route => {
+export function listRoutesByDevice(socket: NetlinkSocket, wanted?: WantedRoutes): Route[] {
+  return listRoutes(socket, wanted).flatMap(route => {
     const devices = [...new Set(waysOf(route).map(({ oif }) => oif))];
     if (route.dst.ip.family === 4 || devices.length < 2) return [route];
     return devices.flatMap(index => {
@@ -386,11 +398,15 @@ export function findMatch(socket: NetlinkSocket, address: Ip, oif?: number): Rou
 }
 
 /**
- * The kernel's own messages of all routes, for {@link decodeRoute}: what a record keeps of them. It also lists those of multicast routing
- * daemons and of MPLS, which have families of their own, and labels in place of addresses.
+ * The kernel's own messages of routes, for {@link decodeRoute}: what a record keeps of them. It also lists those of multicast routing
+ * daemons and of MPLS, which have families of their own, and labels in place of addresses. A device that is gone has none.
  */
-export function listRouteMessages(socket: NetlinkSocket): Uint8Array[] {
-  const all = socket.dump(routeMessage.get('list routes', {}));
+export function listRouteMessages(
+  socket: NetlinkSocket,
+  { oif, ...header }: WantedRoutes = {},
+): Uint8Array[] {
+  const request = routeMessage.get('list routes', header, { oif });
+  const all = tolerating([Errno.ENODEV], () => socket.dump(request)) ?? [];
   // The first byte of struct rtmsg.
   return all.filter(([family]) => family === AF[4] || family === AF[6]);
 }
@@ -424,10 +440,14 @@ function toRoute(message: RouteMessage): Route {
 }
 
 /** linux/rtnetlink.h: RTN_BLACKHOLE, RTN_UNREACHABLE, RTN_PROHIBIT */
-const REFUSING = { 6: 'blackhole', 7: 'unreachable', 8: 'prohibit' } as const;
+const REFUSING = [
+  { type: 6, kind: 'blackhole' },
+  { type: RTN_UNREACHABLE, kind: 'unreachable' },
+  { type: 8, kind: 'prohibit' },
+] as const;
 
 export interface RefusingRoute {
-  readonly kind: (typeof REFUSING)[keyof typeof REFUSING];
+  readonly kind: (typeof REFUSING)[number]['kind'];
   readonly dst: Cidr;
   readonly table: number;
   readonly protocol: number;
@@ -435,17 +455,14 @@ export interface RefusingRoute {
 
 /** Routes of every table that drop packets. Same as: `ip route show table all type blackhole`, and of the other types */
 export function listRefusingRoutes(socket: NetlinkSocket): RefusingRoute[] {
-  return refusingIn(listRouteMessages(socket));
-}
-
-/** Of messages of {@link listRouteMessages}. */
-export function refusingIn(bodies: readonly Uint8Array[]): RefusingRoute[] {
-  return bodies.flatMap(body => {
-    const message = routeMessage.decode(body);
-    const { type, protocol } = message.header;
-    const kind = (REFUSING as Readonly<Record<number, RefusingRoute['kind']>>)[type];
-    return kind ? { kind, dst: destinationOf(message), table: tableOf(message), protocol } : [];
-  });
+  return REFUSING.flatMap(({ type, kind }) =>
+    listRouteMessages(socket, { type }).flatMap(body => {
+      const message = routeMessage.decode(body);
+      const { header } = message;
+      if (header.type !== type) return [];
+      return { kind, dst: destinationOf(message), table: tableOf(message), protocol: header.protocol };
+    }),
+  );
 }
 
 function messageOf(route: Route, protocol = route.protocol ?? RTPROT_BOOT): RouteParts {

@@ -16,7 +16,7 @@ import { tryRead } from '../../files/read-file.ts';
 import type { RefusingRoute } from '../../netlink/rtnl/route.ts';
 import type { Rule as PolicyRule } from '../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
-import type { HostRoute } from '../devices.ts';
+import type { HostRoutes } from '../devices.ts';
 import type { NodeFacts } from '../facts.ts';
 import type { NodeDevice, NodePort } from '../model.ts';
 import { some } from '../words.ts';
@@ -131,7 +131,7 @@ export interface NodeView {
   /** Why nothing can be written into a directory; undefined if it is writable or does not exist yet. */
   findStorageProblem(dir: string): string | undefined;
   /** Routes and devices of this namespace. */
-  readonly routes: readonly HostRoute[];
+  readonly routes: HostRoutes;
   readonly devices: readonly (Pick<NodeDevice, 'name' | 'kind' | 'mtu'> & Partial<NodeDevice>)[];
   /** What the node holds of attachments to a network, recorded or not; undefined where that is not looked for. */
   readonly held?: (list: NetworkPlugins, known: readonly AttachmentKey[]) => readonly HeldAttachment[];

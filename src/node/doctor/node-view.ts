@@ -6,7 +6,7 @@ import { fileExists, namesIn, tryRead } from '../../files/read-file.ts';
 import { findUse } from '../../ipam/holders.ts';
 import { findIp } from '../../net/ip.ts';
 import type { Tables } from '../../netlink/tables.ts';
-import { findWay, type HostRoute, readHost, readHostRoutes } from '../devices.ts';
+import { readHost, readHostRoutes } from '../devices.ts';
 import { findTraced } from '../garbage/find-traced.ts';
 import type { NodeAttachment, NodeModel } from '../model.ts';
 import { isBelow } from '../words.ts';
@@ -122,13 +122,13 @@ export function routedPods(
 
 function podsOf(
   { network, containerId, ifname, addresses, ports, hostDevice, device: inside }: NodeAttachment,
-  routes: readonly HostRoute[],
+  routes: NodeView['routes'],
 ): RoutedPod[] {
   const own = [hostDevice?.name, hostDevice?.master];
   return addresses.flatMap((text): RoutedPod[] => {
     const [address = ''] = text.split('/');
     const ip = findIp(address);
-    const device = ip && findWay(routes, ip)?.device;
+    const device = ip && routes.find(ip)?.device;
     if (device === undefined || !own.includes(device)) return [];
     const family = address.includes(':') ? 6 : 4;
     const port = hostDevice?.name === device ? undefined : hostDevice?.name;

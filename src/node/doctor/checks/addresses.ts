@@ -13,7 +13,6 @@ import {
   renderCidr,
   renderIp,
 } from '../../../net/ip.ts';
-import { longestMatch } from '../../devices.ts';
 import {
   type Check,
   groupBy,
@@ -31,8 +30,10 @@ import { goneIn, mendGone } from './state.ts';
 export const subnets: Check = node => {
   const { facts, findAbout, routes } = node;
   // Records are root's alone: who has no overlap needs none.
-  const standing = () => standingIn(facts.attachments());
-  const isLed = (ip: Ip, by: Cidr) => cidrContains(by, ip) && longestMatch(routes, ip) <= by.prefix;
+  let found: ReturnType<typeof standingIn> | undefined;
+  const standing = () => (found ??= standingIn(facts.attachments()));
+  const isLed = (ip: Ip, by: Cidr) =>
+    cidrContains(by, ip) && (routes.find(ip)?.dst.prefix ?? -1) <= by.prefix;
   const problems = facts.networks().networks.flatMap(({ list }) => {
     const devices = devicesOf(list, findAbout).map(({ name }) => name);
     // Containers on the link of a device of the node share its subnet, and are not reached by its routes.
@@ -43,15 +44,15 @@ export const subnets: Check = node => {
       rangesOf(list, findAbout).map(({ range }) => [renderCidr(range.subnet), range.subnet]),
     );
     return [...own.values()].flatMap(subnet =>
-      routes.flatMap(({ destination, device, isOfAddress }) => {
-        const other = findCidr(destination);
-        const isApart = !other || other.prefix === 0 || !cidrsOverlap(subnet, other);
+      routes.all.flatMap(({ dst: other, device, isOfAddress }) => {
+        const isApart = other.prefix === 0 || !cidrsOverlap(subnet, other);
         if (isApart || devices.includes(device)) return [];
         const attached = standing().filter(({ network }) => network === list.name);
         // The host's end of a container's pair has the route to it, and in IPv6 one to its gateway.
         const others = attached.filter(({ hostEnds }) => !hostEnds.includes(device));
         const led = others.flatMap(({ ips }) => ips.filter(ip => isLed(ip, other)));
         if (others.length < attached.length && led.length === 0) return [];
+        const destination = renderCidr(other);
         const found = `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} on "${device}"`;
         if (led.length === 0 || other.prefix <= subnet.prefix) {
           const mend = `ip ${other.ip.family === 6 ? '-6 ' : ''}route show ${destination}; use another subnet for the network, unless the route is for it`;
@@ -101,7 +102,7 @@ export const mtu: Check = node => {
   const { facts, findAbout, routes, devices, pods = [] } = node;
   const narrowed = pods.flatMap(one => narrowEnds(one, node));
   if (narrowed.length > 0) return narrowed;
-  const uplinks = routes.filter(({ destination }) => /\/0$/.test(destination)).map(({ device }) => device);
+  const uplinks = routes.all.filter(({ dst }) => dst.prefix === 0).map(({ device }) => device);
   // Packets to pods of other nodes may have to fit a tunnel.
   const ways = [...uplinks, ...Object.values(TUNNELS)];
   const smallest = devices.filter(({ name }) => ways.includes(name)).sort((a, b) => a.mtu - b.mtu)[0];

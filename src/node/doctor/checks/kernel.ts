@@ -8,7 +8,7 @@ import type { Chain, Rule as FilterRule } from '../../../netlink/nft/table.ts';
 import { RT_TABLE_MAIN } from '../../../netlink/rtnl/route.ts';
 import { type Rule, renderRule, ruleDeletion } from '../../../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../../../netlink/tables.ts';
-import { earlyDrops, longestMatch } from '../../devices.ts';
+import { earlyDrops } from '../../devices.ts';
 import { some } from '../../words.ts';
 import { acceptDevices, findFates, inNft, type PodFate, ruleRemoval } from '../filter/walk.ts';
 import {
@@ -184,7 +184,7 @@ function judge(node: NodeView, { family, path, key }: (typeof SWITCHES)[number])
 
 /** For IPv4, the kernel asks the device on which a packet arrives; for IPv6, only the switch for all (ip6_forward()). */
 function judgeDevices(node: NodeView, pods: readonly RoutedPod[]): Problem[] {
-  const uplinks = node.routes.filter(({ destination }) => destination === '0.0.0.0/0');
+  const uplinks = node.routes.all.filter(({ dst }) => dst.prefix === 0 && dst.ip.family === 4);
   const devices = new Set([...pods, ...(pods.length ? uplinks : [])].map(({ device }) => device));
   return [...devices].flatMap(device => {
     const path = `/proc/sys/net/ipv4/conf/${device}/forwarding`;
@@ -219,7 +219,7 @@ function findRefused(pods: readonly RoutedPod[], node: NodeView): Problem[] {
     if (table !== RT_TABLE_MAIN) return [];
     const concerned = pods.filter(({ address }) => {
       const ip = findIp(address);
-      return ip && cidrContains(dst, ip) && longestMatch(node.routes, ip) < dst.prefix;
+      return ip && cidrContains(dst, ip) && (node.routes.find(ip)?.dst.prefix ?? -1) < dst.prefix;
     });
     if (concerned.length === 0) return [];
     const route = `${kind} ${renderCidr(dst)}`;

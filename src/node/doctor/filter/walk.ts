@@ -339,7 +339,7 @@ function uplinkOf(
   family: 4 | 6,
   { routes, devices }: Pick<NodeView, 'routes' | 'devices'>,
 ): Device | undefined {
-  const route = routes.find(({ destination }) => destination === (family === 4 ? '0.0.0.0/0' : '::/0'));
+  const route = routes.findTo({ ip: { family, value: 0n }, prefix: 0 });
   return devices.find(({ name }) => name === route?.device);
 }
 

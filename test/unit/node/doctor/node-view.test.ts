@@ -7,8 +7,9 @@ import path from 'node:path';
 import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
 import { writeEntry } from '../../../../src/attachments/entries.ts';
 import { loadAbouts } from '../../../../src/cni/plugin-about.ts';
-import { parseCidr } from '../../../../src/net/ip.ts';
+import { parseCidr, parseIp } from '../../../../src/net/ip.ts';
 import { RT_TABLE_MAIN } from '../../../../src/netlink/rtnl/route.ts';
+import { type HostRoute, HostRoutes } from '../../../../src/node/devices.ts';
 import { unlisted } from '../../../../src/node/doctor/checks/configuration.ts';
 import type { Finding, NodeView, RoutedPod } from '../../../../src/node/doctor/finding.ts';
 import { CHECKS, findProblems, routedPods } from '../../../../src/node/doctor/node-view.ts';
@@ -28,9 +29,35 @@ test('those behind a pair and a bridge, not those on the link of a device of the
     on('routed', 'veth', { name: 'br0' }),
     on('beside', 'macvlan', { name: 'br0' }),
   ];
-  const routes = [{ destination: '10.1.0.0/24', device: 'br0' }];
+  const routes = toRoutes([{ destination: '10.1.0.0/24', device: 'br0' }]);
   const pods = routedPods({ attachments }, { routes }) ?? [];
   expect(pods.map(({ containerId }) => containerId)).toEqual(['bridged', 'routed']);
+});
+
+type Row = Omit<HostRoute, 'dst'> & { readonly destination: string };
+
+function toRoutes(rows: readonly Row[]): HostRoutes {
+  return new HostRoutes(rows.map(({ destination, ...rest }) => ({ dst: parseCidr(destination), ...rest })));
+}
+
+test('a way is found without another look at all routes', () => {
+  let looks = 0;
+  const all = Array.from({ length: 1000 }, (_, i) => ({
+    device: `dev${i}`,
+    get dst() {
+      looks++;
+      return parseCidr(i === 0 ? '10.0.0.0/8' : `10.${i >> 8}.${i & 0xff}.0/24`);
+    },
+  }));
+  const routes = new HostRoutes(all);
+  for (let i = 1; i < 1000; i++)
+    expect(routes.find(parseIp(`10.${i >> 8}.${i & 0xff}.9`))?.device).toBe(`dev${i}`);
+  expect(routes.find(parseIp('10.200.0.1'))?.device).toBe('dev0');
+  expect([parseIp('11.0.0.1'), parseIp('fd00::1')].map(ip => routes.find(ip))).toEqual([
+    undefined,
+    undefined,
+  ]);
+  expect(looks).toBeLessThanOrEqual(3 * all.length);
 });
 
 const findAbout = await loadAbouts(loadAbout, KNOWN_TYPES);
@@ -47,8 +74,15 @@ beforeEach(() => {
 });
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
+type More = Partial<Omit<NodeView, 'routes'>> & { readonly routes?: readonly Row[] };
+
+const UPLINK = { destination: '0.0.0.0/0', device: 'eth0' };
+
 /** A node of files that the test names, with an uplink. */
-function node(files: Readonly<Record<string, string>> = {}, more: Partial<NodeView> = {}): NodeView {
+function node(
+  files: Readonly<Record<string, string>> = {},
+  { routes = [UPLINK], ...more }: More = {},
+): NodeView {
   const places = {
     confDir: `${dir}/conf`,
     pluginDirs: [`${dir}/bin`],
@@ -65,7 +99,7 @@ function node(files: Readonly<Record<string, string>> = {}, more: Partial<NodeVi
     list: file =>
       Object.keys(files).flatMap(name => (path.dirname(name) === file ? path.basename(name) : [])),
     findStorageProblem: () => undefined,
-    routes: [{ destination: '0.0.0.0/0', device: 'eth0' }],
+    routes: toRoutes(routes),
     devices: [{ name: 'eth0', kind: '', mtu: 1500 }],
     ...more,
   };

@@ -1,6 +1,6 @@
 // Does a walk through chains end, whatever they jump to, and find the same fates as by each way?
 import { expect, test } from 'bun:test';
-import { ipToBytes, parseIp } from '../../../../../src/net/ip.ts';
+import { ipToBytes, parseCidr, parseIp } from '../../../../../src/net/ip.ts';
 import {
   decide,
   isOutside,
@@ -12,6 +12,7 @@ import {
 } from '../../../../../src/netlink/nft/expr.ts';
 import type { Rule } from '../../../../../src/netlink/nft/table.ts';
 import type { FilterTable } from '../../../../../src/netlink/tables.ts';
+import { HostRoutes } from '../../../../../src/node/devices.ts';
 import type { Packet } from '../../../../../src/node/doctor/filter/packet.ts';
 import { judgeRule } from '../../../../../src/node/doctor/filter/rule.ts';
 import { candidatesOf, findFates, walk } from '../../../../../src/node/doctor/filter/walk.ts';
@@ -271,7 +272,7 @@ function looksAt(attachments: number, rules: number) {
     ...{ network: 'net', containerId: `c${i}`, ifname: 'eth0', family: 4 as const, address: `10.9.0.${i}` },
     ...{ device: 'br0', ports: [{ hostPort: 1000 + i, containerPort: 443, protocol: 'tcp' as const }] },
   }));
-  const routes = [{ destination: '0.0.0.0/0', device: 'eth0' }];
+  const routes = new HostRoutes([{ dst: parseCidr('0.0.0.0/0'), device: 'eth0' }]);
   const devices = [{ name: 'eth0', addresses: ['192.0.2.1/24'] }];
   const fates = findFates([table], pods, { routes, devices } as unknown as Parameters<typeof findFates>[2]);
   expect(fates).toEqual([]);
