@@ -29,7 +29,7 @@ import {
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
 import { createPair, type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import type { HandoverMode } from '../../src/cni/env.ts';
-import { describeError } from '../../src/cni/errors.ts';
+import { type CniError, describeError, tryAgainLater } from '../../src/cni/errors.ts';
 import { defined } from '../../src/cni/json.ts';
 import { atLeast, type Result, resultIp, SINCE } from '../../src/cni/result.ts';
 import { findIfnameProblem } from '../../src/net/interface.ts';
@@ -367,6 +367,7 @@ function joinBridge(
         return { ...pair, bridge: keepMac(host, bridge, pair.host, keeps) };
       } catch (thrown) {
         // Another program may have removed the bridge since it was found.
+        if (isNetlinkError(thrown, Errno.EXFULL)) throw fullBridge(conf.bridge, thrown);
         if (!isNetlinkError(thrown, Errno.ENODEV) || attempt === VANISHED_ATTEMPTS) throw thrown;
       }
     }
@@ -383,6 +384,15 @@ function addGateways(call: Call<BridgeConf>, port: Port, addressing: Addressing)
     if (gatewayPort === undefined) return { ...port, bridge: target, gatewayPort };
     return { ...port, bridge: getLink(call.host, bridge.index), gatewayPort: target };
   });
+}
+
+/** What to throw where the kernel refuses another port. */
+function fullBridge(name: string, cause: unknown): CniError {
+  return tryAgainLater(
+    `Cannot connect another interface to bridge "${name}": it has 1023 ports, and the kernel allows no more; ` +
+      'delete containers of it, or use another bridge for new ones',
+    { cause },
+  );
 }
 
 function createPort(call: Call<BridgeConf>, bridge: Link, mac: string | undefined): Pair {

@@ -29,6 +29,7 @@ const ERRNO = {
   ENAMETOOLONG: [36, 'name too long'],
   ENOTEMPTY: [39, 'directory not empty'],
   ELOOP: [40, 'too many levels of indirection'],
+  EXFULL: [54, 'exchange full'],
   EOVERFLOW: [75, 'value too large'],
   ERESTART: [85, 'interrupted by another change'],
   EMSGSIZE: [90, 'message too long'],

@@ -144,3 +144,26 @@ describeInOrder(
   },
   requiresVlanFiltering(),
 );
+
+describeInOrder('bridge ADD on a bridge with 1023 ports', () => {
+  test(
+    'says that there are as many as the kernel allows, leaves nothing, and succeeds after DEL of another',
+    async () => {
+      await withHost(async lab => {
+        const [first, second, conf] = [await lab.container(), await lab.container(), layer3(lab)];
+        const call = (command: string, container: Container) =>
+          lab.plugin('bridge', { command, conf, container });
+        expect(await call('ADD', first)).toMatchObject({ exitCode: 0 });
+        const others = Array.from({ length: 1022 }, (_, i) => `a${i} master br0 type veth peer name b${i}`);
+        await lab.batch(lab.host, ...others.map(words => `link add ${words}`));
+        const before = await stateOf(lab, second);
+        const msg = expect.stringMatching(/^Cannot connect .*"br0": it has 1023 ports/);
+        expect(await call('ADD', second)).toMatchObject({ error: { code: 11, msg } });
+        expect(await stateOf(lab, second)).toEqual(before);
+        expect(await call('DEL', first)).toMatchObject({ exitCode: 0 });
+        expect(await call('ADD', second)).toMatchObject({ exitCode: 0 });
+      });
+    },
+    DEADLINE_MS,
+  );
+});
