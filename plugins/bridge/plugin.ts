@@ -366,8 +366,8 @@ function joinBridge(
         const keeps = wantsGateway(conf) && Boolean(conf.ipam?.type) && conf.vlan === 0;
         return { ...pair, bridge: keepMac(host, bridge, pair.host, keeps) };
       } catch (thrown) {
-        // Another program may have removed the bridge since it was found.
         if (isNetlinkError(thrown, Errno.EXFULL)) throw fullBridge(conf.bridge, thrown);
+        // Another program may have removed the bridge since it was found.
         if (!isNetlinkError(thrown, Errno.ENODEV) || attempt === VANISHED_ATTEMPTS) throw thrown;
       }
     }
