@@ -88,10 +88,7 @@ function forgiving(
   async function* callForeign(segment: Segment): AsyncGenerator<ExecOutcome> {
     const [{ path }] = segment.calls as [PluginCall];
     const absent = missing.get(path);
-    if (absent) {
-      yield forgive(path, absent);
-      return;
-    }
+    if (absent) return yield forgive(path, absent);
     for await (const outcome of segments.run(segment)) {
       const failure = failureIn(outcome, network, path, runtime);
       yield failure === undefined ? outcome : forgive(basename(path), failure);
