@@ -7,7 +7,7 @@ import {
   planRoute,
 } from '../../src/attach/addressing.ts';
 import { invalidConfig } from '../../src/cni/errors.ts';
-import { isInMainTable, type Result, type ResultRoute, spreadGateways } from '../../src/cni/result.ts';
+import { defaultFamilyOf, type Result, type ResultRoute, spreadGateways } from '../../src/cni/result.ts';
 import {
   ANYWHERE,
   type Cidr,
@@ -92,16 +92,11 @@ function withDefaultRoutes(routes: readonly ResultRoute[], ips: readonly Planned
   for (const family of FAMILIES) {
     const gateway = firstGateway(ips, family);
     if (gateway === undefined) continue;
-    const existing = completed.find(route => isDefault(route, family));
+    const existing = completed.find(route => defaultFamilyOf(route) === family);
     if (existing === undefined) completed.push({ dst: ANYWHERE[family], gw: renderIp(gateway) });
     else if (!existing.gws?.length) existing.gw ??= renderIp(gateway);
   }
   return completed;
-}
-
-function isDefault(route: ResultRoute, family: 4 | 6): boolean {
-  const { ip, prefix } = parseCidr(route.dst);
-  return prefix === 0 && ip.family === family && isInMainTable(route);
 }
 
 function gatewaysOf(ips: readonly PlannedIp[]): Cidr[] {

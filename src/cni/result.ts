@@ -1,7 +1,16 @@
 // What does a plugin report, is it valid, and how is it converted from one specification version to another?
 
 import type * as z from 'zod/mini';
-import { type Cidr, findCidr, type Ip, parseCidr, parseIp, renderCidr, renderIp } from '../net/ip.ts';
+import {
+  type Cidr,
+  type Family,
+  findCidr,
+  type Ip,
+  parseCidr,
+  parseIp,
+  renderCidr,
+  renderIp,
+} from '../net/ip.ts';
 import { CniError, ErrorCode, invalidConfig } from './errors.ts';
 import { checkObject, isObject, type JsonObject, memberOf, objectsIn } from './json.ts';
 import { FamiliesResult, IpsResult, VersionedIpsResult } from './schemas.ts';
@@ -218,6 +227,12 @@ const MAIN_TABLE = 254;
 
 export function isInMainTable({ table }: Pick<ResultRoute, 'table'>): boolean {
   return !table || table === MAIN_TABLE;
+}
+
+/** The family of a default route; undefined for any other route, such as one to everywhere in another table. */
+export function defaultFamilyOf(route: Pick<ResultRoute, 'dst' | 'table'>): Family | undefined {
+  const cidr = isInMainTable(route) ? findCidr(route.dst) : undefined;
+  return cidr?.prefix === 0 ? cidr.ip.family : undefined;
 }
 
 /** Resolver settings that the runtime may apply. */

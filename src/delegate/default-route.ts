@@ -5,12 +5,12 @@ import { isObject, type JsonObject } from '../cni/json.ts';
 import {
   CURRENT_VERSION,
   convertResult,
-  isInMainTable,
+  defaultFamilyOf,
   parseResult,
   type Result,
   resultVersionOf,
 } from '../cni/result.ts';
-import { FAMILIES, type Family, findCidr, findIp, type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { FAMILIES, type Family, findIp, type Ip, renderIp, sameIp } from '../net/ip.ts';
 import type { PlannedNetwork } from './plan.ts';
 import type { RunnerOptions } from './runner.ts';
 
@@ -80,8 +80,8 @@ export function editRoutes(result: JsonObject, { remove, add }: RouteTask): Json
   const version = resultVersionOf(result, CURRENT_VERSION);
   const { routes = [], ...rest }: Result = parseResult(result, version);
   const kept = routes.filter(route => {
-    const cidr = isInMainTable(route) ? findCidr(route.dst) : undefined;
-    return cidr === undefined || cidr.prefix > 0 || !remove.includes(cidr.ip.family);
+    const family = defaultFamilyOf(route);
+    return family === undefined || !remove.includes(family);
   });
   const added = add.map(ip => ({ dst: ip.family === 4 ? '0.0.0.0/0' : '::/0', gw: renderIp(ip) }));
   const edited = [...kept, ...added];

@@ -4,7 +4,7 @@ import { pciDeviceInfo } from '../cni/device-info.ts';
 import { defined, isObject, type JsonObject } from '../cni/json.ts';
 import {
   CURRENT_VERSION,
-  isInMainTable,
+  defaultFamilyOf,
   parseResult,
   type ResultInterface,
   type ResultIp,
@@ -29,8 +29,7 @@ export function statusOf(
   const index = indexOfInterface(interfaces, attachment);
   const own = interfaces[index];
   const addresses = ownAddresses(ips, index, own).map(({ ip }) => renderIp(ip));
-  const defaults = routes.filter(route => findCidr(route.dst)?.prefix === 0 && isInMainTable(route));
-  const gateway = spreadGateways(defaults).flatMap(({ gw }) => gw ?? []);
+  const gateway = spreadGateways(routes.filter(defaultFamilyOf)).flatMap(({ gw }) => gw ?? []);
   const name = own?.name ?? (addresses.length ? attachment.ifname : undefined);
   return {
     name: label,

@@ -4,7 +4,7 @@ import * as z from 'zod/mini';
 import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { attempt, describeError } from '../cni/errors.ts';
 import { decode, isObject, type JsonObject } from '../cni/json.ts';
-import { isInMainTable, type Result, spreadGateways } from '../cni/result.ts';
+import { defaultFamilyOf, type Result, spreadGateways } from '../cni/result.ts';
 import { PortMapping } from '../cni/schemas.ts';
 import { parseMac, renderMac } from '../net/interface.ts';
 import { cidrContains, findCidr, findIp, type Ip, renderCidr, renderIp, sameIp } from '../net/ip.ts';
@@ -358,10 +358,8 @@ const DNS_PORT = 53;
 function defaultRouters({ container }: Scene, family: 4 | 6): (Ip | undefined)[] {
   const { routes = [], ips = [] } = container.result;
   const usual = ips.map(({ gateway }) => findIp(gateway ?? '')).find(ip => ip?.family === family);
-  return spreadGateways(routes.filter(isInMainTable)).flatMap(({ dst, gw }) => {
-    const cidr = findCidr(dst);
-    return cidr?.prefix === 0 && cidr.ip.family === family ? [findIp(gw ?? '') ?? usual] : [];
-  });
+  const defaults = routes.filter(route => defaultFamilyOf(route) === family);
+  return spreadGateways(defaults).map(({ gw }) => findIp(gw ?? '') ?? usual);
 }
 
 /** Whether a next hop is this host: what another router does with packets is not promised. */
