@@ -57,6 +57,11 @@ export class HostRoutes {
     return undefined;
   }
 
+  /** How long its prefix is; negative if none leads there. */
+  longestMatch(ip: Ip): number {
+    return this.find(ip)?.dst.prefix ?? -1;
+  }
+
   /** The first one to a destination. */
   findTo(dst: Cidr): HostRoute | undefined {
     this.#byPlace ??= new Map(this.all.toReversed().map(route => [subnetKey(route.dst), route]));

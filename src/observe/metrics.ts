@@ -113,10 +113,11 @@ function keepSeries() {
     const own = known.get(network) ?? new Map<string, () => void>();
     known.delete(network);
     known.set(network, own.set(series, forget));
-    const [[oldest, all] = [network, own]] = known;
-    if (known.size <= MOST_NETWORKS) return;
-    for (const end of all.values()) end();
-    known.delete(oldest);
+    for (const [oldest, all] of known) {
+      if (known.size <= MOST_NETWORKS) break;
+      for (const end of all.values()) end();
+      known.delete(oldest);
+    }
   };
 }
 

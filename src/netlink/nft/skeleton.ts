@@ -417,10 +417,9 @@ export function changeOwned(
         .map(skeleton => ({ skeleton, present: summarizeChains(socket, skeleton.table) }))
         .filter(({ skeleton, present }) => isIncomplete(skeleton, present));
       for (const { skeleton } of incomplete) wake(socket, skeleton.table);
-      const changes = decide();
       return [
         ...incomplete.flatMap(({ skeleton, present }) => skeletonChanges(skeleton, present)),
-        ...changes,
+        ...decide(),
       ];
     });
   try {

@@ -32,8 +32,7 @@ export const subnets: Check = node => {
   // Records are root's alone: who has no overlap needs none.
   let found: ReturnType<typeof standingIn> | undefined;
   const standing = () => (found ??= standingIn(facts.attachments()));
-  const isLed = (ip: Ip, by: Cidr) =>
-    cidrContains(by, ip) && (routes.find(ip)?.dst.prefix ?? -1) <= by.prefix;
+  const isLed = (ip: Ip, by: Cidr) => cidrContains(by, ip) && routes.longestMatch(ip) <= by.prefix;
   const problems = facts.networks().networks.flatMap(({ list }) => {
     const devices = devicesOf(list, findAbout).map(({ name }) => name);
     // Containers on the link of a device of the node share its subnet, and are not reached by its routes.

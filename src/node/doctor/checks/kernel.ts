@@ -219,7 +219,7 @@ function findRefused(pods: readonly RoutedPod[], node: NodeView): Problem[] {
     if (table !== RT_TABLE_MAIN) return [];
     const concerned = pods.filter(({ address }) => {
       const ip = findIp(address);
-      return ip && cidrContains(dst, ip) && (node.routes.find(ip)?.dst.prefix ?? -1) < dst.prefix;
+      return ip && cidrContains(dst, ip) && node.routes.longestMatch(ip) < dst.prefix;
     });
     if (concerned.length === 0) return [];
     const route = `${kind} ${renderCidr(dst)}`;
